@@ -42,7 +42,7 @@ def answers(workload: str, variant: Variant) -> Answers:
     import tensorflow as tf
 
     from workloads.tensorflow.cnn.model import build_cnn
-    from workloads.tensorflow.primitives import compile_function
+    from workloads.tensorflow.recipe import compile_function
     from workloads.tensorflow.synthetic import synthetic_images
 
     model = build_cnn(workload, variant)

@@ -16,16 +16,15 @@ from workloads.custom.source import find_function, load_module
 from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
 from workloads.protocol import RunSpec, Source
 from workloads.tensorflow.optimizers import Adam, Optimizer
-from workloads.tensorflow.primitives import compile_function
-from workloads.tensorflow.recipe import Batch, Recipe
+from workloads.tensorflow.recipe import Batch, Recipe, compile_function
 from workloads.tensorflow.runtime import compute_dtype
 
 
 def prepare_for_xla(model: keras.Model, location: str) -> None:
-    """Takes cuDNN from layers that leave the choice to Keras (`use_cudnn="auto"`), since XLA has none of its kernels.
+    """Switch off cuDNN in layers that leave the choice to Keras (`use_cudnn="auto"`): XLA has none of its kernels.
 
     Keras's `fit` does the reverse: it leaves out XLA (keras.io/api/layers/recurrent_layers/lstm). Raises
-    `OwnWorkloadError` that names the layers which say of themselves that they cannot be compiled.
+    `CustomWorkloadError` that names the layers which say of themselves that they cannot be compiled.
     """
     # No public member reaches layers within wrappers; Keras asks in this way whether a model can be compiled.
     layers = model._flatten_layers(include_self=False)  # noqa: SLF001
@@ -46,10 +45,10 @@ def _layer_names(layers: Sequence[Any]) -> str:
 
 
 class KerasOptimizer:
-    """Every replica has an optimizer of its own, made of the given one's configuration.
+    """The user's optimizer, one per replica, each made from its configuration.
 
-    Gradients come in averaged; the one given would add them up over replicas once more. Where a step `may_skip` its
-    update, weights and state are put back then.
+    Gradients come in averaged; the given one would sum them over replicas once more. If a step `may_skip` its update,
+    weights and state are restored then.
     """
 
     def __init__(self, prototype: keras.Optimizer, weights: Sequence[tf.Variable], *, may_skip: bool) -> None:
@@ -95,11 +94,11 @@ class _ReplicaOptimizer:
 
 _LEARNING_RATE = 0.001
 _MIN_KERAS = (3, 4)
-"""Older ones give an optimizer no state for weights that Keras did not wrap itself."""
+"""The oldest Keras whose optimizers have state for weights that Keras did not wrap itself."""
 
 
 def custom_recipe(spec: RunSpec, source: Source) -> Recipe:
-    """The recipe of a function of the user's file; raises `OwnWorkloadError` and whatever the file raises."""
+    """Return the recipe of a function of the user's file; raises `CustomWorkloadError` and whatever the file raises."""
     if spec.variant[SOURCE] != source.sha256:
         raise CustomWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
     function = find_function(spec.workload.rpartition(":")[2], load_module(source), source)
@@ -109,7 +108,7 @@ def custom_recipe(spec: RunSpec, source: Source) -> Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _FunctionResult:
-    """What the user's function gave."""
+    """The checked result of the user's function."""
 
     model: keras.Model
     loss: Callable[[Any, Any], Any]
@@ -118,7 +117,7 @@ class _FunctionResult:
 
 
 class _CustomRecipe:
-    """One call of the user's function, made when the model is: under the strategy of the run."""
+    """One call of the user's function, made together with the model, in the scope of the run's strategy."""
 
     def __init__(self, function: FunctionType, spec: RunSpec, source: Source) -> None:
         self._function = function
@@ -128,7 +127,7 @@ class _CustomRecipe:
         self._shapes: list[tf.TensorShape] = []
 
     def model(self) -> "KerasModel":
-        """The user's model with its weights, whether they made them at once or wait for inputs."""
+        """Return the user's model with its weights, built with inputs if they are not made yet."""
         arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
         with self._attribute_errors():
             result = self._function(**arguments)
@@ -143,7 +142,7 @@ class _CustomRecipe:
         return KerasModel(self._result.model, self._result.loss, self._attribute_errors)
 
     def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
-        """The user's on these weights, or Adam where they gave none."""
+        """Return the user's optimizer of these weights, or Adam if there is none."""
         assert self._result is not None, "the model is made first"
         if self._result.optimizer is None:
             return Adam(weights, _LEARNING_RATE)
@@ -151,7 +150,7 @@ class _CustomRecipe:
             return KerasOptimizer(self._result.optimizer, weights, may_skip=self._variant["precision"] == "float16")
 
     def batch(self, index: int) -> Batch:
-        """One batch as tensors, its size looked at."""
+        """Return one batch as tensors, after a check of its size."""
         assert self._result is not None, "the model is made first"
         with self._attribute_errors():
             values = self._result.batch(index)
@@ -180,7 +179,7 @@ class _CustomRecipe:
 
     @contextlib.contextmanager
     def _attribute_errors(self) -> Iterator[None]:
-        """What Keras finds wrong with what it was given is told of the function that gave it."""
+        """Attribute errors of Keras to the user's function that caused them."""
         try:
             yield
         except SystemExit as error:
@@ -192,7 +191,7 @@ class _CustomRecipe:
 
 
 class KerasModel:
-    """A Keras model and a loss over what it answers."""
+    """A Keras model and a loss over its outputs."""
 
     def __init__(
         self,
@@ -206,18 +205,18 @@ class KerasModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, in the model's order."""
+        """Return the trained variables, in the model's order."""
         return [variable.value for variable in self._model.trainable_variables]
 
     def loss(self, inputs: Any, targets: Any) -> tf.Tensor:
-        """The mean of the user's loss, with what the model's own regularizers add."""
+        """Return the mean of the user's loss plus the losses of the model's regularizers."""
         with self._attribute_errors():
             answers = _to_float32(self._model(inputs, training=True))
             value = tf.reduce_mean(tf.cast(self._loss(targets, answers), tf.float32))
             return value + sum(tf.cast(tf.reduce_sum(more), tf.float32) for more in self._model.losses)
 
     def outputs(self, inputs: Any) -> tf.Tensor:
-        """The answers; of a model with several, the mean of each."""
+        """Return the outputs; of a model with several, the mean of each."""
         with self._attribute_errors():
             answers = _to_float32(self._model(inputs, training=False))
         several = tf.nest.flatten(answers)
@@ -267,7 +266,7 @@ def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
 
 
 def _to_tensor(value: Any) -> tf.Tensor:
-    """TensorFlow would keep 32-bit whole numbers in host memory, to be copied at every step."""
+    """Return the value as a tensor; int32 becomes int64, as TensorFlow would copy it from host memory at every step."""
     tensor = tf.convert_to_tensor(value)
     return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor
 

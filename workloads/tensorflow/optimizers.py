@@ -10,12 +10,12 @@ import tensorflow as tf
 
 
 class Optimizer(Protocol):
-    """One verb: update the weights it was made for."""
+    """Updates the weights it was made for."""
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
         """Update each weight by its gradient, in the order the weights were given.
 
-        `keep` is 1 for an update and 0 for none; a number, since a branch would wait for the device at every step.
+        `mask` is 1 for an update and 0 for none; a number, since a branch would wait for the device at every step.
         """
 
 
@@ -24,7 +24,7 @@ def _zeros_like(weights: Sequence[tf.Variable]) -> list[tf.Variable]:
 
 
 def _masked_decay(decay: float, mask: tf.Tensor) -> tf.Tensor:
-    """The decay of an average, or 1 (the average stays) where there is no update."""
+    """Return the decay of an average, or 1 (the average stays) without an update."""
     return 1.0 - (1.0 - decay) * mask
 
 
@@ -38,7 +38,7 @@ class Adam:
         self._powers = [tf.Variable(beta, trainable=False) for beta in (0.9, 0.999)]
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update each weight by its gradient, `keep` times."""
+        """Update each weight by its gradient if `mask` is 1."""
         betas = [_masked_decay(beta, mask) for beta in (0.9, 0.999)]
         first, second = (power.read_value() for power in self._powers)
         for weight, m, v, gradient in zip(self._weights, self._first, self._second, gradients, strict=True):
@@ -59,7 +59,7 @@ class Momentum:
         self._sums = _zeros_like(weights)
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update each weight by its gradient, `keep` times."""
+        """Update each weight by its gradient if `mask` is 1."""
         momentum = _masked_decay(0.9, mask)
         for weight, total, gradient in zip(self._weights, self._sums, gradients, strict=True):
             tf.raw_ops.ResourceApplyMomentum(
@@ -80,7 +80,7 @@ class LossScale:
         self._good_steps = tf.Variable(0.0, trainable=False)
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss to differentiate."""
+        """Return the loss to differentiate."""
         return loss * self._scale.read_value()
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:

@@ -239,7 +239,13 @@ def training_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> Pre
 
 
 def evaluation_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> PrefetchQueue:
-    """Return the queue of test images in their order, not cropped."""
+    """Return the queue of test images in their order, not cropped.
+
+    Args:
+        stored: The images.
+        variant: The complete variant.
+        replicas: The devices to copy to.
+    """
     images = Images(stored.test, str(variant["layout"]))
     return PrefetchQueue(images.in_order, int(variant["batch_size"]), replicas, _preprocessing(stored, variant))
 

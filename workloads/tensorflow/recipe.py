@@ -1,4 +1,4 @@
-"""The interface of an implementation: a model, its data and its optimizer."""
+"""The interface of an implementation: a model, its data and its optimizer; and what they build graphs with."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,3 +43,18 @@ class Recipe:
     model: Callable[[], Model]
     optimizer: Callable[[Sequence[tf.Variable]], Optimizer]
     batch: Callable[[int], Batch]
+
+
+def compile_function(function: Callable[..., Any], *, xla: bool = True) -> Any:
+    """Return the function as a graph, without AutoGraph: it has nothing to convert, and leaves files behind."""
+    return tf.function(function, jit_compile=xla, autograph=False)
+
+
+def per_replica_variable(initial: tf.Tensor) -> tf.Variable:
+    """Return a variable that each replica changes on its own; a reader outside gets their mean."""
+    return tf.Variable(
+        initial,
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.MEAN,
+    )

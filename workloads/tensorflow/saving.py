@@ -13,8 +13,7 @@ from workloads import weights
 from workloads.errors import RefusedError
 from workloads.lstm import config_of, weight_shapes
 from workloads.protocol import OutputDifference, Variant
-from workloads.tensorflow.primitives import compile_function
-from workloads.tensorflow.recipe import Model
+from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
 from workloads.tensorflow.synthetic import adding_problem
 from workloads.weights import SavedWeights, compare_outputs

@@ -1,5 +1,6 @@
 """Makes a task of a recipe: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,8 +10,7 @@ from workloads.protocol import Variant
 from workloads.tensorflow import runtime
 from workloads.tensorflow.optimizers import LossScale, Optimizer
 from workloads.tensorflow.prefetch import evaluation_queue, training_queue
-from workloads.tensorflow.primitives import compile_function, pack, per_replica_variable, unpack
-from workloads.tensorflow.recipe import Batches, Model, Recipe
+from workloads.tensorflow.recipe import Batches, Model, Recipe, compile_function, per_replica_variable
 from workloads.tensorflow.runtime import Replicas
 from workloads.tensorflow.saving import save_weights
 from workloads.tensorflow.synthetic import DeviceBatches
@@ -144,12 +144,23 @@ class _Step:
         gradients = tape.gradient(scaled, list(self._model.weights), unconnected_gradients="zero")
         # Those of an embedding come in pieces, one for each word of the batch.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return loss, pack(gradients) if self._replicas > 1 else gradients
+        return loss, _pack(gradients) if self._replicas > 1 else gradients
 
     def _apply(self, gradients: Any) -> None:
         assert self._optimizer is not None
         several = self._replicas > 1
-        self._optimizer.apply(unpack(gradients, self._model.weights) if several else gradients, tf.constant(1.0))
+        self._optimizer.apply(_unpack(gradients, self._model.weights) if several else gradients, tf.constant(1.0))
 
     def _outputs(self, inputs: Any) -> tf.Tensor:
         return tf.reduce_mean(tf.cast(self._model.outputs(inputs), tf.float32))
+
+
+def _pack(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the gradients one after another as a vector; they are of one type, as the weights are."""
+    return tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
+
+
+def _unpack(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """Return the gradients of a packed vector, each in the shape of its weight."""
+    parts = tf.split(buffer, [weight.shape.num_elements() for weight in weights])
+    return [tf.reshape(part, weight.shape) for part, weight in zip(parts, weights, strict=True)]

@@ -268,7 +268,7 @@ def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
 
     from workloads.tensorflow.custom import KerasOptimizer
     from workloads.tensorflow.optimizers import LossScale
-    from workloads.tensorflow.primitives import compile_function
+    from workloads.tensorflow.recipe import compile_function
 
     replicas = pair if several else one
     with replicas.strategy.scope():

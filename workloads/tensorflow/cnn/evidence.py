@@ -1,4 +1,4 @@
-"""Which implementation of an image network ran, in which layout, and which layers used another layout."""
+"""Recognises which implementation of an image network ran, in which layout, and which layers used another one."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ _MAX_LAYERS_SHOWN = 4
 
 
 def image_layout(observation: Observation) -> Aspect:
-    """The layout of every convolution, batch norm and pooling; of XLA's program, that of the convolutions."""
+    """Return the layout of every convolution, batch norm and pooling; in XLA's program that of the convolutions."""
     requested = str(observation.variant["layout"])
     ops = _xla_convolutions(observation) or [op for op in observation.graph if op.is_spatial and not op.compiled]
     found = Counter(op.layout for op in ops)
@@ -32,7 +32,7 @@ def image_layout(observation: Observation) -> Aspect:
 
 
 def _xla_convolutions(observation: Observation) -> list[Op]:
-    """XLA's forward convolutions; it writes gradients as convolutions with other axes."""
+    """Return XLA's forward convolutions; it writes gradients as convolutions with other axes."""
     return [op for op in observation.programs if op.is_spatial and not op.backward]
 
 
@@ -41,7 +41,7 @@ def _mismatch_message(observation: Observation, other: Sequence[Op], total: int)
 
 
 def _layer_names(observation: Observation, ops: Iterable[Op]) -> str:
-    """The layers that operations belong to, in the network's order and in brackets; "" where none is known.
+    """Return the layers that operations belong to, in the network's order and in brackets; "" if none is known.
 
     An operation's name has its layer's in it: `gradient_tape/block1/pool/AvgPool2D/AvgPoolGrad`.
     """
@@ -59,11 +59,11 @@ def _mismatch_cause(observation: Observation, other: Sequence[Op]) -> str:
         return "Keras pools channels_last and transposes there and back"
     if observation.variant["layout_optimizer"]:
         return "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false"
-    return "the implementation did not keep what was asked"
+    return "the implementation did not keep the requested layout"
 
 
 def _transposes_note(observation: Observation) -> str | None:
-    """Those in the graph, and those that libraries made on their own, as the trace has them."""
+    """Return a note on the transposes in the graph, and on those that libraries made, as the trace has them."""
     graph = [op for op in observation.graph if op.kind == "transpose" and not op.compiled]
     traced = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
     parts = [f"{len(graph)} in the executed graph{_layer_names(observation, graph)}"] if graph else []
@@ -78,7 +78,7 @@ _NORMS = {
 
 
 def cnn_implementation(observation: Observation) -> Aspect:
-    """By the batch norm: `native` has TensorFlow's fused operation for it, Keras 3 never uses that."""
+    """Return the implementation by its batch norm: `native` has TensorFlow's fused one, which Keras 3 never uses."""
     requested = str(observation.variant["implementation"])
     ops = observation.programs if observation.fully_compiled else observation.graph
     if not any(op.is_product for op in ops):
@@ -89,5 +89,5 @@ def cnn_implementation(observation: Observation) -> Aspect:
 
 
 def _is_norm(op: Op) -> bool:
-    """On the CPU, in inference, the optimizer fuses a norm into the convolution before it."""
+    """Return whether an op is a norm; in inference on the CPU it may be fused into the convolution before it."""
     return "BatchNorm" in op.type or "FusedBatchNorm" in op.fused

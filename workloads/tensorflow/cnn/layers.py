@@ -1,9 +1,10 @@
-"""The layers of the image networks: their interface, TensorFlow's operations with and without XLA, and Keras layers.
+"""The layers of the image networks in two implementations: TensorFlow's own operations, and Keras layers.
 
 Products are computed in the type of the images, statistics and the dense head in float32.
 
-A mean's gradient is a broadcast, computed where it is used; that of `avg_pool2d` is a windowed sum over padded images,
-a kernel of its own (measured: docs/measurements/2026-11-21-cnn.md).
+With XLA the native layers pool by a plain mean, which it fuses with its neighbours: a mean's gradient is a broadcast,
+computed where it is used; that of `avg_pool2d` is a windowed sum over padded images, a kernel of its own
+(docs/measurements/2026-11-21-cnn.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +14,18 @@ import keras
 import tensorflow as tf
 
 from workloads import cnn
-from workloads.tensorflow.primitives import per_replica_variable
+from workloads.tensorflow.recipe import per_replica_variable
 
 
 class Layer(Protocol):
-    """Variables, and what they make of images."""
+    """A layer: its variables, and the function they are part of."""
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, in the order of `cnn.weight_shapes`."""
+        """Return the trained variables, in the order of `cnn.weight_shapes`."""
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
-        """Images in the layout of the layer, or features [batch, channels] once they are pooled over all pixels."""
+        """Return images in the layer's layout, or features [batch, channels] once they are pooled over all pixels."""
 
 
 MakeLayer = Callable[[cnn.Layer, Sequence[tf.Tensor], str], Layer]
@@ -35,7 +36,13 @@ _DATA_FORMATS = {"NCHW": "channels_first", "NHWC": "channels_last"}
 
 
 def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """The layer of a description with its initial weights."""
+    """Return the Keras layer of a description.
+
+    Args:
+        spec: The description.
+        initial: Its initial weights, in the order of `cnn.weight_shapes`.
+        layout: NCHW or NHWC.
+    """
     made = _create_keras_layer(spec, layout)
     if isinstance(spec, cnn.Conv | cnn.Norm | cnn.Dense):
         made.build(_input_shape(spec, layout))
@@ -45,7 +52,7 @@ def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> L
 
 
 def _create_keras_layer(spec: cnn.Layer, layout: str) -> keras.Layer:
-    """The head in float32, as Keras's guide to mixed precision has it."""
+    """Return the Keras layer without weights; the head in float32, as Keras's guide to mixed precision has it."""
     data_format = _DATA_FORMATS[layout]
     match spec:
         case cnn.Conv():
@@ -93,7 +100,13 @@ _MOMENTUM = 0.99
 
 
 def native_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """The layer of a description with its initial weights."""
+    """Return the layer of TensorFlow's own operations of a description.
+
+    Args:
+        spec: The description.
+        initial: Its initial weights, in the order of `cnn.weight_shapes`.
+        layout: NCHW or NHWC.
+    """
     match spec:
         case cnn.Conv():
             return _Conv(spec, initial, layout)
@@ -118,7 +131,7 @@ class Function:
         self._function = function
 
     def __call__(self, images: tf.Tensor, _training: bool, /) -> tf.Tensor:
-        """What the function makes of the images, the same in training and out of it."""
+        """Apply the function, the same in training and in inference."""
         return self._function(images)
 
 
@@ -156,7 +169,7 @@ class BatchNorm:
         self._layout = layout
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
-        """Normalised by the batch's own statistics in training, by the running ones otherwise."""
+        """Normalise by the batch's own statistics in training, by the running ones otherwise."""
         if not training:
             return self._fused(images, self.variance.read_value(), training=False).y
         count = images.shape.num_elements() // int(self.weights[0].shape[0])
@@ -174,14 +187,20 @@ class BatchNorm:
 
 
 def native_xla_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """The layer of a description with its initial weights."""
+    """Return the same layer as `native_layer`, with pooling that XLA fuses of a description.
+
+    Args:
+        spec: The description.
+        initial: Its initial weights, in the order of `cnn.weight_shapes`.
+        layout: NCHW or NHWC.
+    """
     if isinstance(spec, cnn.Pool):
         return Function(lambda images: _mean_pool(images, layout))
     return native_layer(spec, initial, layout)
 
 
 def _mean_pool(images: tf.Tensor, layout: str) -> tf.Tensor:
-    """Means of 2x2 pixels, of images with an even height and width."""
+    """Return the means of 2x2 pixels of images with an even height and width."""
     if layout == "NCHW":
         n, c, h, w = images.shape
         return tf.reduce_mean(tf.reshape(images, [n, c, h // 2, 2, w // 2, 2]), axis=[3, 5])

@@ -21,7 +21,7 @@ from workloads.tensorflow.synthetic import synthetic_images
 
 
 def initial_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[tf.Tensor]]]:
-    """Each layer with the values of its weights, in the order of `cnn.weight_shapes`.
+    """Yield each layer with the values of its weights, in the order of `cnn.weight_shapes`.
 
     Kernels are those of He et al. 2015: normal with variance 2 / fan_in; scales are 1, offsets and biases 0.
     """
@@ -37,7 +37,7 @@ def initial_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[tf.Tensor
 
 
 def _random_kernel(seed: int, number: int, shape: tf.TensorShape) -> tf.Tensor:
-    """`number` tells the kernels of one seed apart."""
+    """Return a normal kernel; `number` distinguishes the kernels of one seed."""
     return tf.random.stateless_normal(shape, [seed, number]) * math.sqrt(2.0 / math.prod(shape[:-1]))
 
 
@@ -47,7 +47,7 @@ _LAYER_FACTORIES: dict[tuple[str, bool], MakeLayer] = {
     ("keras", False): layers.keras_layer,
     ("keras", True): layers.keras_layer,
 }
-"""Who makes the layers of an implementation, without XLA and with it."""
+"""The function that makes the layers of an implementation, without XLA and with it."""
 
 
 class Cnn:
@@ -59,16 +59,16 @@ class Cnn:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """The trained variables, in the same order for every implementation."""
+        """Return the trained variables, in the same order for every implementation."""
         return [weight for layer in self.layers.values() for weight in layer.weights]
 
     def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        """Mean cross entropy."""
+        """Return the mean cross entropy."""
         logits = self._run(self._net, inputs, training=True)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits))
 
     def outputs(self, inputs: tf.Tensor) -> tf.Tensor:
-        """The logits, [batch, 10], with the running statistics."""
+        """Return the logits, [batch, 10], with the running statistics."""
         return self._run(self._net, inputs, training=False)
 
     def _run(self, parts: Iterable[cnn.Layer | Sum], images: tf.Tensor, *, training: bool) -> tf.Tensor:
@@ -83,16 +83,16 @@ class Cnn:
 
 
 def build_cnn(workload: str, variant: Variant) -> Cnn:
-    """The network of a variant with its initial weights."""
+    """Return the network of a variant with its initial weights."""
     make = _LAYER_FACTORIES[str(variant["implementation"]), bool(variant["xla"])]
     return Cnn(net_of(workload, variant), make, str(variant["layout"]), int(variant["seed"]))
 
 
 def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
-    """The function that gives an image workload's recipe for a variant.
+    """Return the function that gives an image workload's recipe for a variant.
 
     The optimizer is plain gradient descent with momentum: no weight decay, no schedule of its rate. Raises
-    `RefusedError` where TensorFlow lacks what the layout needs.
+    `RefusedError` if TensorFlow lacks what the layout needs.
     """
 
     def recipe(variant: Variant) -> Recipe:
@@ -108,7 +108,7 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
 
 
 def _check_layout(variant: Variant) -> None:
-    """Whether there is oneDNN is a matter of TensorFlow's build and of the environment, so no rule can know it."""
+    """Raise `RefusedError` if NCHW needs oneDNN and TensorFlow's build has none, which no rule can know."""
     plain_cpu = int(variant["gpus"]) == 0 and not variant["xla"]
     if plain_cpu and variant["layout"] == "NCHW" and not _pywrap_util_port.IsMklEnabled():
         raise RefusedError(

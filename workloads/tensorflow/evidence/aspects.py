@@ -1,4 +1,4 @@
-"""What was observed of a run, and the aspects that all workloads have: precision, XLA, device, replicas, all-reduce."""
+"""The observation of a run, and the aspects that all workloads have: precision, XLA, device, replicas, all-reduce."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,48 +20,53 @@ class Observation:
 
     @property
     def variant(self) -> Variant:
-        """What was asked."""
+        """Return the requested variant."""
         return self.spec.variant
 
     @property
     def programs(self) -> tuple[Op, ...]:
-        """The products of XLA's programs, and the batch norms they were made from."""
+        """Return the products of XLA's programs, and the batch norms they were made from."""
         return self.trace.programs
 
     @property
     def on_gpu(self) -> bool:
-        """Whether GPUs were asked for."""
+        """Return whether GPUs were requested."""
         return int(self.variant["gpus"]) > 0
 
     @property
     def fully_compiled(self) -> bool:
-        """Whether XLA compiled the step as a whole, so that TensorFlow has no graph of its products."""
+        """Return whether XLA compiled the step as a whole, so that TensorFlow has no graph of its products."""
         return not main_products(self.graph)
 
     @property
     def no_product_reason(self) -> str:
-        """Why no product was seen, where that is so, in one sentence."""
+        """Return one sentence on why no product was seen."""
         if self.variant["xla"] and not self.trace.steps:
             return "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
         return "No matrix product was seen in what ran."
 
     @property
     def products(self) -> tuple[Op, ...]:
-        """The products that carry the work, as TensorFlow's graph has them, else as XLA's program."""
+        """Return the products that carry the work, from TensorFlow's graph, else from XLA's program."""
         return main_products(self.programs) if self.fully_compiled else main_products(self.graph)
 
     @property
     def executed_products(self) -> tuple[Op, ...]:
-        """The same as they were computed at last: XLA's where it compiled them and its program was seen."""
+        """Return the products as they were executed: XLA's if it compiled them and its program was seen."""
         compiled = self.fully_compiled or all(op.compiled for op in self.products)
         return (compiled and main_products(self.programs)) or self.products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aspect:
-    """`ran` is None where it could not be told; `reason` is one sentence where that is so, or where it does not fit.
+    """One property of a run as requested and as it ran.
 
-    `note` is what else is to be known.
+    Attributes:
+        name: The aspect.
+        requested: The variant's value.
+        actual: The observed value; None if it could not be seen.
+        reason: One sentence if it could not be seen, or is not as requested.
+        note: What else is worth knowing.
     """
 
     name: str
@@ -72,16 +77,16 @@ class Aspect:
 
     @property
     def matches(self) -> bool | None:
-        """Whether what ran is what was asked; None where it could not be told."""
+        """Return whether it ran as requested; None if it could not be seen."""
         return None if self.actual is None else self.reason is None
 
 
 _TENSOR_CORE_THRESHOLD = 0.01
-"""The share of the products' time on tensor cores from which on these count as used."""
+"""The least share of the products' time on tensor cores with which these count as used."""
 
 
 def precision(observation: Observation) -> Aspect:
-    """The type that products were computed in; on a GPU, float32 and TF32 are told apart by the kernels."""
+    """Return the type that products were computed in; on a GPU the kernels distinguish float32 and TF32."""
     requested = str(observation.variant["precision"])
     types = Counter(op.dtype for op in observation.executed_products if op.dtype)
     if not types:
@@ -98,7 +103,7 @@ def precision(observation: Observation) -> Aspect:
 
 
 def _float32_or_tf32(observation: Observation, share: float | None) -> str | None:
-    """By the kernels; where their names do not tell, by what XLA was asked of its products."""
+    """Decide by the kernels; if their names do not say, by the precision that XLA's products have to keep."""
     exact = {op.exact for op in main_products(observation.programs)}
     if share is None:
         return {True: "float32", False: "tf32"}.get(exact.pop()) if len(exact) == 1 else None  # type: ignore[arg-type]
@@ -106,7 +111,7 @@ def _float32_or_tf32(observation: Observation, share: float | None) -> str | Non
 
 
 def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
-    """The share of the products' time on tensor cores; None where the names of kernels tell it of less than half."""
+    """Return the share of the products' time on tensor cores; None if kernel names say it for less than half of it."""
     products = [kernel for kernel in kernels if makes_products(kernel.name)]
     known = [kernel for kernel in products if kernel.tensor_cores is not None]
     known_ns = sum(kernel.time_ns for kernel in known)
@@ -120,7 +125,7 @@ def _share_note(share: float | None) -> str | None:
 
 
 def xla(observation: Observation) -> Aspect:
-    """Whether XLA compiled the products; a few point-wise kernels of an implementation's own do not count."""
+    """Return whether XLA compiled the products; point-wise kernels that an implementation compiles do not count."""
     requested = "on" if observation.variant["xla"] else "off"
     if not observation.products:
         return Aspect(name="xla", requested=requested, reason=observation.no_product_reason)
@@ -131,7 +136,7 @@ def xla(observation: Observation) -> Aspect:
 
 
 def device(observation: Observation) -> Aspect:
-    """Whether the products were computed on GPUs or on the CPU."""
+    """Return whether the products were computed on GPUs or on the CPU."""
     requested = "GPU" if observation.on_gpu else "CPU"
     kinds = Counter(op.device.partition(":")[0] for op in observation.products if op.device)
     if not kinds and observation.trace.devices:
@@ -144,7 +149,7 @@ def device(observation: Observation) -> Aspect:
 
 
 def replicas(observation: Observation) -> Aspect:
-    """How many devices made the same products."""
+    """Return how many devices made the same products."""
     requested = str(max(1, int(observation.variant["gpus"])))
     actual = len({op.device for op in observation.products if op.device}) or observation.trace.devices
     if not actual:
@@ -154,7 +159,7 @@ def replicas(observation: Observation) -> Aspect:
 
 
 def all_reduce(observation: Observation) -> Aspect:
-    """NCCL by its kernels; copies by the devices that add what they were sent."""
+    """Return how gradients were exchanged: NCCL by its kernels, copies by the devices that add what they receive."""
     requested = str(observation.variant["all_reduce"])
     actual = _actual_method(observation)
     if actual is None:
@@ -189,10 +194,10 @@ def _actual_method(observation: Observation) -> str | None:
 
 
 def _kernels_note(observation: Observation) -> str | None:
-    """How many exchanges a step and device has."""
+    """Return a note on how many exchanges there are per step and device."""
     trace = observation.trace
     count = sum(kernel.count for kernel in trace.kernels if kernel.kind == "communication")
     if not (count and trace.devices):
         return None
     each = count / trace.steps / trace.devices
-    return f"Kernels or copies that exchange gradients: {each:.4g} a step on each device."
+    return f"Kernels or copies that exchange gradients: {each:.4g} per step on each device."

@@ -22,14 +22,14 @@ _COMMON_ASPECTS = (aspects.precision, aspects.xla, aspects.device, aspects.repli
 
 
 def _aspect_functions(spec: RunSpec) -> Iterator[Callable[[Observation], Aspect]]:
-    """The aspects a run of this spec has."""
+    """Yield the aspects that a run of this spec has."""
     yield from (*_WORKLOAD_ASPECTS.get(spec.workload, ()), *_COMMON_ASPECTS)
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
         yield aspects.all_reduce
 
 
 def evidence_of(observation: Observation) -> Evidence:
-    """What ran beside what was asked; `match` is false for one aspect that differs, None for one that is not known."""
+    """Return the evidence; `match` is false if one aspect differs, else None if one is not known."""
     found = [aspect_of(observation) for aspect_of in _aspect_functions(observation.spec)]
     matches = {aspect.matches for aspect in found}
     match = False if False in matches else None if None in matches else True
@@ -59,7 +59,7 @@ def _sources(observation: Observation) -> Iterator[str]:
 
 
 def _notes(observation: Observation) -> Iterator[str]:
-    """What the trace could not see, and why."""
+    """Yield what the trace could not see, and why."""
     trace = observation.trace
     yield from trace.notes
     if trace.steps and not trace.kernels:
@@ -67,11 +67,11 @@ def _notes(observation: Observation) -> Iterator[str]:
     if any("graph" in kernel.name.lower() and kernel.kind == "other" for kernel in trace.kernels):
         yield "Some kernels ran inside CUDA graphs, which the profiler shows as one."
     if trace.kernels and not observation.on_gpu and "hlo" not in _sources(observation):
-        yield "TensorFlow does not trace operations that it knows to be cheap on the CPU: no kernel has their time."
+        yield "TensorFlow does not trace operations on the CPU that take little time: no kernel has their time."
 
 
 class EvidenceCollector:
-    """One run's witness. It costs the measured part nothing: it sees the first step, and steps after the last."""
+    """Collects a run's evidence from its first step and from steps after the measured part, at no cost to that part."""
 
     def __init__(self, spec: RunSpec, task: Task) -> None:
         self._spec = spec
@@ -80,11 +80,11 @@ class EvidenceCollector:
         self._trace = Trace()
 
     def start(self) -> None:
-        """Begin to watch, before the first step."""
+        """Start watching, before the first step."""
         graph.start_collecting()
 
     def first_step_done(self) -> None:
-        """Look at what the first step was."""
+        """Record the graph of the first step."""
         self._graph = graph.collected_ops()
 
     def trace(self) -> None:
@@ -93,7 +93,7 @@ class EvidenceCollector:
         self._trace = profile.run_guarded(lambda: profile.trace_steps(self._task, gpu=on_gpu))
 
     def evidence(self) -> Evidence | None:
-        """What is known so far; None before the first step was done."""
+        """Return what is known so far, or None before the first step was made."""
         if self._graph is None:
             return None
         return evidence_of(Observation(spec=self._spec, graph=self._graph, trace=self._trace))

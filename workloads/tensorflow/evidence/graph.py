@@ -1,4 +1,4 @@
-"""The graph that a step's first call executed, as TensorFlow kept it after its optimizations and placement."""
+"""Reads the graph that a step's first call executed, after TensorFlow's optimizations and placement."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ _ADDITIONS = ("AddN", "AddV2", "Add")
 
 
 def start_collecting() -> None:
-    """Have TensorFlow keep the graph of every function whose first call follows.
+    """Have TensorFlow record the graph of every function whose first call follows.
 
     It hands graphs out when it makes a function's executable, so only then, and none for a step that XLA compiles as a
     whole. Steps that follow are not touched.
@@ -26,14 +26,14 @@ def start_collecting() -> None:
 
 
 def collected_ops() -> tuple[Op, ...]:
-    """What the graphs kept until now tell; nothing is kept any more."""
+    """Return the relevant operations of the graphs recorded so far, and stop recording."""
     functions = context.export_run_metadata().function_graphs
     context.disable_graph_collection()
     return operations(graph for function in functions for graph in function.partition_graphs)
 
 
 def operations(graphs: Iterable[Any]) -> tuple[Op, ...]:
-    """What tells something in partition graphs (GraphDef): those in functions they call and in compiled ones too."""
+    """Return the relevant operations of partition graphs (GraphDef), including called and compiled functions."""
     return tuple(
         op
         for graph in graphs
@@ -43,7 +43,7 @@ def operations(graphs: Iterable[Any]) -> tuple[Op, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where nodes stand: the call they are in, as a prefix of their names, and what they have from it."""
+    """The surrounding call of nodes: a prefix of their names, and what they take over from it."""
 
     prefix: str = ""
     device: str = ""
@@ -52,7 +52,7 @@ class _Scope:
 
 
 def _walk(nodes: Iterable[Any], functions: dict[str, Any], scope: _Scope) -> Iterator[Op]:
-    """The telling operations among nodes (NodeDef) and in the functions they call."""
+    """Yield the relevant operations among nodes (NodeDef) and in the functions they call."""
     nodes = list(nodes)
     received = {node.name for node in nodes if _receives_from_peer(node)}
     for node in nodes:
@@ -82,7 +82,7 @@ def _is_relevant(type_: str) -> bool:
 
 
 def _receives_from_peer(node: Any) -> bool:
-    """Whether a node takes in what another device made; constants come from the host."""
+    """Return whether a node receives what another device made; constants come from the host."""
     if node.op != "_Recv":
         return False
     sender, receiver = node.attr["send_device"].s, node.attr["recv_device"].s
@@ -102,7 +102,7 @@ def _is_cluster(node: Any) -> bool:
 
 
 def _operation(node: Any, scope: _Scope, type_: str) -> Op:
-    """Inlined loops keep their functions' names: `lstm/while/body/_12/…` stands in the body of `lstm/while`."""
+    """Return the operation of a node; inlined loops show in names, such as `lstm/while/body/_12/…`."""
     name = scope.prefix + node.name
     inlined = node.name.split(_LOOP_BODY, 1)[0] if f"{_LOOP_BODY}_" in node.name else ""
     return Op(

@@ -1,4 +1,4 @@
-"""What a kernel is, and whether it computes on tensor cores, by its name.
+"""Classifies kernels by name: what they compute, and whether on tensor cores.
 
 The names are those that NVIDIA's libraries, XLA and TensorFlow give; on the CPU those of TensorFlow's operations and of
 XLA's instructions. The tables say where each word comes from. The first pattern that is found decides.
@@ -101,17 +101,17 @@ _AUXILIARY = re.compile(r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates
 
 
 def classify(name: str) -> KernelClass:
-    """The class of a kernel, an operation or an instruction of that name."""
+    """Return the class of a kernel, an operation or an instruction of that name."""
     return next((row.kind for row in _CLASS_PATTERNS if row.pattern.search(name)), "other")
 
 
 def makes_products(name: str) -> bool:
-    """Whether a kernel computes matrix products or convolutions, not what goes before or after them."""
+    """Return whether a kernel computes matrix products or convolutions, not what goes before or after them."""
     return classify(name) in ("gemm", "convolution", "rnn") and _AUXILIARY.search(name) is None
 
 
 def on_tensor_cores(name: str) -> bool | None:
-    """Whether a kernel's products are computed on tensor cores; None where its name does not tell, or it has none."""
+    """Return whether a kernel's products are on tensor cores; None if its name does not say, or it has none."""
     if not makes_products(name):
         return None
     return next((row.tensor for row in _TENSOR_CORE_PATTERNS if row.pattern.search(name)), None)

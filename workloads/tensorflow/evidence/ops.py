@@ -1,4 +1,4 @@
-"""The operations of an executed program that tell what ran, wherever they were seen: TensorFlow's graph or XLA's."""
+"""The relevant operations of an executed program, in the same terms for TensorFlow's graph and XLA's program."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from workloads.protocol import KernelClass
 from workloads.tensorflow.evidence.kernels import classify
 
 CLUSTER = "XlaCluster"
-"""The type under which a call into compiled code stands here, whatever the call itself is named."""
+"""The type of a call into compiled code, whatever the call itself is named."""
 
 _TYPE_PREFIX = re.compile(r"^_?(Mkl)?(Native)?(Fused)?(?=[A-Z])")
 _SPATIAL = re.compile(r"Conv2D|BatchNorm|Pool")
@@ -38,32 +38,32 @@ class Op:
 
     @property
     def kind(self) -> KernelClass:
-        """Its class, the same as of the kernels that compute it."""
+        """Return its class, the same as that of the kernels that compute it."""
         return classify(self.type)
 
     @property
     def is_product(self) -> bool:
-        """Whether it is, or holds, the matrix products or convolutions that carry the work."""
+        """Return whether it is, or contains, the matrix products or convolutions that carry the work."""
         return self.kind in _PRODUCTS
 
     @property
     def is_spatial(self) -> bool:
-        """Whether it works on images, so that their layout matters."""
+        """Return whether it works on images, so that their layout matters."""
         return bool(self.layout) and _SPATIAL.search(self.type) is not None
 
     @property
     def backward(self) -> bool:
-        """Whether it belongs to the gradients: what TensorFlow's tape made, a gradient's loop, or a gradient itself."""
+        """Return whether it belongs to the gradients: of the tape, in a gradient's loop, or a gradient itself."""
         return "gradient_tape" in self.name or self.loop.endswith("_grad") or "Grad" in self.type or "Back" in self.type
 
 
 def plain_type(name: str) -> str:
-    """`_MklNativeFusedBatchNormEx` is `BatchNormEx`, `_FusedMatMul` is `MatMul`."""
+    """Return an operation's plain type: `BatchNormEx` for `_MklNativeFusedBatchNormEx`, `MatMul` for `_FusedMatMul`."""
     return _TYPE_PREFIX.sub("", name)
 
 
 def main_products(ops: Sequence[Op]) -> tuple[Op, ...]:
-    """The products that the workload is about: those of the recurrence, else the convolutions, else all.
+    """Return the products that the workload is about: those of the recurrence, else the convolutions, else all.
 
     A dense head computes in another type and on its own: it says nothing of the layers before it.
     """
@@ -74,7 +74,7 @@ def main_products(ops: Sequence[Op]) -> tuple[Op, ...]:
 
 
 def ops_by_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
-    """Operations by the device that computed them."""
+    """Return operations by the device that computed them."""
     found: dict[str, list[Op]] = {}
     for op in ops:
         found.setdefault(op.device, []).append(op)

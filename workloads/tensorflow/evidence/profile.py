@@ -1,4 +1,4 @@
-"""A few steps under TensorFlow's profiler, outside all timing; its trouble is a note, never the run's end."""
+"""Traces a few steps with TensorFlow's profiler, outside all timing; its failure is a note, never the run's end."""
 
 import sys
 import threading
@@ -21,10 +21,10 @@ _TIMEOUT_S = 120.0
 
 
 def trace_steps(task: Task, *, gpu: bool) -> Trace:
-    """The trace of as many steps as fit into about a second and 200,000 events, at least one.
+    """Trace as many steps as fit into about a second and 200,000 events, at least one.
 
-    The first trace of a process is of one step: it starts the profiler up and tells how many fit. Where no more than
-    one does, it stands.
+    The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
+    the result.
     """
     first, step_s = _profile_steps(task, 1, gpu=gpu)
     steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
@@ -32,7 +32,7 @@ def trace_steps(task: Task, *, gpu: bool) -> Trace:
 
 
 def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
-    """The trace of some steps, and the seconds that one of them took under the profiler."""
+    """Return the trace of some steps, and the seconds that one of them took under the profiler."""
     with TemporaryDirectory(prefix="variantscope-") as folder:
         tf.profiler.experimental.start(folder)
         try:
@@ -48,7 +48,7 @@ def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
 
 
 def run_guarded(work: Callable[[], Trace], timeout_s: float = _TIMEOUT_S) -> Trace:
-    """What the work gave, or an empty trace with a note of what went wrong; the traceback goes to the log.
+    """Return the trace, or an empty one with a note of what went wrong; the traceback goes to the log.
 
     In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
     """

@@ -25,7 +25,7 @@ _LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D"}
 
 
 def program_ops(module: Any) -> tuple[Op, ...]:
-    """The products and convolutions of a program (HloModuleProto), those in its fusions and loops too.
+    """Return the products and convolutions of a program (HloModuleProto), also those in its fusions and loops.
 
     After them TensorFlow's fused batch norms that it was made from: no more than their names is left of them.
     """
@@ -65,13 +65,13 @@ def _op_type(instruction: Any) -> str | None:
 
 
 def _convolution_layout(convolution: Any, images: Any) -> str:
-    """By where the channels lie in memory: XLA keeps the axes' order and chooses the layout, minor axis first."""
+    """Return the layout by the channels' place in memory: XLA keeps the order of axes and chooses the layout."""
     channels = convolution.convolution_dimension_numbers.input_feature_dimension
     return "NHWC" if images.shape.layout.minor_to_major[0] == channels else "NCHW"
 
 
 def _keeps_precision(instruction: Any) -> bool:
-    """Whether its operands keep their precision: TensorFlow asks for the highest where TF32 is off."""
+    """Return whether its operands keep their precision: TensorFlow requests the highest if TF32 is off."""
     precisions = instruction.precision_config.operand_precision
     return any(one == _HIGHEST_PRECISION for one in precisions) or b"HIGHEST" in instruction.backend_config
 
@@ -89,12 +89,15 @@ _NUMBER = re.compile(r"\.\d+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What ran in some steps while a profiler looked on.
+    """What ran in some steps under the profiler: on GPUs kernels and copies, on the CPU TensorFlow's operations.
 
-    On GPUs, kernels and copies as CUPTI timed them; on the CPU, operations that TensorFlow traced, by type. `span_ns`
-    is from the first one's start to the last one's end, `busy_ns` the part of it in which at least one ran (on the CPU,
-    or its executor was at work); both are summed over the devices, of which `times` has each one's own; `events` says
-    how many ran in all. `programs` are the products of XLA's programs; `notes` say what could not be seen.
+    Attributes:
+        steps: Traced steps.
+        kernels: By name, over all devices, the one that took longest first.
+        times: The time of each device.
+        events: How many kernels or operations ran in all.
+        programs: The products of XLA's programs.
+        notes: What could not be seen.
     """
 
     steps: int = 0
@@ -106,17 +109,17 @@ class Trace:
 
     @property
     def devices(self) -> int:
-        """How many devices something ran on."""
+        """Return how many devices something ran on."""
         return len(self.times)
 
     @property
     def span_ns(self) -> int:
-        """From the first kernel to the last, summed over the devices."""
+        """Return the time from the first kernel's start to the last one's end, summed over the devices."""
         return sum(one.span_ns for one in self.times)
 
     @property
     def busy_ns(self) -> int:
-        """The part of it in which one ran."""
+        """Return the part of it in which a kernel ran (on the CPU also the executor), summed over the devices."""
         return sum(one.busy_ns for one in self.times)
 
 
@@ -129,7 +132,13 @@ class _Event(NamedTuple):
 
 
 def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
-    """The trace of so many steps in the bytes of an `.xplane.pb`, of its GPUs or of its CPU."""
+    """Return the trace in the bytes of an `.xplane.pb`.
+
+    Args:
+        data: The bytes.
+        steps: How many steps were traced.
+        gpu: Whether to read the GPUs or the CPU.
+    """
     space = xplane_pb2.XSpace.FromString(data)
     plane_pattern, events_of = (_GPU_PLANE, _gpu_events) if gpu else (_HOST_PLANE, _cpu_events)
     devices: dict[str, list[_Event]] = {}
@@ -148,7 +157,7 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
 
 
 def _device_order(item: tuple[str, Sequence[_Event]]) -> tuple[int, str]:
-    """`GPU:2` before `GPU:10`."""
+    """Return the key that sorts `GPU:2` before `GPU:10`."""
     return len(item[0]), item[0]
 
 
@@ -172,7 +181,7 @@ def _gpu_events(plane: Any) -> Iterator[_Event]:
 
 
 def _cpu_events(plane: Any) -> Iterator[_Event]:
-    """Operations and XLA's instructions; those that only hold others (loops, calls) are left to what they hold."""
+    """Yield operations and XLA's instructions; of those that only contain others (loops, calls), what they contain."""
     instruction = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_op"}
 
     def name_of(name: str, event: Any) -> str | None:
@@ -195,7 +204,7 @@ def _events(plane: Any, line: Any, name_of: Callable[[str, Any], str | None]) ->
 
 
 def _innermost_events(events: Iterable[_Event]) -> Iterator[_Event]:
-    """One thread's events without those in which another one begins."""
+    """Yield one thread's events without those in which another one begins."""
     ordered = sorted(events, key=lambda event: (event.start_ps, -event.end_ps))
     for event, following in itertools.zip_longest(ordered, ordered[1:]):
         if following is None or following.start_ps >= event.end_ps:
@@ -203,7 +212,7 @@ def _innermost_events(events: Iterable[_Event]) -> Iterator[_Event]:
 
 
 def _kernels(events: Iterable[_Event]) -> tuple[Kernel, ...]:
-    """By name, the one that took longest first."""
+    """Return the kernels by name, the one that took longest first."""
     totals: dict[str, tuple[int, int]] = {}
     for event in events:
         count, time_ps = totals.get(event.name, (0, 0))
@@ -221,7 +230,7 @@ def _span_ps(events: Iterable[_Event]) -> int:
 
 
 def _busy_ps(events: Iterable[_Event]) -> int:
-    """The length of the union of their intervals."""
+    """Return the length of the union of the events' intervals."""
     busy = reached = 0
     for event in sorted(events, key=lambda event: event.start_ps):
         busy += max(0, event.end_ps - max(event.start_ps, reached))
@@ -230,7 +239,7 @@ def _busy_ps(events: Iterable[_Event]) -> int:
 
 
 def _programs(space: Any) -> Iterator[Any]:
-    """The optimised programs (HloModuleProto) that ran; the profile holds all of the process."""
+    """Yield the optimised programs (HloModuleProto) that ran; the profile has all of the process."""
     executed = set(_executed_modules(space.planes))
     for plane in space.planes:
         if plane.name == _PROGRAM_PLANE:

@@ -26,7 +26,7 @@ import tensorflow as tf
 from workloads.lstm import GATES, LstmConfig
 from workloads.tensorflow.lstm.loop import Cell, LoopStack, State, zero_padded
 from workloads.tensorflow.lstm.stack import Weights
-from workloads.tensorflow.primitives import compile_function
+from workloads.tensorflow.recipe import compile_function
 
 
 def next_state(i: tf.Tensor, f: tf.Tensor, g: tf.Tensor, o: tf.Tensor, cell: tf.Tensor) -> State:

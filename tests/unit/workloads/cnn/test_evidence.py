@@ -54,7 +54,7 @@ def test_another_layout_is_found_and_its_layers_named(one: Replicas) -> None:
     assert (evidence.match, evidence.actual["layout"]) == (False, "NCHW")
     assert evidence.reason == (
         "48 of 48 operations on images ran in NCHW (block1/conv1, block1/norm1, block1/conv2, block1/norm2 …): "
-        "the implementation did not keep what was asked."
+        "the implementation did not keep the requested layout."
     )
     spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True, mode="inference")
     assert "layout_optimizer=false" in (collect_evidence(spec, one, really={"layout": "NCHW"}).reason or "")

@@ -36,7 +36,7 @@ def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
     import tensorflow as tf
 
     from workloads.tensorflow.cnn import layers
-    from workloads.tensorflow.primitives import compile_function
+    from workloads.tensorflow.recipe import compile_function
 
     images = tf.random.stateless_normal([2, 4, 6, 8], [1, 2])
 
@@ -63,7 +63,7 @@ def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
 @pytest.mark.parametrize("implementation", ["native", "keras"])
 def test_inference_uses_the_running_statistics_and_leaves_them_alone(implementation: str) -> None:
     from workloads.tensorflow.cnn.model import build_cnn
-    from workloads.tensorflow.primitives import compile_function
+    from workloads.tensorflow.recipe import compile_function
     from workloads.tensorflow.synthetic import synthetic_images
 
     model = build_cnn("cnn10", variant_of("cnn10", implementation=implementation, layout="NHWC"))
@@ -80,7 +80,7 @@ def test_running_statistics_are_kerass(xla: bool) -> None:
     import tensorflow as tf
 
     from workloads.tensorflow.cnn.layers import BatchNorm
-    from workloads.tensorflow.primitives import compile_function
+    from workloads.tensorflow.recipe import compile_function
 
     norm = BatchNorm([tf.ones([5]), tf.zeros([5])], "NHWC")
     reference = keras.layers.BatchNormalization()

@@ -164,7 +164,7 @@ def test_a_trace_of_the_cpu_is_part_of_the_evidence(one: Replicas) -> None:
     assert times == sorted(times, reverse=True)
     convolutions = [kernel for kernel in evidence.kernels if kernel.kind == "convolution"]
     assert sum(kernel.count for kernel in convolutions) == (9 + 9 + 8) * evidence.steps
-    assert any("cheap on the CPU" in note for note in evidence.notes)
+    assert any("on the CPU that take little time" in note for note in evidence.notes)
 
 
 TENSOR = Kernel(name="nvjet_tst", kind="gemm", count=1, time_ns=99, tensor_cores=True)
@@ -318,4 +318,4 @@ def test_nccl_is_told_by_its_kernels(
     found = all_reduce(Observation(spec=two_gpus(), graph=graph, trace=Trace(steps=2, times=times, kernels=kernels)))
     assert (found.actual, found.matches) == (ran, fits)
     if NCCL in kernels:
-        assert found.note == "Kernels or copies that exchange gradients: 1 a step on each device."
+        assert found.note == "Kernels or copies that exchange gradients: 1 per step on each device."
