@@ -1,8 +1,8 @@
-"""Set VariantScope up beside this file and start it: `python3 start.py [WORDS...]`; `python3 start.py test` checks it.
+"""Set up VariantScope in this folder and start it: `python3 start.py [ARGUMENTS...]`; `python3 start.py test` tests it.
 
 The packages of pyproject.toml go into .venv at the versions of constraints.txt, installed from its lists and not by
-`pip install -e .`: so nothing is built, and nothing is written into the checkout. A .pth file in .venv puts it
-on Python's path, and the user's folder stays the current one.
+`pip install -e .`: so nothing is built, and nothing is written into the checkout. A .pth file in .venv puts the
+checkout on Python's path, and the user's folder stays the current one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 PYTHON = Path(".venv/bin/python")
-STAMP = Path(".venv/start.json")  # what .venv holds; there only while its install is whole
-LOG = Path("build/start.log")  # what the last install step said
+STAMP = Path(".venv/start.json")  # the contents of .venv; exists only while its install is complete
+LOG = Path("build/start.log")  # output of the last install step
 
 # What PySide6 6.11 and its xcb, wayland and offscreen platforms are linked against, and the Debian and Ubuntu packages.
 QT_LIBRARIES = """
@@ -48,8 +48,8 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint(
 HALF = ("tests/unit", "tests/integration/test_portability.py", "tests/integration/test_worker.py")  # of the tests' time
 WITHOUT_HALF = " ".join(["pytest", *(f"--ignore={path}" for path in HALF)])
 CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", WITHOUT_HALF)
-BESIDE = " ".join(["pytest -p no:cacheprovider", *HALF])
-BESIDE_LOG = Path("build/beside.log")
+BACKGROUND_CHECK = " ".join(["pytest -p no:cacheprovider", *HALF])
+BACKGROUND_LOG = Path("build/background.log")
 
 
 class StartError(Exception):
@@ -58,7 +58,7 @@ class StartError(Exception):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What .venv holds: its Python, a digest of what was asked for, the extras, whether Qt found its libraries."""
+    """The contents of .venv: its Python, a digest of the requirements, the extras, whether Qt found its libraries."""
 
     python: str
     digest: str
@@ -68,7 +68,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Host:
-    """What of the machine decides how packages can be installed."""
+    """How packages can be installed on this machine."""
 
     root: bool
     apt: bool
@@ -76,7 +76,7 @@ class Host:
 
 
 def check_python(version: tuple[int, int], platform: str) -> None:
-    """Raise `StartError` where this Python or platform will not do (seen from any Python from 3.7)."""
+    """Raise `StartError` where this Python or platform is not supported (works from Python 3.7 on)."""
     if platform == "win32":
         raise StartError("Windows itself is not supported; start it inside WSL2.")
     if not (3, 11) <= version <= (3, 13):
@@ -85,26 +85,41 @@ def check_python(version: tuple[int, int], platform: str) -> None:
 
 
 def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
-    """The extras these words need (CUDA libraries where an NVIDIA driver is), and whether Qt must be able to start."""
+    """Return the extras that the arguments need (CUDA only with a driver), and whether Qt must be able to start."""
     extras = ["gui", "parquet", "cuda" if driver else "tensorflow", *(["dev"] if list(words[:1]) == ["test"] else [])]
     return extras, not words or words[0] in ("test", "bench")
 
 
-def app_words(words: Sequence[str], platform: str, environment: Mapping[str, str]) -> list[str]:
-    """What `python -m app` is given: the user's words, or the quick comparison where no window can be shown."""
+def app_arguments(words: Sequence[str], platform: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the arguments of `python -m app`: the user's, or the quick comparison where no window can be shown.
+
+    Args:
+        words: The user's arguments.
+        platform: `sys.platform`.
+        environment: The environment variables.
+    """
     display = platform != "linux" or environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
     return list(words) if words or display else ["experiment", "--preset", "quick"]
 
 
 def next_step(stamp: Stamp | None, wanted: Stamp) -> str:
-    """`nothing`, `update` (other things are asked for) or `make` (no whole environment, or of another Python)."""
+    """Return `nothing`, `update` (other requirements) or `make` (no complete environment, or of another Python)."""
     if stamp is None or stamp.python != wanted.python:
         return "make"
     return "nothing" if stamp.digest == wanted.digest and set(wanted.extras) <= set(stamp.extras) else "update"
 
 
 def apt_commands(packages: Sequence[str], need: str, host: Host) -> list[list[str]]:
-    """apt-get's commands to install the packages; for who may not run them, `StartError` with the one line to type."""
+    """Return the apt-get commands that install packages.
+
+    Args:
+        packages: The packages.
+        need: Why they are needed, for the message.
+        host: How packages can be installed here.
+
+    Raises:
+        StartError: The user may not run them; it says what to type.
+    """
     if not host.apt:
         raise StartError(f"{need}; install it with this system's package manager and start again.")
     if not host.root:
@@ -113,14 +128,27 @@ def apt_commands(packages: Sequence[str], need: str, host: Host) -> list[list[st
 
 
 def install_command(python: Path, constraints: Path, requirements: Sequence[str], uv: str | None) -> list[str]:
-    """The command that installs the requirements: uv's where there is one, pip's otherwise."""
+    """Return the command that installs requirements.
+
+    Args:
+        python: The environment's Python.
+        constraints: File with the versions.
+        requirements: The packages.
+        uv: Path of uv, which is used where there is one; else pip.
+    """
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
     tool = [uv, "pip", "install", "--python", str(python)] if uv else pip
     return [*tool, "--constraint", str(constraints), *requirements]
 
 
 def explain(title: str, log: str, path: Path) -> str:
-    """One sentence on why an install step failed, from what it printed."""
+    """Return one sentence on why an install step failed.
+
+    Args:
+        title: Title of the step.
+        log: Its output.
+        path: File with the output.
+    """
     if "No space left on device" in log:
         return f"{title} failed: the disk is full. Free some GB (TensorFlow alone unpacks to about 2) and start again."
     if OFFLINE.search(log):
@@ -131,7 +159,7 @@ def explain(title: str, log: str, path: Path) -> str:
 
 
 def read_stamp(folder: Path) -> Stamp | None:
-    """The stamp of a whole environment; None when there is none, or its Python is gone, or it was cut short."""
+    """Return the stamp of a complete environment; None where there is none, or its install was interrupted."""
     try:
         return Stamp(**json.loads((folder / STAMP).read_text())) if (folder / PYTHON).exists() else None
     except (FileNotFoundError, ValueError, TypeError):
@@ -139,7 +167,7 @@ def read_stamp(folder: Path) -> Stamp | None:
 
 
 def loadable(library: str) -> bool:
-    """Whether the system's linker finds a shared library."""
+    """Return whether the system's linker finds a shared library."""
     try:
         return bool(ctypes.CDLL(library))
     except OSError:
@@ -147,13 +175,22 @@ def loadable(library: str) -> bool:
 
 
 def nvidia_driver() -> bool:
-    """Whether an NVIDIA driver is installed here (always false off Linux)."""
+    """Return whether an NVIDIA driver is installed here (always false except on Linux)."""
     there = any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/nvidiactl"))) or shutil.which("nvidia-smi")
     return sys.platform == "linux" and (bool(there) or loadable("libnvidia-ml.so.1"))
 
 
 def run_step(title: str, command: Sequence[str], folder: Path) -> None:
-    """Run one install step with its output in the log, showing every second what it is at; raises `StartError`."""
+    """Run one install step with its output in the log, and show its progress every second.
+
+    Args:
+        title: Title of the step.
+        command: The command.
+        folder: The checkout.
+
+    Raises:
+        StartError: The step failed.
+    """
     log = folder / LOG
     log.parent.mkdir(exist_ok=True)
     began = time.monotonic()
@@ -172,7 +209,7 @@ def run_step(title: str, command: Sequence[str], folder: Path) -> None:
 
 
 def show_progress(title: str, log: str, seconds: int) -> None:
-    """Show what a step is at: one living line on a terminal, elsewhere a line every 10 s."""
+    """Show a step's last output: one updated line on a terminal, elsewhere a line every 10 s since its start."""
     step = (STEP.findall(log) or [""])[-1][:60]
     line = f"  {seconds // 60}:{seconds % 60:02} {title}  {step}"
     erase, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
@@ -181,7 +218,7 @@ def show_progress(title: str, log: str, seconds: int) -> None:
 
 
 def lock(folder: Path) -> int:
-    """Hold the checkout until the handle is closed or the process ends; waits for another start that installs."""
+    """Lock the checkout until the handle is closed or the process ends; wait for another start that installs."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)
@@ -196,7 +233,7 @@ def lock(folder: Path) -> int:
 
 
 def make_environment(folder: Path, host: Host) -> None:
-    """A new, empty virtual environment in the place of any old one."""
+    """Make a new, empty virtual environment in place of any old one."""
     base = os.path.realpath(sys.executable)  # not the Python inside the environment about to be replaced
     if not host.uv and importlib.util.find_spec("ensurepip") is None:
         package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
@@ -208,8 +245,14 @@ def make_environment(folder: Path, host: Host) -> None:
 
 
 def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
-    """Install pyproject's packages with those of the extras into .venv, and put the checkout on its path."""
-    import tomllib  # not before the version of Python is known to be right
+    """Install pyproject's packages with those of the extras into .venv, and put the checkout on its path.
+
+    Args:
+        folder: The checkout.
+        uv: Path of uv, if there is one.
+        extras: Names of the extras.
+    """
+    import tomllib  # only here: the version of Python must be checked first
 
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     packages = [
@@ -223,7 +266,16 @@ def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
 
 
 def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
-    """Whether Qt finds its system libraries, which root gets installed; where it `must`, raises `StartError`."""
+    """Return whether Qt finds its system libraries, after installing them where this is possible.
+
+    Args:
+        folder: The checkout.
+        host: How packages can be installed here.
+        must: Whether Qt must be able to start.
+
+    Raises:
+        StartError: It must, and the libraries are missing.
+    """
     known = [pair.split("=") for pair in QT_LIBRARIES.split() if sys.platform == "linux"]
     missing = {library: package for library, package in known if not loadable(library)}
     need = f"the window needs system libraries ({', '.join(missing)})"
@@ -239,10 +291,16 @@ def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
 
 
 def prepare(folder: Path, extras: list[str], qt: bool) -> None:
-    """Make sure that .venv holds the extras, and that Qt can start where it must; quick when it is so already."""
-    asked = b"".join((folder / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    """Make sure that .venv has the extras; quick where it has them already.
+
+    Args:
+        folder: The checkout.
+        extras: Names of the extras.
+        qt: Whether Qt must be able to start.
+    """
+    requirements = b"".join((folder / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    wanted = Stamp(python, hashlib.sha256(asked).hexdigest(), extras, libraries=True)
+    wanted = Stamp(python, hashlib.sha256(requirements).hexdigest(), extras, libraries=True)
     old = read_stamp(folder)
     if old and next_step(old, wanted) == "nothing" and (old.libraries or not qt):
         return
@@ -255,27 +313,27 @@ def prepare(folder: Path, extras: list[str], qt: bool) -> None:
 
 
 def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
-    """Make or update .venv. Its stamp is away meanwhile, so an install cut short is made anew by the next start."""
+    """Make .venv as `wanted`, or update it; its stamp is deleted meanwhile, so an interrupted install is repeated."""
     old = read_stamp(folder)
     step = next_step(old, wanted)
     (folder / STAMP).unlink(missing_ok=True)
     if step == "make":
         size = "several GB, CUDA with it," if "cuda" in wanted.extras else "about 800 MB"
-        print(f"Setting VariantScope up in {folder / '.venv'}, once: {size} to fetch, some minutes.", file=sys.stderr)
+        print(f"Setting up VariantScope in {folder / '.venv'}, once: {size} to download.", file=sys.stderr)
         make_environment(folder, host)
     elif old:
         wanted = replace(wanted, extras=sorted({*old.extras, *wanted.extras}))
     try:
         if step != "nothing":
             install(folder, host.uv, wanted.extras)
-    except StartError:  # the installer gave up by itself and leaves no half of a package: the next start goes on
+    except StartError:  # the installer failed by itself and leaves no partial package: the next start continues
         (folder / STAMP).write_text(json.dumps(asdict(replace(wanted, digest=""))))
         raise
     (folder / STAMP).write_text(json.dumps(asdict(wanted)))
 
 
 def run_checks(folder: Path, words: Sequence[str]) -> int:
-    """Every check that needs no GPU, or only pytest with the words given; returns the exit status."""
+    """Run every check that needs no GPU, or only pytest with these arguments; return the exit status."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     if words:
         return int(not passes(folder, ["pytest", *words]))
@@ -285,38 +343,40 @@ def run_checks(folder: Path, words: Sequence[str]) -> int:
 
 
 def run_all_checks(folder: Path) -> list[str]:
-    """Every check, one after the other and one beside them on a second core; returns those that failed."""
-    (folder / BESIDE_LOG).parent.mkdir(exist_ok=True)
-    with (folder / BESIDE_LOG).open("w+") as log:
-        beside = subprocess.Popen(check_command(folder, BESIDE.split()), cwd=folder, stdout=log, stderr=log)
+    """Run every check, one after the other and one in the background on a second core; return those that failed."""
+    (folder / BACKGROUND_LOG).parent.mkdir(exist_ok=True)
+    with (folder / BACKGROUND_LOG).open("w+") as log:
+        background = subprocess.Popen(
+            check_command(folder, BACKGROUND_CHECK.split()), cwd=folder, stdout=log, stderr=log
+        )
         failed = [check for check in CHECKS if not passes(folder, check.split())]
-        if beside.wait():
-            failed.append(BESIDE)
+        if background.wait():
+            failed.append(BACKGROUND_CHECK)
         log.seek(0)
-        print("==", BESIDE, log.read(), sep="\n", flush=True)
+        print("==", BACKGROUND_CHECK, log.read(), sep="\n", flush=True)
     return failed
 
 
 def passes(folder: Path, check: Sequence[str]) -> bool:
-    """Run one check where it can be seen."""
+    """Run one check with its output on the terminal; return whether it passed."""
     print("==", *check, flush=True)
     return not subprocess.run(check_command(folder, check), cwd=folder, check=False).returncode
 
 
 def check_command(folder: Path, check: Sequence[str]) -> list[str]:
-    """A check as a command of .venv's Python."""
+    """Return a check as a command of .venv's Python."""
     arguments = ["-c", LINT_IMPORTS] if check == ["lint-imports"] else ["-m", *check]
     return [str(folder / PYTHON), *arguments]
 
 
 def main(words: list[str]) -> int:
-    """Set up, then become the app or run the checks; returns the exit status where it comes back."""
+    """Set up, then become the app or run the checks; return the exit status."""
     folder = Path(__file__).resolve().parent
     try:
         check_python(sys.version_info[:2], sys.platform)
-        words = app_words(words, sys.platform, os.environ)
+        words = app_arguments(words, sys.platform, os.environ)
         prepare(folder, *needs(words, driver=nvidia_driver()))
-        os.environ["PYTHONSAFEPATH"] = "1"  # a folder called app where the user stands is not this app
+        os.environ["PYTHONSAFEPATH"] = "1"  # a folder `app` in the user's current folder is not this app
         if words[:1] == ["test"]:
             return run_checks(folder, words[1:])
         os.execv(folder / PYTHON, [str(folder / PYTHON), "-m", "app", *words])  # noqa: S606 (no shell is meant)
@@ -324,7 +384,7 @@ def main(words: list[str]) -> int:
         print(f"VariantScope: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped; start again to go on.", file=sys.stderr)
+        print("\nStopped; start again to continue.", file=sys.stderr)
         return 130
 
 

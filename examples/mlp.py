@@ -1,4 +1,4 @@
-"""Two workloads of one's own: a perceptron on made images, and a text classifier on made words.
+"""Two custom workloads: a multilayer perceptron on synthetic images, and a text classifier on synthetic texts.
 
 python -m app run examples/mlp.py:mlp --parameters
 python -m app run examples/mlp.py:mlp -s units=512
@@ -21,12 +21,12 @@ def mlp(
     dropout: float = 0.0,
     seed: int = 1,
 ):
-    """Dense layers tell ten kinds of made 28 x 28 images apart.
+    """Dense layers classify synthetic 28 x 28 images into ten classes.
 
     units: Units of each hidden layer.
     layers: Hidden layers, one after the other.
-    activation: What follows each hidden layer.
-    dropout: Share of each hidden layer's outputs left out in training.
+    activation: Activation after each hidden layer.
+    dropout: Share of each hidden layer's outputs dropped in training.
     """
     model = keras.Sequential([keras.Input((784,))])
     for _ in range(layers):
@@ -45,10 +45,10 @@ def mlp(
 
 
 def words(batch_size: int = 64, length: int = 50, width: int = 32, bidirectional: bool = False, seed: int = 1):
-    """An LSTM tells which of two vocabularies a made text is from.
+    """An LSTM classifies synthetic texts by which of two vocabularies they use.
 
-    length: Words of each text.
-    width: Numbers that stand for a word, and units of the LSTM.
+    length: Words per text.
+    width: Size of the embedding, and units of the LSTM.
     bidirectional: Read each text in both directions.
     """
     vocabulary = 500

@@ -1,4 +1,4 @@
-"""A workload of one's own: ResNet-50 as Keras has it, on made images.
+"""A custom workload: ResNet-50 of Keras, on synthetic images.
 
 python -m app run examples/resnet50.py:resnet50 --parameters
 python -m app run examples/resnet50.py:resnet50 -s precision=bfloat16 -s xla=true
@@ -14,10 +14,10 @@ _CELLS = 8
 
 
 def resnet50(batch_size: int = 64, image_size: int = 224, classes: int = 1000, seed: int = 1):
-    """ResNet-50 of keras.applications tells kinds of made images apart.
+    """ResNet-50 of keras.applications classifies synthetic images.
 
-    image_size: Pixels of an image's height and width, from 32.
-    classes: Kinds of images.
+    image_size: Height and width of an image in pixels, at least 32.
+    classes: Number of classes.
     """
     model = keras.applications.ResNet50(
         weights=None, input_shape=(image_size, image_size, 3), classes=classes, classifier_activation=None

@@ -1,6 +1,6 @@
-"""A window that never rests: `python -m app.bench.busy` repaints it flat out and loads eight stored runs over and over.
+"""A busy window: `python -m app.bench.busy` repaints it without pause and loads eight stored runs again and again.
 
-Prints a line once it is at work; ends when it is killed.
+Prints a line once it works; runs until it is killed.
 """
 
 import sys
@@ -28,7 +28,7 @@ _PERIOD_NS = 50_000_000
 
 
 def main() -> None:
-    """Shows the Compare screen and keeps it busy."""
+    """Show the Compare screen and keep it busy."""
     application = QApplication(sys.argv[:1])
     theme = Theme(application)
     theme.start()

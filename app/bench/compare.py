@@ -1,12 +1,12 @@
 """`bench compare`: how often a verdict is wrong, on synthetic runs whose true speed-up is known.
 
 Sizes are of the order seen in the blocks of stored runs on an H200 (docs/measurements): within a process blocks differ
-by 1 to 9 %, and neighbours are alike; processes of one variant are taken to differ by about 1 %. In every kind a
-variant may be up to twice or only half as noisy as said.
+by 1 to 9 %, and consecutive ones are alike; processes of one variant are taken to differ by about 1 %. In every kind of
+noise a variant may be up to twice or only half as noisy as given.
 
-Two variants that truly differ by 0, 1 or 5 %, and 12 variants that are all alike, under four kinds of noise; with as
-many processes as said, and repeated until the interval is narrow. Intervals and stopping are the program's own; what
-else is in use is judged beside them.
+Two variants that truly differ by 0, 1 or 5 %, and 12 variants that are all alike, under four kinds of noise; with a
+fixed number of processes, and repeated until the interval is narrow. Intervals and stopping rule are the program's own;
+other common methods are measured for comparison.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,12 +25,21 @@ _RESAMPLES = 400
 
 
 def throughputs(log_steps: Floats) -> Floats:
-    """What the program measures of a process: steps over the time they took together. The last axis is the steps."""
+    """Return the throughput that the program measures per process: steps over their total time.
+
+    The last axis of `log_steps` is the steps.
+    """
     return np.asarray(1 / np.exp(log_steps).mean(axis=-1))
 
 
 def process_interval(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Interval:
-    """The program's own interval, of one number a process."""
+    """Return the program's own interval of a speed-up.
+
+    Args:
+        values: Throughput of each process of the variant.
+        baseline: Throughput of each process of the baseline.
+        level: Confidence level.
+    """
     found = ratio(values, baseline, level)
     assert found is not None
     assert found.interval is not None, "two processes or more a side"
@@ -38,15 +47,20 @@ def process_interval(values: Sequence[float], baseline: Sequence[float], level: 
 
 
 def step_interval(log_steps: Floats, baseline: Floats) -> Interval:
-    """The same as if every step were a process of its own; shapes (processes, steps)."""
+    """Return the interval as if every step were a process of its own; shapes (processes, steps)."""
     return process_interval(np.exp(-log_steps).ravel().tolist(), np.exp(-baseline).ravel().tolist())
 
 
 def bootstrap_interval(random: np.random.Generator, log_steps: Floats, baseline: Floats) -> Interval:
-    """The percentile interval of a hierarchical bootstrap: processes drawn again, and steps within each.
+    """Return the percentile interval of a hierarchical bootstrap: processes are resampled, and steps within each.
 
-    Davison and Hinkley (1997), "Bootstrap Methods and their Application", section 3.8. The mean of the steps drawn of a
-    process is taken as normal around the process's own, which spares drawing each.
+    Davison and Hinkley (1997), "Bootstrap Methods and their Application", section 3.8. The mean of a process's
+    resampled steps is taken as normal around the process's own, which saves drawing each.
+
+    Args:
+        random: Random numbers.
+        log_steps: Logarithm of the variant's step times; shape (processes, steps).
+        baseline: The same of the baseline.
     """
     drawn = np.log(_mean_times(random, baseline)) - np.log(_mean_times(random, log_steps))
     low, high = np.exp(np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
@@ -54,7 +68,7 @@ def bootstrap_interval(random: np.random.Generator, log_steps: Floats, baseline:
 
 
 def _mean_times(random: np.random.Generator, log_steps: Floats) -> Floats:
-    """The mean step time of each resample."""
+    """Return the mean step time of each resample."""
     times = np.exp(log_steps)
     means, errors = times.mean(axis=-1), times.std(axis=-1) / np.sqrt(times.shape[-1])
     chosen = random.integers(len(means), size=(_RESAMPLES, len(means)))
@@ -62,11 +76,11 @@ def _mean_times(random: np.random.Generator, log_steps: Floats) -> Floats:
 
 
 STEPS = 100
-"""Steps a process."""
+"""Steps per process."""
 
 
 class Shape(NamedTuple):
-    """How many step times to make: each of these has `STEPS`."""
+    """How many processes to simulate; each has `STEPS` steps."""
 
     cases: int
     variants: int
@@ -74,16 +88,16 @@ class Shape(NamedTuple):
 
 
 Noise = Callable[[np.random.Generator, Shape], Floats]
-"""Gives the logarithm of step times, the same for all variants in the long run; `STEPS` is its last axis."""
+"""Returns the logarithm of step times, in the long run the same for all variants; the last axis is the steps."""
 
 
 def process_to_process(random: np.random.Generator, shape: Shape) -> Floats:
-    """Each process has its own luck (memory layout, autotuning): 1 %; its steps differ by 3 %."""
+    """Simulate processes that differ by 1 % (memory layout, autotuning) and steps that differ by 3 %."""
     return _noise_scale(random, shape) * (_process_offsets(random, shape, 0.01) + _steps(random, shape, 0.03))
 
 
 def autocorrelation(random: np.random.Generator, shape: Shape) -> Floats:
-    """Steps differ by 5 % and each is much like the one before, as clocks wander; luck of 0.5 %."""
+    """Simulate steps that differ by 5 %, each much like the one before, as clocks wander; processes by 0.5 %."""
     likeness = 0.9
     steps = _steps(random, shape, 0.05)
     for step in range(1, STEPS):
@@ -92,7 +106,7 @@ def autocorrelation(random: np.random.Generator, shape: Shape) -> Floats:
 
 
 def outliers(random: np.random.Generator, shape: Shape) -> Floats:
-    """One step in 50 takes twice as long, and one process in ten is slower throughout, by 2 % on average."""
+    """Simulate one step in 50 that takes twice as long, and one process in ten that is slower, by 2 % on average."""
     slow_steps = np.log(2) * (random.random((*shape, STEPS)) < 0.02)
     slow_processes = random.exponential(0.02, (*shape, 1)) * (random.random((*shape, 1)) < 0.1)
     typical = _process_offsets(random, shape, 0.005) + _steps(random, shape, 0.03)
@@ -100,9 +114,9 @@ def outliers(random: np.random.Generator, shape: Shape) -> Floats:
 
 
 def drift(random: np.random.Generator, shape: Shape) -> Floats:
-    """The machine gets slower or faster by and by, 0.3 % from run to run and 1 % within one; luck of 0.5 %.
+    """Simulate a machine that gets slower or faster, 0.3 % from run to run and 1 % within one; processes by 0.5 %.
 
-    Runs are made in the order of an experiment, interleaved, so that a drift meets all variants alike.
+    Runs are interleaved as in an experiment, so that drift affects all variants alike.
     """
     machine = np.cumsum(random.normal(0, 0.003, (shape.cases, shape.variants * shape.processes)), axis=1)
     met = np.empty((*shape, 1))
@@ -125,7 +139,7 @@ NOISES: Mapping[str, Noise] = {
 
 
 def _noise_scale(random: np.random.Generator, shape: Shape) -> Floats:
-    """A factor for each variant, from a half to two."""
+    """Return a factor for each variant, from a half to two."""
     return np.asarray(2 ** random.uniform(-1, 1, (shape.cases, shape.variants, 1, 1)))
 
 
@@ -153,14 +167,14 @@ _SEED = 20_261_121
 
 @dataclass(slots=True)
 class Tally:
-    """Cases by what is true of them: how many there were, how many cover the truth, how many say "faster"."""
+    """Counts of cases by their true speed-up: all, those whose interval covers it, those that say "faster"."""
 
     cases: dict[float, int] = field(default_factory=dict)
     covered: dict[float, int] = field(default_factory=dict)
     faster: dict[float, int] = field(default_factory=dict)
 
     def add(self, truth: float, *intervals: Interval) -> None:
-        """Counts one case: it covers where all its intervals do, and says "faster" where one of them does."""
+        """Count one case: it covers where all its intervals do, and says "faster" where one of them does."""
         for counts, counted in (
             (self.cases, True),
             (self.covered, all(low <= truth <= high for low, high in intervals)),
@@ -174,12 +188,12 @@ class Tally:
         return 100 * sum(self.covered.values()) / sum(self.cases.values())
 
     def faster_pct(self, truth: float) -> float:
-        """Percent of the cases of this truth that say "faster"; for a truth of 1 each of them is false."""
+        """Return the percentage of cases of this truth that say "faster"; for a truth of 1 each of them is false."""
         return 100 * self.faster[truth] / self.cases[truth]
 
 
 def measure() -> Sequence[Result]:
-    """Coverage and false verdicts in percent, by noise and number of processes."""
+    """Measure coverage and false verdicts in percent, by noise and number of processes."""
     return [result for name, noise in NOISES.items() for result in _noise_results(name, noise)]
 
 
@@ -213,7 +227,14 @@ def _stopping_results(label: str, noise: Noise, random: np.random.Generator) -> 
 
 
 def two_variants(noise: Noise, random: np.random.Generator, processes: int, cases: int) -> dict[str, Tally]:
-    """Each method's intervals on two variants that differ by each of `EFFECTS`, so many cases of each."""
+    """Count each method's intervals on two variants that differ by each of `EFFECTS`.
+
+    Args:
+        noise: Kind of noise.
+        random: Random numbers.
+        processes: Processes per variant.
+        cases: Cases per effect.
+    """
     tallies = {PROGRAM: Tally(), OVER_STEPS: Tally(), BOOTSTRAP: Tally()}
     for truth in EFFECTS:
         for base, other in _pairs(noise, random, processes, cases, truth):
@@ -225,9 +246,18 @@ def two_variants(noise: Noise, random: np.random.Generator, processes: int, case
 
 
 def repeat_until_narrow(noise: Noise, random: np.random.Generator, until_pct: float, cases: int) -> tuple[Tally, float]:
-    """The program's intervals where pairs are added until it calls them settled, and how many that takes on average.
+    """Count the program's intervals where processes are added until the target precision is reached.
 
-    Whoever is not settled after `MOST_PROCESSES` is judged as it then is.
+    After `MAX_PROCESSES` the interval counts as it is.
+
+    Args:
+        noise: Kind of noise.
+        random: Random numbers.
+        until_pct: Target precision in percent.
+        cases: Cases per effect.
+
+    Returns:
+        The counts, and the mean number of processes per variant.
     """
     tally, taken = Tally(), 0
     for truth in EFFECTS:
@@ -242,7 +272,17 @@ def repeat_until_narrow(noise: Noise, random: np.random.Generator, until_pct: fl
 
 
 def many_variants(noise: Noise, random: np.random.Generator, processes: int, cases: int) -> tuple[Tally, Tally]:
-    """`VARIANTS` that are all alike, the first the baseline: their intervals together, and each for itself."""
+    """Count intervals of `VARIANTS` that are all alike, the first being the baseline.
+
+    Args:
+        noise: Kind of noise.
+        random: Random numbers.
+        processes: Processes per variant.
+        cases: Number of cases.
+
+    Returns:
+        The counts with intervals corrected for several comparisons, and without the correction.
+    """
     corrected, alone = Tally(), Tally()
     rates = throughputs(noise(random, Shape(cases, VARIANTS, processes))).tolist()
     for baseline, *others in rates:
@@ -254,6 +294,6 @@ def many_variants(noise: Noise, random: np.random.Generator, processes: int, cas
 def _pairs(
     noise: Noise, random: np.random.Generator, processes: int, cases: int, truth: float
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Log step times of a baseline and of a variant that is `truth` times as fast; shapes (processes, steps)."""
+    """Yield log step times of a baseline and of a variant `truth` times as fast; shapes (processes, steps)."""
     for base, other in noise(random, Shape(cases, 2, processes)):
         yield base, other - np.log(truth)

@@ -1,6 +1,6 @@
-"""`bench database`: a history of 10,000 runs and 20 million samples, searched and compared, on the screen too.
+"""`bench database`: search and compare in a history of 10,000 runs and 20 million samples, also on the screen.
 
-Baselines of the same run: every run read as a row, as a list without pages would, and runs read whole.
+Baselines: reading every run as a row, as a list without pages would, and loading runs whole.
 """
 
 import json
@@ -20,9 +20,9 @@ Name = TypeVar("Name", bound=str)
 
 FULL = Size()
 PAGE = 60
-"""Rows of runs that a large window shows at once."""
+"""Rows that a large window shows at once."""
 TYPED = ("nchw", "cudnn tf32 batch_size=64", "figure 3", "out of memory", "4711", "nothing of that kind")
-"""What is typed into the search of History, letter by letter."""
+"""Searches that are typed into History, letter by letter."""
 DRAWN = ("power_mw", "load_pct", "memory_bytes", "sm_clock_mhz")
 """Fields of the samples that a comparison draws."""
 
@@ -36,7 +36,7 @@ _COMPARE_MS = 300.0
 
 
 def measure(size: Size = FULL, windows: int = _WINDOWS) -> Sequence[Result]:
-    """Times of the database alone with their baselines, then of as many windows, in milliseconds."""
+    """Measure the database alone with its baselines, then `windows` windows, in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.db"
         started_s = time.monotonic()
@@ -46,7 +46,7 @@ def measure(size: Size = FULL, windows: int = _WINDOWS) -> Sequence[Result]:
 
 
 def _query_results(path: Path) -> Iterator[Result]:
-    """The first page, the slowest search and the slowest order, against every run read."""
+    """Measure the first page, the slowest search and the slowest order against reading every run."""
     every = _median_ms(_read_every_run, path)
     first = _median_ms(_read_page, path, RunQuery())
     yield _baseline_result("the first page", every, first)
@@ -57,7 +57,7 @@ def _query_results(path: Path) -> Iterator[Result]:
 
 
 def _loading_results(path: Path, size: Size) -> Iterator[Result]:
-    """The runs of a comparison, with what is drawn, against all that is stored of them."""
+    """Measure loading the drawn fields of a comparison's runs against loading all that is stored."""
     drawn = _median_ms(_load_runs, path, size.compared, DRAWN)
     whole = _median_ms(_load_runs, path, size.compared, None)
     name = f"{_long_runs(size)} read to be drawn, against whole"
@@ -65,7 +65,7 @@ def _loading_results(path: Path, size: Size) -> Iterator[Result]:
 
 
 def _screen_results(path: Path, size: Size, windows: int) -> Iterator[Result]:
-    """From an act of the user to the painted answer: medians of several windows."""
+    """Measure from a user's action to the painted result: medians of several windows."""
     found = [_screens(path, size) for _ in range(windows)]
     first, *typed = (statistics.median(times) for times in zip(*(each["history"] for each in found), strict=True))
     yield Result(name="History first painted", value=first, unit="ms", limit=_FIRST_PAINT_MS)
@@ -79,7 +79,7 @@ def _screen_results(path: Path, size: Size, windows: int) -> Iterator[Result]:
 
 
 def _screens(path: Path, size: Size) -> dict[str, list[float]]:
-    """Milliseconds of one window, in a fresh process: `history`, the first and each search, and `compare`."""
+    """Measure one window in a fresh process, in ms: `history` (first paint, then each search) and `compare`."""
     times: dict[str, list[float]] = json.loads(module_output("app.bench.screens", str(path), *map(str, size.compared)))
     return times
 
@@ -104,7 +104,7 @@ def _slowest(times: Mapping[Name, float]) -> tuple[Name, float]:
 
 
 def typed_prefixes() -> list[str]:
-    """What the search holds after each letter typed."""
+    """Return the text of the search field after each typed letter."""
     return [text[:end] for text in TYPED for end in range(1, len(text) + 1)]
 
 
@@ -119,7 +119,7 @@ def _timed_ms(action: Callable[..., object], *args: object) -> float:
 
 
 def _read_page(path: Path, query: RunQuery) -> object:
-    """What a screen needs for one query, from the closed file on."""
+    """Read what a screen needs for one query, opening the file too."""
     with Store.open(path) as store:
         return store.library.run_rows(store.library.find(query)[:PAGE])
 

@@ -1,4 +1,4 @@
-"""Frames painted and timed: `python -m app.bench.frames`, in a fresh process; prints milliseconds by case as JSON."""
+"""Paint and time frames: `python -m app.bench.frames`, in a fresh process; prints milliseconds by case as JSON."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ Pair = tuple[Floats, Floats]
 
 
 def recorded(count: int) -> list[Pair]:
-    """The recorded trace, two curves a panel, each repeated to `count` points."""
+    """Return the recorded trace, two curves per panel, each repeated to `count` points."""
     with np.load(RESOURCES / "traces" / "h200_samples.npz") as trace:
         names = [(f"gpu0_{field}", f"gpu1_{field}") for _, _, field in _PANELS if field]
         scales = [_SCALES.get(field, 1.0) for _, _, field in _PANELS]
@@ -45,13 +45,13 @@ def recorded(count: int) -> list[Pair]:
 
 
 def noise(count: int) -> list[Pair]:
-    """White noise, the worst case: every stroke is as tall as its plot."""
+    """Return white noise, the worst case: every line is as tall as its plot."""
     random = np.random.default_rng(0)
     return [(random.uniform(0, 100, count), random.uniform(0, 100, count)) for _ in _PANELS]
 
 
 class ProgramPanels(QWidget):
-    """Six of the program's panels; each frame brings every curve a new point and moves the window on to it."""
+    """Six of the program's panels; each frame adds a point to every curve and scrolls to it."""
 
     def __init__(self, curves: Sequence[Pair], theme: Theme) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class ProgramPanels(QWidget):
                 series.extend(_PERIOD_S * np.arange(self._count, dtype=np.float64), y)
 
     def frame(self, number: int) -> None:
-        """One more sample on every curve."""
+        """Add one sample to every curve."""
         now = self._span_s + number * _PERIOD_S
         for panel, pair, ys in zip(self.panels, self._series, self._curves, strict=True):
             for index, (series, y) in enumerate(zip(pair, ys, strict=True)):
@@ -100,7 +100,7 @@ class PlainPlots(QWidget):
             self._items.append([plot.plot(pen=theme.curve_pen(index)) for index in range(2)])
 
     def frame(self, number: int) -> None:
-        """The same curves one sample on."""
+        """Shift the curves by one sample."""
         for items, ys in zip(self._items, self._curves, strict=True):
             for item, y in zip(items, ys, strict=True):
                 item.setData(_PERIOD_S * (number + np.arange(len(y))), np.roll(y, -number))
@@ -109,7 +109,13 @@ class PlainPlots(QWidget):
 def frame_times(
     windows: Mapping[str, ProgramPanels | PlainPlots], *, frames: int = _FRAMES, rounds: int = _ROUNDS
 ) -> dict[str, list[float]]:
-    """Milliseconds of every frame, the windows in turn, each painted whole."""
+    """Return the milliseconds of every frame, the windows in turn, each painted whole.
+
+    Args:
+        windows: The windows by name of the case.
+        frames: Timed frames per round.
+        rounds: How often each window has its turn.
+    """
     for window in windows.values():
         window.resize(1400, 900)
         window.show()
@@ -126,7 +132,7 @@ def frame_times(
 
 
 def _timed(window: ProgramPanels | PlainPlots, number: int) -> float:
-    """One frame in milliseconds; what the scenes have queued goes first, so that every plot is painted just once."""
+    """Time one frame in ms; what the scenes have queued is processed first, so that every plot is painted once."""
     started = time.perf_counter()
     window.frame(number)
     QApplication.sendPostedEvents(None, QEvent.Type.MetaCall)
@@ -136,7 +142,7 @@ def _timed(window: ProgramPanels | PlainPlots, number: int) -> float:
 
 
 def main() -> None:
-    """Every case, those that are compared side by side."""
+    """Measure every case; those that are compared run in turn."""
     application = QApplication(sys.argv[:1])
     theme = Theme(application)
     theme.start()

@@ -1,4 +1,4 @@
-"""Shared by benchmarks: a result with its baseline and limit, modules run in fresh processes, a training process."""
+"""Shared by benchmarks: a result with its baseline and limit, a module in a fresh process, a training process."""
 
 import os
 import queue
@@ -17,9 +17,9 @@ from workloads.protocol import PROTOCOL_VERSION, Block, Start
 
 
 def module_output(module: str, *words: str) -> str:
-    """What a module prints that is run with these words in a fresh process."""
+    """Return the output of a module that runs with these arguments in a fresh process."""
     environment = child_environment()
-    # Whoever starts the program twice has it compiled.
+    # A user's second start finds compiled bytecode too.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")):
         environment["QT_QPA_PLATFORM"] = "offscreen"
@@ -29,9 +29,9 @@ def module_output(module: str, *words: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One figure. `ratio` is value over baseline; `limit` bounds the ratio, or the value where there is no baseline.
+    """One figure; `limit` bounds the ratio of value to baseline, or the value where there is no baseline.
 
-    `at_least` says on which side of the limit is right.
+    The limit is a minimum with `at_least`, else a maximum.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Result:
         return judged >= self.limit if self.at_least else judged <= self.limit
 
     def document(self) -> dict[str, Any]:
-        """The result as the `bench` document holds it."""
+        """Return the result as an entry of the `bench` document."""
         return {
             "name": self.name,
             "value": self.value,
@@ -71,7 +71,10 @@ _START_S = 120.0
 
 
 class Blocks:
-    """The measured blocks of a training process, as they come."""
+    """The measured blocks of a training process, as they arrive.
+
+    Thread: `take` is called on the launcher's thread, the other methods on the benchmark's.
+    """
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
@@ -79,7 +82,7 @@ class Blocks:
         self._ended: queue.SimpleQueue[Exited] = queue.SimpleQueue()
 
     def take(self, event: WorkerEvent) -> None:
-        """Keeps measured blocks and the process's end."""
+        """Store measured blocks and the process's end."""
         if isinstance(event, Block) and event.phase == "measure":
             self._blocks.append(event)
             self._measures.set()
@@ -87,16 +90,16 @@ class Blocks:
             self._ended.put(event)
 
     def wait_until_measured(self) -> None:
-        """Waits for the first measured block."""
+        """Wait for the first measured block."""
         if not self._measures.wait(_START_S):
             raise RuntimeError("the benchmark's training did not start")
 
     def wait_for_end(self) -> None:
-        """Waits until the process is gone."""
+        """Wait until the process has ended."""
         self._ended.get(timeout=_START_S)
 
     def throughput(self, start_ns: int, end_ns: int) -> float:
-        """Examples/s of the blocks wholly inside a window of time."""
+        """Return the examples/s of the blocks wholly inside a window of time."""
         inside = [block for block in self._blocks if block.start_ns >= start_ns and block.end_ns <= end_ns]
         if not inside:
             raise RuntimeError("no block of the benchmark's training lies in the window")
@@ -105,7 +108,7 @@ class Blocks:
 
 @contextmanager
 def training(seconds: float) -> Iterator[Blocks]:
-    """A default CNN on all GPUs (an LSTM where there is none) that trains for at most so long, measured inside."""
+    """Train a default CNN on all GPUs (an LSTM where there is none) for at most `seconds`; it measures on entry."""
     machine = take_inventory().machine
     gpu_count = len(machine.gpus)
     workload, more = ("cnn10", {"batch_size": 1024 * gpu_count}) if gpu_count else ("lstm", {})

@@ -1,4 +1,4 @@
-"""`bench`: the program's own cost, each figure beside a baseline measured in the same run."""
+"""The command `bench`: measure the program's own cost, each figure with a baseline of the same run."""
 
 import json
 import sys
@@ -33,8 +33,8 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     metavar="[NAME]",
     help=f"The benchmark, one of {', '.join(BENCHMARKS)} (default: all).",
 )
-@click.option("--kills", type=COUNT, metavar="N", help="With resume: kill the program so often (default 50).")
-@click.option("--times", type=COUNT, metavar="N", help="With quick: make it so often (default 10).")
+@click.option("--kills", type=COUNT, metavar="N", help="With resume: how often to kill the program (default 50).")
+@click.option("--times", type=COUNT, metavar="N", help="With quick: how often to repeat it (default 10).")
 def bench(as_json: bool, name: str | None, kills: int | None, times: int | None) -> int:
     """Run one benchmark or all, print the figures; return 0 when every limit is kept."""
     counts = {"resume": ("--kills", kills), "quick": ("--times", times)}

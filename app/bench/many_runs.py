@@ -1,6 +1,6 @@
-"""A database of many runs for benchmarks: written by the program's own store, with samples of a recorded trace.
+"""Make a database of many runs for benchmarks, written by the program's own store, with samples of a recorded trace.
 
-Figures and notes are made up; how many, how long and of what kind is as in real use.
+Metrics and notes are made up; their number, length and kind are as in real use.
 """
 
 import itertools
@@ -28,10 +28,10 @@ _SET_UP_S = 20
 _BLOCKS = 40
 _RUNS_AN_EXPERIMENT = 12
 _RUNS_A_CHUNK = 500
-"""So many runs' samples are one transaction: the write-ahead log stays small."""
+"""Runs whose samples are written in one transaction, so that the write-ahead log stays small."""
 
 _FIELDS = ("power_mw", "load_pct", "memory_bytes", "temperature_c", "sm_clock_mhz", "worker_load_pct")
-"""What the trace has of a GPU or of a host."""
+"""Fields that the trace has of a GPU or of a host."""
 _RECORDED = """
 CREATE TEMP TABLE recorded (
     kind, n, power_mw, load_pct, memory_bytes, temperature_c, sm_clock_mhz, worker_load_pct, PRIMARY KEY (kind, n)
@@ -48,7 +48,7 @@ SELECT device_id, started_t_ns + :set_up_ns + n * :period_ns,
 FROM devices JOIN runs USING (run) JOIN recorded USING (kind)
 WHERE run BETWEEN :first AND :last AND n < iif(run > :last_short, :long_samples, :short_samples)
 """
-"""The recorded samples for the devices of some runs, 20 a second from the run's measuring on."""
+"""Inserts the recorded samples for the devices of some runs, 20 per second from the start of measuring."""
 
 _GPU = Device(
     device="GPU-0",
@@ -87,9 +87,9 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much there is: the newest `long_runs` have `long_samples` of each device, the others share the rest.
+    """Size of the database: the newest `long_runs` have `long_samples` per device, the others share the rest.
 
-    The long runs are of two variants in turn, and all completed, so that there is something to compare.
+    The long runs are of two variants in turn, all completed, so that they can be compared.
     """
 
     runs: int = 10_000
@@ -99,7 +99,7 @@ class Size:
 
     @property
     def short_samples(self) -> int:
-        """Samples of each device of every other run; a run has two devices."""
+        """Samples per device of every other run; a run has two devices."""
         left = self.samples - 2 * self.long_runs * self.long_samples
         return max(0, left // (2 * (self.runs - self.long_runs)))
 
@@ -110,7 +110,7 @@ class Size:
 
 
 def fill(path: Path, size: Size) -> None:
-    """Makes the database at `path`, where there is none."""
+    """Make the database at `path`, where none exists."""
     variants = _variants()
     with Store.open(path) as store:
         for number in range(size.runs - size.long_runs):
@@ -123,7 +123,7 @@ def fill(path: Path, size: Size) -> None:
 
 
 def _variants() -> Sequence[RunSpec]:
-    """Every combination of a few settings of two workloads."""
+    """Return every combination of a few values of two workloads."""
     nothing = Machine()
     matrices: tuple[tuple[str, Mapping[str, Sequence[Value]]], ...] = (
         ("lstm", {"implementation": ("cudnn", "standard", "fused"), "layers": (1, 2, 4), "units": (256, 512)}),
@@ -144,7 +144,7 @@ def _variants() -> Sequence[RunSpec]:
 
 
 def _store_run(store: Store, number: int, spec: RunSpec, outcome: Outcome, samples: int) -> None:
-    """One run as a session stores it, without its samples."""
+    """Store one run as a session does, without its samples."""
     chance = np.random.default_rng(number)
     began_ns = number * 3600 * _S
     measure_ns = began_ns + _SET_UP_S * _S
@@ -220,7 +220,7 @@ def _summary(chance: np.random.Generator) -> Summary:
 
 
 def _store_annotations(store: Store, runs: int) -> None:
-    """Notes, tags and experiments of runs 1 to `runs`."""
+    """Store notes, tags and experiments of runs 1 to `runs`."""
     library = store.library
     for run in range(1, runs + 1):
         if note := _NOTES[run % len(_NOTES)]:
@@ -233,7 +233,7 @@ def _store_annotations(store: Store, runs: int) -> None:
 
 
 def _fill_samples(path: Path, size: Size) -> None:
-    """Samples of every device, in the order of the table."""
+    """Insert samples of every device, in the order of the table."""
     db = open_database(path)
     try:
         db.execute("PRAGMA synchronous = OFF")
@@ -259,7 +259,7 @@ def _fill_samples(path: Path, size: Size) -> None:
 
 
 def _recorded(count: int) -> Iterator[tuple[Any, ...]]:
-    """Rows of the table `recorded`: the trace of a GPU and of a host, again and again."""
+    """Yield rows of the table `recorded`: the trace of a GPU and of a host, repeated."""
     with np.load(_TRACE) as trace:
         for kind, prefix in (("gpu", "gpu0_"), ("host", "host_")):
             columns = [

@@ -1,6 +1,6 @@
-"""One start of a window, timed to its first paint: `python -m app.bench.paint program|bare`, in a fresh process.
+"""Start a window and time its first paint: `python -m app.bench.paint program|bare`, in a fresh process.
 
-Prints `time.monotonic_ns()` of the first paint, and whether TensorFlow was imported by then.
+Prints `time.monotonic_ns()` of the first paint, and 1 if TensorFlow was imported by then, else 0.
 """
 
 import os
@@ -21,7 +21,7 @@ class _FirstPaint(QObject):
         watched.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Reports when the widget has been asked to paint."""
+        """Report the first paint of the widget."""
         if event.type() == QEvent.Type.Paint:
             watched.removeEventFilter(self)
             report()
@@ -29,13 +29,13 @@ class _FirstPaint(QObject):
 
 
 def report() -> None:
-    """Prints the moment and ends this process at once."""
+    """Print the time and end this process at once."""
     print(time.monotonic_ns(), int("tensorflow" in sys.modules), flush=True)
     os._exit(0)
 
 
 def bare() -> None:
-    """The smallest pyqtgraph window: one plot."""
+    """Show the smallest pyqtgraph window: one plot."""
     import pyqtgraph
 
     application = QApplication(sys.argv[:1])
@@ -50,7 +50,7 @@ def bare() -> None:
 
 
 def program() -> None:
-    """The whole program's window on a fresh database."""
+    """Show the program's window on a fresh database."""
     from app.gui.app import Workbench
     from app.gui.theme import Theme
 

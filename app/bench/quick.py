@@ -1,6 +1,6 @@
-"""`bench quick`: how long the quick comparison takes from its command to its verdict, and how often that is the same.
+"""`bench quick`: time the quick comparison from its command to its verdict, and count how often the verdict agrees.
 
-Each time from an empty database, as a newcomer's first: the whole command, with the start of the program in it.
+Each time from an empty database, as for a new user: the whole command, with the start of the program.
 """
 
 import json
@@ -30,7 +30,7 @@ _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """One quick comparison: seconds from its command to its verdict, and what that says."""
+    """One quick comparison: seconds from its command to its verdict, and the verdict."""
 
     seconds: float
     decision: str
@@ -39,7 +39,7 @@ class _Comparison:
 
 
 def measure(times: int = TIMES) -> Sequence[Result]:
-    """Makes it so often, tells each on stderr, and holds the slowest and the commonest verdict's share to a limit."""
+    """Run it `times` times and print each on stderr; limit the slowest, and the share of the most common verdict."""
     made = []
     for number in range(1, times + 1):
         made.append(_one())

@@ -1,8 +1,8 @@
-"""`bench resume`: the program killed at random moments of an experiment, and gone on with until it is complete.
+"""`bench resume`: kill the program at random moments of an experiment, and resume it until it is complete.
 
-Each experiment is one of twelve runs of `dummy` in a database of its own. SIGKILL comes after a time drawn evenly from
-how long such an experiment takes when nobody kills it; then the same command goes on, until it ends by itself. Every
-second one is made with `--again`, so that no run counts but those that it knows as its own, and `queue go-on` goes on.
+Each experiment has twelve runs of `dummy` in a database of its own. SIGKILL comes after a random part of the time that
+such an experiment takes uninterrupted; then the same command resumes it, until it ends by itself. Every second one is
+made with `--again`, so that only the entry's own runs count, and is resumed by `queue go-on`.
 """
 
 import subprocess
@@ -27,14 +27,14 @@ VARIANTS, REPEATS = 3, 4
 
 _SEED = 20_261_121
 _TIMING_RUNS = 3
-"""How often it is looked how long an experiment takes; the quickest counts, lest a busy moment leaves most unkilled."""
+"""Runs that time an experiment; the fastest counts, or after a busy moment most would end before they are killed."""
 _GONE_S = 20.0
-"""How long a worker or sampler may take to notice that its program is gone, on a busy machine too."""
+"""Time in which a worker or sampler must notice that its program is gone, even on a busy machine."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of experiments whose program was killed."""
+    """Counts over experiments whose program was killed."""
 
     kills: int = 0
     in_a_run: int = 0
@@ -45,7 +45,7 @@ class Tally:
     left_alive: int = 0
 
     def add(self, lost: int, doubled: int) -> None:
-        """Counts one experiment that came to its end."""
+        """Count one experiment that has ended."""
         self.experiments += 1
         self.lost += lost
         self.doubled += doubled
@@ -53,7 +53,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class KilledExperiment:
-    """One experiment in a folder of its own: its database, and its leases, which those of others must not hold up."""
+    """One experiment with a database and leases in its own folder, so that other runs do not block it."""
 
     folder: Path
     steps: int = 20
@@ -64,11 +64,11 @@ class KilledExperiment:
 
     @property
     def database(self) -> Path:
-        """Where its runs are."""
+        """Path of its database."""
         return self.folder / "profiles.db"
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """The program, as a user would start it or go on."""
+        """Start the program, or resume it, as a user would."""
         return subprocess.Popen(
             [sys.executable, "-m", "app", *self._arguments(), "--no-standby", "--db", str(self.database)],
             env={**child_environment(), "TMPDIR": str(self.folder)},
@@ -91,11 +91,11 @@ class KilledExperiment:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was killed after its last run: it has left the queue, `--again` would be another experiment."""
+        """True if it was killed after its last run: it has left the queue, so `--again` would start a new one."""
         return self.again and bool(self.seen) and not self._is_queued()
 
     def kill(self, program: "subprocess.Popen[bytes]", tally: Tally) -> None:
-        """Kills it, and counts what that leaves behind."""
+        """Kill it, and count what that leaves behind."""
         program.kill()
         program.wait()
         tally.kills += 1
@@ -105,7 +105,7 @@ class KilledExperiment:
             self.seen.update(row.uid for row in store.list_runs() if is_result(row))
 
     def judge(self) -> tuple[int, int]:
-        """How many runs the experiment lacks or has lost, and how many were made that were not needed."""
+        """Count the runs that the experiment lacks or lost, and those made that were not needed."""
         with Store.open(self.database) as store:
             rows = [row for row in store.list_runs() if is_result(row)]
             members = {run for found in store.library.experiments() for run in found.runs}
@@ -115,12 +115,12 @@ class KilledExperiment:
         return len(gone) + sum(each for each in lacking if each > 0), sum(each for each in surplus if each > 0)
 
     def _surplus(self, rows: Sequence[RunRow]) -> list[int]:
-        """By variant, how many more results than planned there are."""
+        """Return per variant how many more results than planned there are."""
         made = [row.spec.variant["batch_size"] for row in rows]
         return [made.count(variant + 1) - self.repeats for variant in range(VARIANTS)]
 
     def _left_alive(self) -> int:
-        """How many processes of the killed program do not end by themselves; they are ended then."""
+        """Count processes of the killed program that do not end by themselves, and kill them."""
         processes = [process for process in psutil.process_iter() if _process_folder(process) == str(self.folder)]
         _, alive = psutil.wait_procs(processes, _GONE_S)
         for process in alive:
@@ -129,7 +129,7 @@ class KilledExperiment:
 
 
 def measure(kills: int = KILLS) -> Sequence[Result]:
-    """How many runs were lost and doubled, how many experiments did not go on, and how many workers stayed alive."""
+    """Count lost and doubled runs, experiments that did not resume, and processes that stayed alive."""
     tally = Tally()
     length_s = min(_uninterrupted_s() for _ in range(_TIMING_RUNS))
     numbers = np.random.default_rng(_SEED)
@@ -140,9 +140,9 @@ def measure(kills: int = KILLS) -> Sequence[Result]:
     return [
         Result(name="an experiment of 12 runs takes", value=length_s, unit="s"),
         Result(name="kills", value=tally.kills, unit="kills"),
-        Result(name="of these while a run went on", value=tally.in_a_run, unit="kills"),
+        Result(name="of these during a run", value=tally.in_a_run, unit="kills"),
         Result(name="experiments", value=tally.experiments, unit="experiments"),
-        Result(name="experiments that did not go on", value=tally.unfinished, unit="experiments", limit=0),
+        Result(name="experiments that did not resume", value=tally.unfinished, unit="experiments", limit=0),
         Result(name="runs lost", value=tally.lost, unit="runs", limit=0),
         Result(name="runs doubled", value=tally.doubled, unit="runs", limit=0),
         Result(name="processes left alive", value=tally.left_alive, unit="processes", limit=0),
@@ -150,7 +150,7 @@ def measure(kills: int = KILLS) -> Sequence[Result]:
 
 
 def _uninterrupted_s() -> float:
-    """How long the program takes for a whole experiment."""
+    """Time a whole experiment."""
     with tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()
         KilledExperiment(Path(folder)).start().wait()
@@ -160,7 +160,15 @@ def _uninterrupted_s() -> float:
 def kill_and_resume(
     experiment: KilledExperiment, numbers: np.random.Generator, length_s: float, max_kills: int, tally: Tally
 ) -> None:
-    """Kills the program up to `most` times and goes on each time, until the experiment has ended; judges it then."""
+    """Kill the program and resume it until the experiment has ended; add the result to `tally`.
+
+    Args:
+        experiment: The experiment.
+        numbers: Random numbers.
+        length_s: Time that an uninterrupted experiment takes.
+        max_kills: The most kills.
+        tally: Gets the counts.
+    """
     last, status = tally.kills + max_kills, None
     while status is None and not experiment.is_over:
         program = experiment.start()
@@ -173,7 +181,7 @@ def kill_and_resume(
 
 
 def _process_folder(process: psutil.Process) -> str:
-    """The temporary folder that a process was given; "" where it is gone or another user's."""
+    """Return a process's TMPDIR; "" where the process is gone or another user's."""
     try:
         return process.environ().get("TMPDIR", "")
     except psutil.Error:

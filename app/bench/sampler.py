@@ -1,7 +1,7 @@
-"""`bench sampler`: what telemetry costs, how well it keeps its time, and what a stored sample weighs.
+"""`bench sampler`: measure the cost of telemetry, its jitter, and the size of a stored sample.
 
-Baseline on a machine with GPUs: nvitop taking a snapshot of the same GPUs at 10 Hz, in a process of its own, if it is
-installed. The step time is compared within one training process, with the sampler switched on and off in turn.
+Baseline on a machine with GPUs: nvitop, if it is installed, taking snapshots of the same GPUs at 10 Hz in a process of
+its own. Throughput is compared within one training process, with the sampler switched on and off in turn.
 """
 
 import importlib.util
@@ -53,9 +53,9 @@ while True:
 
 
 def measure() -> Sequence[Result]:
-    """The sampler's processor time and jitter, its effect on training, and bytes a stored sample."""
+    """Measure the sampler's CPU time and jitter, its effect on training, and bytes per stored sample."""
     has_gpus = bool(take_inventory().machine.gpus)
-    # Beside a training on the GPUs; on a machine without any, training would fight for the same processors.
+    # With GPUs, while they train; without, training would compete for the same CPU.
     with training(seconds=_COST_S) if has_gpus else nullcontext():
         costs = _costs(has_gpus=has_gpus)
     return [*costs, _jitter(has_gpus=has_gpus), *_effect_on_training(has_gpus=has_gpus), _bytes_a_sample()]
@@ -66,17 +66,17 @@ def _costs(*, has_gpus: bool) -> Sequence[Result]:
     nvitop = _nvitop_cpu_pct() if has_gpus else None
     core = "% of a core"
     results = [
-        Result(name="sampler, cheap fields at 20 Hz", value=fast, unit=core, limit=0.6),
-        Result(name="sampler, everything at its default rate", value=everything, unit=core, limit=1.5),
+        Result(name="sampler, fast fields at 20 Hz", value=fast, unit=core, limit=0.6),
+        Result(name="sampler, all fields at their default rates", value=everything, unit=core, limit=1.5),
     ]
     if nvitop is not None:
-        name = "cheap fields at 20 Hz against nvitop at 10 Hz"
+        name = "fast fields at 20 Hz against nvitop at 10 Hz"
         results.append(Result(name=name, value=fast, unit=core, baseline=nvitop, limit=1 / 20))
     return results
 
 
 def _cpu_pct(command: Sequence[str]) -> float:
-    """Processor time of a process as a percentage of one core, after its start."""
+    """Measure the CPU time of a process as a percentage of one core, after its start."""
     with _process(command) as process:
         time.sleep(_WARM_S)
         started_s, before_s = time.monotonic(), _cpu_s(process.pid)
@@ -86,7 +86,7 @@ def _cpu_pct(command: Sequence[str]) -> float:
 
 @contextmanager
 def _process(command: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
-    """A process that runs while inside, and waits for its stdin to close."""
+    """Run a process, which would end when its stdin closes, for the body."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment()
     )
@@ -98,7 +98,7 @@ def _process(command: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
 
 
 def _cpu_s(pid: int) -> float:
-    """Processor time of a process: to the nanosecond where the kernel keeps schedstat, else to a tick."""
+    """Return the CPU time of a process, to the nanosecond where the kernel has schedstat, else to a tick."""
     threads = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
     if threads:
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
@@ -113,20 +113,20 @@ def _nvitop_cpu_pct() -> float | None:
 
 
 def _jitter(*, has_gpus: bool) -> Result:
-    """The 99th percentile of how far readings are from their time while a window repaints and loads runs flat out."""
+    """Measure the 99th percentile of the deviation from the sampling period, with a busy window."""
     has_qt = importlib.util.find_spec("PySide6") is not None
     with _busy_window() if has_qt else nullcontext(), _sampled() as times_ns:
         time.sleep(_SECONDS)
     between_ms = np.diff(np.array(times_ns)) / 1e6
     expected_ms = 1e3 / _HZ if has_gpus else float(np.median(between_ms))
     p99 = float(np.percentile(np.abs(between_ms - expected_ms), 99))
-    condition = "beside a busy window" if has_qt else "with no window (Qt is not installed)"
+    condition = "with a busy window" if has_qt else "with no window (Qt is not installed)"
     return Result(name=f"jitter p99 {condition}", value=p99, unit="ms", limit=5.0)
 
 
 @contextmanager
 def _sampled() -> Iterator[list[int]]:
-    """Times of the readings of the first device while inside."""
+    """Collect the times of the first device's samples during the body."""
     feed, times_ns = TelemetryFeed(_HZ), list[int]()
     feed.start()
     first = feed.wait_inventory().devices[0].device
@@ -145,7 +145,7 @@ def _sampled() -> Iterator[list[int]]:
 
 @contextmanager
 def _busy_window() -> Iterator[None]:
-    """A window of this program in a process of its own that repaints and loads stored runs without a pause."""
+    """Run a window in a process of its own that repaints and loads stored runs without pause, for the body."""
     process = subprocess.Popen(
         [sys.executable, "-m", "app.bench.busy"],
         stdout=subprocess.PIPE,
@@ -162,12 +162,12 @@ def _busy_window() -> Iterator[None]:
 
 
 def _effect_on_training(*, has_gpus: bool) -> Sequence[Result]:
-    """Throughput with the sampler on over throughput with it off, switched in turn within one training process."""
+    """Measure throughput with the sampler on over throughput with it off, in turn within one training process."""
     on, off = list[float](), list[float]()
     with training(seconds=_SWITCHES * _SWITCH_S + 60) as blocks, _process(_SAMPLER) as sampler:
         time.sleep(_WARM_S)
         for switch in range(_SWITCHES):
-            # On, off, off, on: drift falls on both.
+            # On, off, off, on: drift affects both alike.
             figures, order = (on, signal.SIGCONT) if switch % 4 in (0, 3) else (off, signal.SIGSTOP)
             sampler.send_signal(order)
             started_ns = time.monotonic_ns()
@@ -177,7 +177,7 @@ def _effect_on_training(*, has_gpus: bool) -> Sequence[Result]:
     if found is None or found.low is None or found.high is None:
         raise RuntimeError("the benchmark's training measured nothing")
     worst = max(abs(found.low - 1), abs(found.high - 1))
-    # Processors that the training itself needs are too noisy for so narrow a limit.
+    # Training on the CPU is too noisy for so narrow a limit.
     limit = 0.5 if has_gpus else None
     return [
         Result(name="throughput, sampler on against off", value=found.value, unit="ratio"),
@@ -186,7 +186,7 @@ def _effect_on_training(*, has_gpus: bool) -> Sequence[Result]:
 
 
 def _bytes_a_sample() -> Result:
-    """Growth of a closed database by one GPU sample, all cheap fields there."""
+    """Measure how much a closed database grows per GPU sample with all fast fields."""
     gpu = Device(device="GPU-bench", kind="gpu", index=0, name="made up for its size")
     spec = catalog.complete("dummy", {}, catalog.Machine())
     with tempfile.TemporaryDirectory() as folder:
@@ -199,11 +199,11 @@ def _bytes_a_sample() -> Result:
             for first in range(0, _STORED, 1000):
                 store.write(run, [_sample(gpu, begin_ns + n * step_ns, n) for n in range(first, first + 1000)])
         size = (size_bytes(path) - before) / _STORED
-    return Result(name="a stored cheap sample", value=size, unit="bytes", limit=60.0)
+    return Result(name="a stored sample of fast fields", value=size, unit="bytes", limit=60.0)
 
 
 def _sample(gpu: Device, t_ns: int, n: int) -> Sample:
-    """A sample with values as wide as an H200's under load."""
+    """Return a sample with values as wide as an H200's under load."""
     return Sample(
         t_ns=t_ns,
         device=gpu.device,

@@ -1,6 +1,6 @@
-"""History and Compare timed on a database: `python -m app.bench.screens PATH RUN …`, in a fresh process.
+"""Time History and Compare on a database: `python -m app.bench.screens PATH RUN …`, in a fresh process.
 
-The whole window, 1440 x 900; each time is from the user's act to the painted answer. Prints milliseconds as JSON.
+The whole window, 1440 x 900; each time is from the user's action to the painted result. Prints milliseconds as JSON.
 """
 
 import json
@@ -31,7 +31,7 @@ _COMPARISONS = 5
 
 
 class TimedWindow:
-    """The program's window on a database, its telemetry running, and a clock beside it."""
+    """The program's window on a database, its telemetry running, with methods that time it."""
 
     def __init__(self, database: Path) -> None:
         self._application = QApplication(sys.argv[:1])
@@ -45,13 +45,13 @@ class TimedWindow:
         self._workbench.start()
         self._application.processEvents()
         self._workbench.feed.wait_inventory()
-        # The window is up and shows telemetry before someone turns to its history.
+        # A user opens History when the window is up and shows telemetry.
         loop = QEventLoop()
         QTimer.singleShot(_UP_MS, loop.quit)
         loop.exec()
 
     def history_ms(self) -> list[float]:
-        """The first paint of History, and of every search as it is typed."""
+        """Time the first paint of History, and of every search as it is typed."""
         found = self.window.findChildren
         times = [self._timed_ms(lambda: self.window.show_page(HISTORY), lambda: _rows(found(HistoryView)) > 0)]
         overview = _find_only(self.window, HistoryView).overview
@@ -61,7 +61,7 @@ class TimedWindow:
         return times
 
     def compare_ms(self, runs: list[int]) -> list[float]:
-        """A comparison of these runs, time after time; the first makes the screen too."""
+        """Time repeated comparisons of these runs; the first creates the screen too."""
         painted: list[None] = []
 
         def open_screen() -> None:
@@ -82,7 +82,7 @@ class TimedWindow:
         self._collector.stop()
 
     def _timed_ms(self, act: Callable[[], object], done: Callable[[], bool]) -> float:
-        """From the act, with nothing else being read, to the paint after it is done."""
+        """Time from the action, while nothing else is being read, to the paint after it is done."""
         self._wait_for_reads()
         started = time.perf_counter()
         act()
@@ -92,7 +92,7 @@ class TimedWindow:
         return (time.perf_counter() - started) * 1e3
 
     def _wait_for_reads(self) -> None:
-        """Wait until what was asked of the database before has been read and shown."""
+        """Wait until earlier requests to the database have been read and shown."""
         finished: list[None] = []
         self._workbench.reads.run(lambda: None, finished.append, _raise)
         while not finished:
@@ -121,7 +121,7 @@ def _find_only(window: QWidget, kind: type[Widget]) -> Widget:
 
 
 def main() -> None:
-    """Every time of one window."""
+    """Print every time of one window."""
     stage = TimedWindow(Path(sys.argv[1]))
     try:
         times = {"history": stage.history_ms(), "compare": stage.compare_ms([int(word) for word in sys.argv[2:]])}

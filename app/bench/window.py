@@ -1,9 +1,10 @@
 """`bench start` and `bench frame`: time to the first painted window, and the cost of one frame of the live plots.
 
-12 curves in 6 panels, 1400 x 900, scrolling, the whole window painted each frame. Baseline: plain pyqtgraph with
-automatic ranges, the same curves, pens and plot sizes, no downsampling, frames in turn with ours in one process.
+Start: the baseline is a bare pyqtgraph window with one plot, started in turn with ours.
 
-Baseline: a bare pyqtgraph window with one plot, started in turn with it.
+Frame: 12 curves in 6 panels, 1400 x 900, scrolling, the whole window painted each frame. The baseline is plain
+pyqtgraph with automatic ranges, the same curves, pens and plot sizes, no downsampling, frames in turn with ours in one
+process.
 """
 
 import json
@@ -15,7 +16,7 @@ from app.bench.harness import Result, module_output
 from app.viewmodels.plot.model import LiveSeries
 
 SHORT, LONG = 12_000, 1_728_000
-"""Points a curve: ten minutes and 24 hours at 20 Hz."""
+"""Points per curve: ten minutes and 24 hours at 20 Hz."""
 
 _SESSION_SAMPLES = 8 * 3600 * 20
 _SESSION_CURVES = 2 * 8
@@ -23,18 +24,18 @@ _SESSION_MB = 35.0
 
 
 def measure_frames() -> Sequence[Result]:
-    """Median milliseconds a frame, ratios to plain pyqtgraph, and the memory of 8 hours."""
+    """Measure median milliseconds per frame, ratios to plain pyqtgraph, and the memory of 8 hours."""
     times = _frame_times()
     trace, plain_trace = (statistics.median(times[which]) for which in ("trace", "plain trace"))
     noise, plain_noise = (statistics.median(times[which]) for which in ("noise", "plain noise"))
     long, short = statistics.median(times["long"]), statistics.median(times["short"])
-    points = f"{SHORT:,} points a curve"
+    points = f"{SHORT:,} points per curve"
     return [
         Result(name=f"frame of a recorded trace, {points}", value=trace, unit="ms", limit=8.0),
         _baseline_result("recorded trace in plain pyqtgraph, against ours", plain_trace, trace, 2.5),
         Result(name=f"frame of white noise, {points}", value=noise, unit="ms", limit=16.0),
         _baseline_result("white noise in plain pyqtgraph, against ours", plain_noise, noise, 6.0),
-        Result(name=f"frame of {LONG:,} points a curve", value=long, unit="ms", baseline=short, limit=1.5),
+        Result(name=f"frame of {LONG:,} points per curve", value=long, unit="ms", baseline=short, limit=1.5),
         Result(name="curves of 8 h at 20 Hz, 8 on each of 2 GPUs", value=_session_mb(), unit="MB", limit=_SESSION_MB),
     ]
 
@@ -44,13 +45,13 @@ def _baseline_result(name: str, plain: float, measured: float, limit: float) -> 
 
 
 def _frame_times() -> dict[str, list[float]]:
-    """Milliseconds of each frame by case, measured in a fresh process."""
+    """Measure the milliseconds of each frame by case, in a fresh process."""
     times: dict[str, list[float]] = json.loads(module_output("app.bench.frames"))
     return times
 
 
 def _session_mb() -> float:
-    """Megabytes of the curves of a session, fed sample by sample without the waiting."""
+    """Measure the megabytes of the curves of a session, fed sample by sample without waiting."""
     curves = [LiveSeries() for _ in range(_SESSION_CURVES)]
     for tick in range(_SESSION_SAMPLES):
         for curve in curves:
@@ -63,7 +64,7 @@ _RATIO = 1.5
 
 
 def measure_start() -> Sequence[Result]:
-    """The median first paint against the bare window's, and whether TensorFlow was imported."""
+    """Measure the median first paint against the bare window's, and check whether TensorFlow was imported."""
     for which in ("bare", "program"):
         _first_paint(which)  # fills the file cache
     paints: dict[str, list[tuple[float, bool]]] = {"bare": [], "program": []}
@@ -79,7 +80,7 @@ def measure_start() -> Sequence[Result]:
 
 
 def _first_paint(window: str) -> tuple[float, bool]:
-    """Seconds from the start of a fresh process to its first paint, and whether it had imported TensorFlow."""
+    """Return seconds from the start of a fresh process to its first paint, and whether it imported TensorFlow."""
     started_ns = time.monotonic_ns()
     painted_ns, tensorflow = module_output("app.bench.paint", window).split()
     return (int(painted_ns) - started_ns) / 1e9, tensorflow == "1"

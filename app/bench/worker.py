@@ -1,6 +1,6 @@
-"""`bench worker`: the cost of a run compared with a bare script, and how fast it starts, follows and stops.
+"""`bench worker`: measure a run's throughput against a bare script, and how fast runs start, follow and stop.
 
-Cold and standby take turns; each time a run follows another at once, as in an experiment.
+Cold and standby workers take turns; each time a run follows another at once, as in an experiment.
 
 Baseline: `python -m workloads.bare`, the same step without messages, telemetry or database, interleaved with runs.
 """
@@ -33,10 +33,10 @@ _GAP_S = 0.5
 
 
 def first_step_results(spec: RunSpec, services: RunServices) -> Sequence[Result]:
-    """Seconds from click to measuring less compiling, and from a run's end to the next one's build.
+    """Measure seconds from click to measuring without compiling, and from a run's end to the next one's build.
 
-    On the CPU the standby has imported before the first of two runs, which starts cold: nothing is imported beside one.
-    On a GPU it is begun with the first run, as in an experiment.
+    On the CPU the standby worker imports before the first of two runs, which starts cold: no import runs during it.
+    On a GPU the standby worker starts with the first run, as in an experiment.
     """
     cold: list[_ConsecutiveRun] = []
     warm: list[_ConsecutiveRun] = []
@@ -65,7 +65,7 @@ class _ConsecutiveRun:
 
 @dataclass(slots=True)
 class _PhaseTimes:
-    """When a run's phases began."""
+    """A sink that notes when a run's phases began."""
 
     phases_ns: dict[PhaseName, int] = field(default_factory=dict)
 
@@ -98,11 +98,11 @@ _SECONDS = 4.0
 _OVERHEAD_S = 0.3
 _STOP_S = 1.5
 _CONCURRENT_IMPORT_S = 10.0
-"""How long runs on GPUs measure by default; the next one's import goes on beside them."""
+"""Seconds that runs on GPUs measure by default; the next worker imports during them."""
 
 
 def measure() -> Sequence[Result]:
-    """Throughput against the bare script, how soon a run measures, follows another, and is gone when stopped."""
+    """Measure throughput against the bare script, the start of a run, the gap to the next, and the time to stop."""
     with tempfile.TemporaryDirectory() as folder, run_services(Path(folder) / "bench.db") as services:
         machine = services.host.machine
         return [
@@ -124,7 +124,7 @@ def _throughput(spec: RunSpec, services: RunServices) -> Result:
     bare: list[float] = []
     program: list[float] = []
     for pair in range(_PAIRS):
-        # A B B A: drift falls on both.
+        # A B B A: drift affects both alike.
         order = (bare, program) if pair % 2 == 0 else (program, bare)
         for figures in order:
             figures.append(_bare(spec, services) if figures is bare else _run(spec, services))
@@ -167,7 +167,7 @@ def _stored(spec: RunSpec, services: RunServices) -> StoredRun:
 
 
 def _overhead(spec: RunSpec, services: RunServices) -> Result:
-    """Seconds from the click to the first measured step that are not TensorFlow's import, build, compile or warm-up."""
+    """Measure the seconds from click to the first measured step outside import, build, compile and warm-up."""
     clicked_ns = time.monotonic_ns()
     run = _stored(spec, services)
     measured_ns = run.measure_start_ns
@@ -181,7 +181,7 @@ def _overhead(spec: RunSpec, services: RunServices) -> Result:
 
 @dataclass(slots=True)
 class _StopAtFirstBlock:
-    """Stops its session as soon as a measured block arrives, and notes when."""
+    """A sink that stops its session as soon as a measured block arrives, and notes when."""
 
     session: RunSession | None = None
     requested_s: float = 0.0

@@ -1,4 +1,4 @@
-"""Opens and migrates a database file, translates SQLite errors, and provides transactions and settings."""
+"""Open and migrate a database file, translate SQLite errors, run transactions, read and write settings."""
 
 import contextlib
 import logging
@@ -14,7 +14,7 @@ from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a database waits for its turn while another program writes."""
+"""How long a connection waits while another program writes."""
 
 _RETRY_S = 0.01
 
@@ -25,9 +25,13 @@ _USE_ANOTHER_FILE = "choose another file with --db"
 
 @contextlib.contextmanager
 def translate_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turns what SQLite says about the user's world into a `DatabaseError` of one sentence; our own bugs pass through.
+    """Raise SQLite's errors about file, disk and locks as a `DatabaseError` of one sentence; let bugs pass.
 
     Result codes: https://www.sqlite.org/rescode.html
+
+    Raises:
+        DatabaseError: The file, the disk or another program is in the way.
+        UserError: A number is too large for SQLite.
     """
     try:
         yield
@@ -42,7 +46,10 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(db: Database, path: Path) -> Iterator[None]:
-    """One write transaction, begun at once: a deferred one that reads first can fail without waiting its turn."""
+    """Run the body in one write transaction; roll back where it raises.
+
+    It begins at once: a deferred transaction that reads first can fail without waiting for its turn.
+    """
     connection = db.conn
     with translate_sqlite_errors(path):
         connection.execute("BEGIN IMMEDIATE")
@@ -73,14 +80,17 @@ def _error_sentence(path: Path, code: str, text: str) -> str | None:
 
 
 def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
-    """The database at `path`, made with its folder when missing and migrated to the newest schema.
+    """Open the database at `path`; create it with its folder where it is missing, migrate it to the newest schema.
 
-    Raises `DatabaseError`. Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch
-    costs no fsync (https://www.sqlite.org/wal.html).
+    Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch costs no fsync
+    (https://www.sqlite.org/wal.html).
+
+    Raises:
+        DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version.
     """
     _make_folder(path)
     with translate_sqlite_errors(path):
-        # Not as it was typed: SQLite may take `file:name` for an address.
+        # Absolute, since SQLite may read a typed `file:name` as a URI.
         connection = sqlite3.connect(path.absolute(), timeout=busy_s)
         try:
             db = Database(connection, execute_plugins=False)
@@ -99,7 +109,7 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
 
 
 def _switch_to_wal(db: Database, busy_s: float) -> None:
-    """Turns the write-ahead log on; while another program does the same SQLite says "busy" without waiting its turn."""
+    """Switch the write-ahead log on, retrying: while another program does the same, SQLite is "busy" at once."""
     end_s = time.monotonic() + busy_s
     while True:
         try:
@@ -124,8 +134,8 @@ def _make_folder(path: Path) -> None:
 
 
 def _needs_migration(db: Database, path: Path) -> bool:
-    """Whether migrations are pending; raises `DatabaseError` for a newer or a foreign database."""
-    # In this order: another program may make the tables, and set the id with them, between the two.
+    """Return whether migrations are pending; raise `DatabaseError` for a newer or a foreign database."""
+    # Tables before id: another program may create both, in one transaction, between the two queries.
     (table_count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     if table_count and application_id != APPLICATION_ID:
@@ -139,19 +149,25 @@ def _needs_migration(db: Database, path: Path) -> bool:
 
 
 def known_migrations() -> tuple[str, ...]:
-    """The names of all migrations of this version in their order: on an empty database each one is pending."""
+    """Return the names of all migrations of this version in order: on an empty database each one is pending."""
     with contextlib.closing(Database(memory=True, execute_plugins=False)) as empty:
         return tuple(migration.name for migration in migrations.pending(empty))
 
 
 def get_setting(connection: sqlite3.Connection, definition: Setting[Value]) -> Value | None:
-    """What a setting is; None where it was never set."""
+    """Return the value of a setting; None where it was never set."""
     found = connection.execute("SELECT value FROM settings WHERE name = ?", (definition.name,)).fetchone()
     return None if found is None else definition.read(found[0])
 
 
 def set_setting(connection: sqlite3.Connection, definition: Setting[Value], value: Value | None) -> None:
-    """Sets it, in the caller's transaction; None is as if it had never been set."""
+    """Set a setting in the caller's transaction.
+
+    Args:
+        connection: To the database, in a transaction.
+        definition: The setting.
+        value: Its new value; None removes it, as if it had never been set.
+    """
     connection.execute("DELETE FROM settings WHERE name = ?", (definition.name,))
     if value is not None:
         connection.execute(
@@ -160,12 +176,21 @@ def set_setting(connection: sqlite3.Connection, definition: Setting[Value], valu
 
 
 def load_setting(path: Path, definition: Setting[Value]) -> Value | None:
-    """What a setting is in the database at that path; None where it was never set. Raises `DatabaseError`."""
+    """Return the value of a setting in the database at `path`; None where it was never set. Raises `DatabaseError`."""
     with contextlib.closing(open_database(path)) as db, translate_sqlite_errors(path):
         return get_setting(db.conn, definition)
 
 
 def save_setting(path: Path, definition: Setting[Value], value: Value | None) -> None:
-    """Sets it in the database at that path. Raises `DatabaseError`."""
+    """Set a setting in the database at `path`.
+
+    Args:
+        path: The database, created where it is missing.
+        definition: The setting.
+        value: Its new value; None removes it, as if it had never been set.
+
+    Raises:
+        DatabaseError: The database cannot be opened or written.
+    """
     with contextlib.closing(open_database(path)) as db, translate_sqlite_errors(path), db.conn:
         set_setting(db.conn, definition, value)

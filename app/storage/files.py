@@ -10,22 +10,22 @@ from pathlib import Path
 from app.errors import UserError, write_error
 
 LOW_SPACE_BYTES = 200_000_000
-"""Less than this is worth a warning: some hours of samples of a few GPUs."""
+"""Warn below this: it holds some hours of samples of a few GPUs."""
 
 MIN_FREE_BYTES = 20_000_000
-"""Less than this is not enough to store a run."""
+"""Refuse to run below this: it is not enough to store a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Free space where a database lies, in bytes; None where the system does not say."""
+    """Free space on the disk of a database, in bytes; None where the system does not report it."""
 
     path: Path
     free_bytes: int | None
 
     @property
     def warning(self) -> str:
-        """One sentence where there is little room, "" where there is enough."""
+        """One sentence where little space is left, "" where there is enough."""
         if self.free_bytes is None or self.free_bytes >= LOW_SPACE_BYTES:
             return ""
         return (
@@ -45,7 +45,7 @@ class DiskSpace:
 
 
 def disk_space(database: Path) -> DiskSpace:
-    """The room a database has, which need not exist yet."""
+    """Return the free space for a database, which need not exist yet."""
     folder = next(parent for parent in (database.absolute().parent, *database.absolute().parents) if parent.is_dir())
     try:
         return DiskSpace(database, shutil.disk_usage(folder).free)
@@ -54,14 +54,14 @@ def disk_space(database: Path) -> DiskSpace:
 
 
 FileFingerprint = tuple[tuple[int, int], ...]
-"""When each file of a database was last written, in nanoseconds, and its size in bytes."""
+"""The last write of each file of a database, in nanoseconds, and its size in bytes."""
 
 
 def file_fingerprint(path: Path) -> FileFingerprint:
-    """Another one as soon as any program wrote to the database at `path`; reading it leaves this as it is.
+    """Return a value that changes whenever a program writes to the database at `path`, and never when one reads.
 
-    A write goes to the write-ahead log and later to the database (https://www.sqlite.org/wal.html); an empty log is
-    made and deleted by mere readers, and counts as none.
+    A write goes to the write-ahead log and later to the database (https://www.sqlite.org/wal.html). Readers too create
+    and delete an empty log, so an empty log counts as none.
     """
     return tuple(map(_mtime_and_size, (path, path.with_name(f"{path.name}-wal"))))
 
@@ -76,9 +76,10 @@ def _mtime_and_size(path: Path) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def atomic_output(target: Path) -> Iterator[Path]:
-    """Where to write what shall be at `target`: it gets that name at the end, and nothing of it stays without an end.
+    """Give a path to write to, which is renamed to `target` at the end; an error leaves nothing behind.
 
-    Raises `UserError` where something is there already (an empty folder does not count) or nothing can be written.
+    Raises:
+        UserError: `target` exists already (an empty folder does not count), or cannot be written.
     """
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UserError(f"{target} is there already; name another place, or delete it first.")

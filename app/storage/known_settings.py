@@ -1,7 +1,9 @@
-"""Every setting that a database keeps: the name it is kept under, and what it is. Nothing is imported for it.
+"""Every setting that a database stores: its name, and how its value is read and written.
 
-A name never changes, or what users chose would be lost.
+A name never changes, or users would lose what they chose.
 """
+
+# Apart from database.py, since the window names settings before its first paint: importing sqlite_utils would delay it.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +15,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Setting(Generic[Value]):
-    """A setting's name, and how its value is read out of text and written as it."""
+    """A setting: its name, and the functions that parse and format the text of its value."""
 
     name: str
     read: Callable[[str], Value]
@@ -33,27 +35,27 @@ def _join_sorted(names: Iterable[str]) -> str:
 
 
 NOTICE: Final = Setting[str]("notice", str, str)
-"""What happens when a long run ends while another window is in front: `off`, `message` or `sound`."""
+"""The notice when a long run ends while another window is in front: `off`, `message` or `sound`."""
 
 STANDBY: Final = Setting[str]("standby", str, str)
-"""Whether a worker stands by for the window's next run: `on`, `off`, or never set, where the machine decides."""
+"""The standby worker for the window's next run: `on`, `off`, or never set, where the machine decides."""
 
 KEEP_SAMPLES_DAYS: Final = Setting[int]("keep_samples_days", int, str)
-"""How many days samples and log lines are kept; never set, for ever."""
+"""Days that samples and log lines are stored; never set means for ever."""
 
 SHOWN_COLUMNS: Final = Setting[Sequence[str]]("shown_columns", str.split, " ".join)
-"""The columns of the list of runs that are shown."""
+"""The columns that the list of runs shows."""
 
 HIDDEN_FIGURES: Final = Setting[frozenset[str]]("hidden_figures", _parse_names, _join_sorted)
-"""The columns that are left out of comparisons."""
+"""The columns that comparisons hide."""
 
 PRESET_FILES: Final = Setting[Sequence[str]]("preset_files", _parse_list, json.dumps)
 """Paths of the presets that the user added."""
 
 CUSTOM_WORKLOADS: Final = Setting[Sequence[str]]("own workloads", _parse_list, json.dumps)
-"""Paths of the files of the user's own workloads that were chosen in the window."""
+"""Paths of the files of custom workloads that were chosen in the window."""
 
 
 def custom_source(sha256: str) -> Setting[str]:
-    """A user's file as it was read, found by its text's SHA-256."""
+    """Return the setting that holds what was read from a custom workload's file, found by its text's SHA-256."""
     return Setting(f"own source {sha256}", str, str)

@@ -1,4 +1,4 @@
-"""The library of runs: finds them among thousands, keeps notes, tags and saved filters, and has a trash."""
+"""The library of runs: find runs among thousands; notes, tags, saved filters and the trash."""
 
 import json
 import time
@@ -27,7 +27,8 @@ MAX_FILTER_LENGTH = 60
 class Library:
     """The runs of one open database. Every change is one transaction; methods raise `DatabaseError` like the store.
 
-    Methods that take runs raise `UserError` for a number that is no run, and then change nothing.
+    Methods that take numbers of runs raise `UserError` for a number that is no run, and then change nothing.
+    Thread: the store's.
     """
 
     def __init__(self, db: Database, path: Path) -> None:
@@ -35,28 +36,32 @@ class Library:
         self.path = path
 
     def find(self, query: RunQuery) -> list[int]:
-        """Numbers of the runs a query asks for, in its order; raises `UserError` for a search of too many words."""
+        """Return the numbers of the runs that match a query, in its order.
+
+        Raises:
+            UserError: The search has too many words.
+        """
         with translate_sqlite_errors(self.path):
             return listing.find_runs(self._db, query)
 
     def run_rows(self, runs: Sequence[int]) -> list[RunRow]:
-        """The rows of these runs in this order, those of a page for instance; one that is gone meanwhile has none."""
+        """Return the rows of these runs in this order, for example of one page, without runs that were deleted."""
         with translate_sqlite_errors(self.path):
             return listing.load_rows(self._db, runs)
 
     def facets(self, *, deleted: bool = False) -> Facets:
-        """What there is to choose from among all runs, or among those in the trash."""
+        """Count what filters can choose among all runs, or among those in the trash."""
         with translate_sqlite_errors(self.path):
             return listing.facets(self._db, deleted=deleted)
 
     def census(self) -> tuple[int, ...]:
-        """Counts that change when a run begins, ends, goes into the trash or comes out; quick enough to ask often."""
+        """Return counts that change when a run begins, ends, goes into the trash or comes out; cheap enough to poll."""
         with translate_sqlite_errors(self.path):
             found = self._db.execute("SELECT count(*), max(run), count(outcome), count(deleted_utc_ns) FROM runs")
             return tuple(found.fetchone())
 
     def runs_with_uids(self, uids: Sequence[str], *, deleted: bool) -> list[int]:
-        """The numbers of those of these runs that are here, in the trash or outside it."""
+        """Return the numbers of the runs with these uids, either those in the trash or the others."""
         with translate_sqlite_errors(self.path):
             found = self._db.execute(
                 "SELECT run FROM runs WHERE uid IN (SELECT value FROM json_each(?))"
@@ -66,30 +71,31 @@ class Library:
             return [number for (number,) in found]
 
     def set_note(self, run: int, note: str) -> None:
-        """Keeps a note on a run in place of the one before; "" removes it."""
+        """Set the note of a run in place of the one before; "" removes it."""
         text = checked_note(note)
         with transaction(self._db, self.path):
             self._require_runs([run])
             self._db.execute("UPDATE runs SET note = ? WHERE run = ?", (text, run))
 
     def add_tag(self, runs: Sequence[int], tag: str) -> None:
-        """Gives runs a tag; those that have it keep it."""
+        """Add a tag to runs; those that have it already stay as they are."""
         text = checked_tag(tag)
         with transaction(self._db, self.path):
             self._require_runs(runs)
             self._db.conn.executemany("INSERT OR IGNORE INTO tags (run, tag) VALUES (?, ?)", ((r, text) for r in runs))
 
     def remove_tag(self, runs: Sequence[int], tag: str) -> None:
-        """Takes a tag off runs; those without it are left as they are."""
+        """Remove a tag from runs; those without it stay as they are."""
         text = checked_tag(tag)
         with transaction(self._db, self.path):
             self._require_runs(runs)
             self._db.conn.executemany("DELETE FROM tags WHERE run = ? AND tag = ?", ((run, text) for run in runs))
 
     def delete(self, runs: Sequence[int], *, utc_ns: int | None = None) -> list[int]:
-        """Puts runs into the trash and returns those that were not there before; `restore` of these undoes it.
+        """Move runs to the trash; return those that were not there before: `restore` of these undoes it.
 
-        Raises `UserError` for a run that is going on.
+        Raises:
+            UserError: A run is in progress.
         """
         with transaction(self._db, self.path):
             self._require_runs(runs)
@@ -97,13 +103,17 @@ class Library:
             return self._set_deleted(runs, "deleted_utc_ns IS NULL", time.time_ns() if utc_ns is None else utc_ns)
 
     def restore(self, runs: Sequence[int]) -> list[int]:
-        """Takes runs out of the trash as they were and returns those that were in it."""
+        """Take runs out of the trash as they were; return those that were in it."""
         with transaction(self._db, self.path):
             self._require_runs(runs)
             return self._set_deleted(runs, "deleted_utc_ns IS NOT NULL", None)
 
     def purge(self, runs: Sequence[int]) -> None:
-        """Deletes runs in the trash for good, with their samples and weights; raises `UserError` for any other run."""
+        """Delete runs in the trash for good, with their samples and weights.
+
+        Raises:
+            UserError: A run is not in the trash.
+        """
         with transaction(self._db, self.path):
             self._require_runs(runs)
             for row in listing.load_rows(self._db, runs):
@@ -120,47 +130,53 @@ class Library:
             path.unlink(missing_ok=True)
 
     def save_filter(self, name: str, query: RunQuery) -> None:
-        """Keeps a query under a name, in place of the one of that name."""
+        """Save a query under a name, in place of the one of that name."""
         text = _checked(name, "filter's name", MAX_FILTER_LENGTH)
         value = msgspec.json.encode(query).decode()
         with transaction(self._db, self.path):
             self._db.execute("INSERT OR REPLACE INTO filters (name, query) VALUES (?, ?)", (text, value))
 
     def filters(self) -> dict[str, RunQuery]:
-        """The saved filters by name, in the order of their names; what another program wrote there is left out."""
+        """Return the saved filters by name, in the order of their names, without those that cannot be decoded."""
         with translate_sqlite_errors(self.path):
             found = self._db.execute("SELECT name, query FROM filters ORDER BY name COLLATE NOCASE, name").fetchall()
         read = ((name, _decode_query(text)) for name, text in found)
         return {name: query for name, query in read if query is not None}
 
     def delete_filter(self, name: str) -> None:
-        """Forgets a saved filter; the runs are not touched."""
+        """Delete a saved filter; the runs are not touched."""
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM filters WHERE name = ?", (listing.utf8_safe(name),))
 
     def shown_columns(self) -> tuple[str, ...] | None:
-        """The columns of the list of runs that are shown, by what orders by them; None where none was ever chosen."""
+        """Return the columns that the list of runs shows, by the name of their order; None where never chosen."""
         with translate_sqlite_errors(self.path):
             stored = get_setting(self._db.conn, SHOWN_COLUMNS)
         return None if stored is None else tuple(name for name in RUN_ORDERS if name in stored)
 
     def show_columns(self, columns: Sequence[str]) -> None:
-        """Keeps which columns of the list of runs are shown."""
+        """Save which columns the list of runs shows."""
         with transaction(self._db, self.path):
             set_setting(self._db.conn, SHOWN_COLUMNS, columns)
 
     def hidden_figures(self) -> frozenset[str]:
-        """The names of the columns that a reader left out of comparisons."""
+        """Return the names of the columns that comparisons hide."""
         with translate_sqlite_errors(self.path):
             return get_setting(self._db.conn, HIDDEN_FIGURES) or frozenset()
 
     def hide_figures(self, names: Iterable[str]) -> None:
-        """Keeps which columns are left out of comparisons."""
+        """Save which columns comparisons hide."""
         with transaction(self._db, self.path):
             set_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 
     def earlier_runs(self, run: int, excluding: Sequence[int], limit: int) -> list[int]:
-        """The newest `most` runs of the variant of `run` that ended well, started before it and are not among `but`."""
+        """Return earlier runs of the variant of a run that ended well, newest first.
+
+        Args:
+            run: The run; the others started before it.
+            excluding: Runs to leave out.
+            limit: The most runs to return.
+        """
         with translate_sqlite_errors(self.path):
             found = self._db.execute(
                 "SELECT earlier.run FROM runs AS earlier JOIN runs AS this USING (workload, variant)"
@@ -175,9 +191,16 @@ class Library:
     def save_experiment(
         self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None
     ) -> int:
-        """Keeps that these runs make up an experiment and returns its number; `plan` is JSON with `variants`.
+        """Store that these runs make up an experiment; return its number.
 
-        An experiment of that name and those variants that has one of the runs already goes on.
+        An experiment of that name and those variants that has one of the runs already gets the others too.
+
+        Args:
+            runs: The runs, in order.
+            name: Name of the experiment.
+            preset: Name of its preset, if any.
+            plan: JSON with `variants`.
+            utc_ns: When it began, in nanoseconds since 1970; None is now.
         """
         now_ns = time.time_ns() if utc_ns is None else utc_ns
         with transaction(self._db, self.path):
@@ -187,12 +210,12 @@ class Library:
             )
 
     def experiments(self) -> list[StoredExperiment]:
-        """All experiments that have a run outside the trash, newest first."""
+        """Return all experiments that have a run outside the trash, newest first."""
         with translate_sqlite_errors(self.path):
             return [found for found in experiments.load_experiments(self._db) if found.runs]
 
     def runs_of_experiment(self, experiment: int) -> tuple[int, ...]:
-        """An experiment's runs in the order they were made or counted, without those in the trash."""
+        """Return an experiment's runs in the order they were made or reused, without those in the trash."""
         with translate_sqlite_errors(self.path):
             found = experiments.load_experiments(self._db, experiment)
         return found[0].runs if found else ()
@@ -205,7 +228,7 @@ class Library:
     def _forbid_running(self, runs: Collection[int]) -> None:
         for run, owner in unfinished_runs(self._db.conn):
             if run in runs and owner.is_alive():
-                raise UserError(f"Run {run} is going on; stop it first, or delete it when it has ended.")
+                raise UserError(f"Run {run} is in progress; stop it first, or delete it when it has ended.")
 
     def _set_deleted(self, runs: Iterable[int], condition: str, utc_ns: int | None) -> list[int]:
         moved = []
@@ -223,15 +246,15 @@ def _decode_query(text: str) -> RunQuery | None:
 
 
 def checked_tag(tag: str) -> str:
-    """The tag without spaces around it; raises `UserError` where it is none."""
+    """Return the tag without spaces around it; raise `UserError` where it is not valid."""
     text = _checked(tag, "tag", MAX_TAG_LENGTH)
     if "," in text:
-        raise UserError("A tag has no comma in it; give several tags one by one.")
+        raise UserError("A tag cannot contain a comma; give several tags one by one.")
     return text
 
 
 def checked_note(note: str) -> str:
-    """The note without spaces around it; raises `UserError` where it is too long or holds control characters."""
+    """Return the note without spaces around it; raise `UserError` where it is too long or has control characters."""
     text = note.strip()
     return _checked(text, "note", MAX_NOTE_LENGTH, allowed="\n\t") if text else ""
 
@@ -243,5 +266,5 @@ def _checked(text: str, what: str, max_length: int, allowed: str = "") -> str:
     if len(stripped) > max_length:
         raise UserError(f"A {what} has at most {max_length:,} characters; this one has {len(stripped):,}.")
     if any(unicodedata.category(letter) in ("Cc", "Cs") and letter not in allowed for letter in stripped):
-        raise UserError(f"A {what} holds no control characters.")
+        raise UserError(f"A {what} cannot contain control characters.")
     return stripped

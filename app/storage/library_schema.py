@@ -66,7 +66,7 @@ CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
     FROM runs
 )
 """
-"""What a search looks through, in lower case (of ASCII letters: SQLite knows no others), a line for each thing."""
+"""The text that a search looks through, one item per line; only ASCII letters become lower case in SQLite."""
 
 _SEARCH_TEXT_TRIGGERS = {
     "runs_changed": "UPDATE OF workload, variant, outcome, reason, purpose, started_utc_ns, note ON runs",
@@ -77,10 +77,10 @@ _SEARCH_TEXT_TRIGGERS = {
     "experiment_runs_added": "INSERT ON experiment_runs",
     "experiment_runs_removed": "DELETE ON experiment_runs",
 }
-"""What changes a run's words. Triggers see to it, so that whoever writes runs need not know."""
+"""The changes that alter a run's search text. Triggers update it, so code that writes runs need not."""
 
 _INDICES = (
-    # Holds what a list of runs is chosen and ordered by: the wide rows are read for the few that are shown.
+    # Covers what lists of runs filter and sort by: the wide rows are read only for the few runs that are shown.
     """CREATE INDEX runs_listed ON runs (
         deleted_utc_ns, workload, outcome, started_utc_ns, ended_utc_ns, throughput, step_ms_p50, mean_power_mw,
         energy_mj_per_example, implementation, layout, gpus, batch_size, precision, xla
@@ -93,7 +93,7 @@ _INDICES = (
 
 
 def library_statements() -> Iterator[str]:
-    """The statements of the migration, in their order."""
+    """Yield the statements of the migration, in order."""
     yield "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT ''"
     yield "ALTER TABLE runs ADD COLUMN deleted_utc_ns INTEGER"
     yield from (_TAGS, _FILTERS, _EXPERIMENTS, _EXPERIMENT_RUNS, _SEARCH_TEXT, _SEARCH_TEXT_VIEW)
@@ -107,7 +107,7 @@ def library_statements() -> Iterator[str]:
         yield (
             f"CREATE TRIGGER {name} AFTER {change} BEGIN UPDATE run_words"
             f" SET words = (SELECT words FROM run_words_now WHERE run = {row}.run)"
-            # A run that is deleted takes its tags along after it is gone itself.
+            # A deleted run's tags are deleted after the run itself.
             f" WHERE run = {row}.run AND run IN (SELECT run FROM runs); END"
         )
     yield from _INDICES
@@ -129,4 +129,4 @@ CREATE TABLE queue (
     owner_boot_id TEXT
 ) STRICT
 """
-"""Numbers are never given twice: what one program removed, another may still name."""
+"""AUTOINCREMENT never reuses a number: another program may still name an entry that was removed."""

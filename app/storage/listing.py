@@ -1,4 +1,4 @@
-"""Runs as rows of a list, and which runs a query asks for."""
+"""Find the runs that match a query, and load them as rows of a list."""
 
 import json
 from collections import Counter
@@ -16,13 +16,13 @@ from app.records import RunRow
 from app.storage import rows
 
 RUNNING = "running"
-"""The outcome of a run that has none yet, in a query."""
+"""The outcome that a query gives for a run without one."""
 
 MAX_SEARCH_TERMS = 50
-"""In one search; SQLite takes some hundred conditions, and nobody types so many."""
+"""Search terms per query: SQLite takes some hundred conditions, and nobody types so many."""
 
 TRASH = "SELECT run FROM runs WHERE deleted_utc_ns IS NOT NULL"
-"""SQL of the runs in the trash: an index tells them without the runs themselves, which are wide."""
+"""SQL of the runs in the trash; an index answers it without reading the wide rows."""
 
 _DEVICES = "(SELECT group_concat(name, ' ') FROM devices WHERE devices.run = runs.run AND kind = 'gpu')"
 _EVIDENCE_MATCH = (
@@ -40,22 +40,26 @@ _ORDERS: Mapping[str, Sequence[str]] = {
     "as_asked": (_EVIDENCE_MATCH,),
     **{metric.list_column.order: (metric.list_column.sql,) for metric in METRICS if metric.list_column},
 }
-"""What each order compares, the first first. A variant goes by its parts, so that a batch of 64 comes before 1024."""
+"""SQL expressions of each order, most significant first. A variant sorts by its parts: batch size 64 before 1024."""
 
 assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
 
 
 def no_such_run(run: int, path: Path) -> UserError:
-    """What a number that is no run gets."""
+    """Return the error for a number that is no run."""
     return UserError(f"There is no run {run} in {path}; `python -m app list` shows what there is.")
 
 
 def find_runs(db: Database, query: RunQuery) -> list[int]:
-    """Numbers of the runs a query asks for, in its order; equal ones newest first. `UserError` for too many words."""
+    """Return the numbers of the runs that match a query, in its order; ties newest first.
+
+    Raises:
+        UserError: The search has too many words.
+    """
     conditions, values = _conditions(query)
     direction = "DESC" if query.descending else "ASC"
     keys = [f"{key} IS NULL, {key} {direction}" for key in _ORDERS[query.order]]
-    # All numbers as one value: row by row, a thread that paints would keep this one waiting at every row.
+    # All numbers as one value: fetched row by row, this thread would wait for the GUI thread's lock at every row.
     (found,) = db.execute(
         "SELECT json_group_array(run) FROM (SELECT run FROM runs"
         f" WHERE {' AND '.join(conditions)} ORDER BY {', '.join(keys)}, run DESC LIMIT -1)",
@@ -65,7 +69,7 @@ def find_runs(db: Database, query: RunQuery) -> list[int]:
 
 
 def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
-    """SQL that holds for the runs asked for, and the values of its marks."""
+    """Return SQL conditions for the runs of a query, and the values of their placeholders."""
     conditions = [f"deleted_utc_ns IS {'NOT ' if query.deleted else ''}NULL"]
     values: list[Any] = []
     for condition, value in (
@@ -88,7 +92,7 @@ def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
 
 
 def _contains_terms(terms: Iterable[str]) -> tuple[str, list[Any]]:
-    """SQL that holds for `run_words` with every one of these words; `instr` knows no wildcards and no quotes."""
+    """Return SQL that is true for `run_words` with every one of these terms; `instr` has no wildcards and no quotes."""
     conditions, values = [], []
     for term in terms:
         spellings: list[str | int] = list(dict.fromkeys(_spellings(term)))
@@ -102,18 +106,18 @@ def _contains_terms(terms: Iterable[str]) -> tuple[str, list[Any]]:
 
 
 def _spellings(term: str) -> Iterator[str]:
-    """The word as `run_words` may hold it, where only ASCII letters are lower case: Äpfel, ÄPFEL or äpfel."""
+    """Yield a term as `run_words` may hold it, where only ASCII letters are lower case: Äpfel, ÄPFEL or äpfel."""
     for spelling in (term.lower(), term.upper(), term.capitalize()):
         yield "".join(letter.lower() if letter.isascii() else letter for letter in spelling)
 
 
 def utf8_safe(text: str) -> str:
-    """The text with question marks for what UTF-8 cannot hold: half of a surrogate pair, as a terminal may give."""
+    """Return the text with question marks for what UTF-8 cannot encode: lone surrogates, which a terminal may give."""
     return text.encode(errors="replace").decode()
 
 
 def facets(db: Database, *, deleted: bool) -> Facets:
-    """What there is to choose from among all runs, or among those in the trash."""
+    """Count what filters can choose among all runs, or among those in the trash."""
     workloads: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     by_trash: Counter[bool] = Counter()
@@ -137,13 +141,13 @@ def facets(db: Database, *, deleted: bool) -> Facets:
 
 
 def load_rows(db: Database, runs: Sequence[int]) -> list[RunRow]:
-    """The rows of these runs in this order; a number that is no run any more has none."""
+    """Return the rows of these runs in this order, without runs that were deleted."""
     found = {row.run: row for row in select_rows(db, "run IN (SELECT value FROM json_each(?))", json.dumps(list(runs)))}
     return [found[run] for run in runs if run in found]
 
 
 def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
-    """The rows of the runs for which an SQL condition on `runs` holds; an order may follow it."""
+    """Return the rows of the runs for which an SQL condition on `runs` is true; the SQL may end in ORDER BY."""
     columns = (
         *(f"runs.{name}" for name in rows.RUN_COLUMNS),
         *(f"evidence.{name}" for name in rows.EVIDENCE_LIST_COLUMNS),
@@ -161,7 +165,7 @@ def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
 
 
 def _values_by_run(db: Database, column: str, table: str, order: str, runs: str) -> dict[int, tuple[Any, ...]]:
-    """Of each run all values of a column, in order."""
+    """Return all values of a column by run, in order."""
     by_run: dict[int, list[Any]] = {}
     sql = f"SELECT run, {column} FROM {table} run IN (SELECT value FROM json_each(?)) ORDER BY run, {order}"
     for run, value in db.execute(sql, (runs,)):

@@ -1,4 +1,4 @@
-"""Reads and writes measured data: a run's samples, evidence and portability checks, and device calibrations."""
+"""Read and write measured data: a run's samples, evidence and portability checks, and device calibrations."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -15,15 +15,20 @@ _ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
 
 
 def load_samples(db: Database, run: int) -> Iterator[SampleColumns]:
-    """All samples of a run's devices."""
+    """Yield all samples of a run, device by device."""
     for device_id, lost_t_ns, device in _load_devices(db, run):
         yield _load_columns(db, device_id, device, lost_t_ns, _ALL_FIELDS, _ALL_FIELDS)
 
 
 def load_plotted_samples(db: Database, row: RunRow, fields: Collection[str]) -> Iterator[SampleColumns]:
-    """These fields of what a run trained on: its GPUs, else the host; its other devices come without samples.
+    """Yield the samples of the devices that a run trained on, with some fields; its other devices come without samples.
 
-    What a device is known not to give is not read, which takes as long as if there were something.
+    Fields that a device is known not to report are not read: that would take as long as if they had values.
+
+    Args:
+        db: The database.
+        row: The run. It trained on its GPUs, else on the host.
+        fields: Names of the fields to read.
     """
     on_gpus = bool(row.gpu_names) and row.spec.variant.get("gpus") != 0
     for device_id, lost_t_ns, device in _load_devices(db, row.run):
@@ -46,7 +51,7 @@ def _load_columns(
     fields: Collection[str],
     available: Collection[str],
 ) -> SampleColumns:
-    """One device's samples with these fields, of which those given are read and the others are absent."""
+    """Return one device's samples with `fields`; those not in `available` are NaN."""
 
     def read(table: str, known: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
         names = [name for name in known if name in available]
@@ -60,9 +65,9 @@ def _load_columns(
 
 
 def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int) -> tuple[Ints, dict[str, Floats]]:
-    """Times and values of these fields in time order, NULL as NaN; without any field, no times either.
+    """Return times and values of these fields in time order, NULL as NaN; without any field, no times either.
 
-    numpy takes each row as it comes: half the time of columns of Python's numbers.
+    numpy consumes the rows as they come: half the time of columns of Python numbers.
     """
     found: Iterable[rows.Row] = ()
     if names:
@@ -75,7 +80,13 @@ def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int)
 
 
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
-    """Adds a run's evidence, its kernels, the one that took longest first, and each device's time."""
+    """Insert a run's evidence, its kernels and the times of its devices.
+
+    Args:
+        db: The database, in a transaction.
+        run: Number of the run.
+        evidence: Its evidence; the kernels are ranked by their order.
+    """
     rows.insert(db.conn, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
     ranked = ((run, rank, *rows.values(kernel, rows.KERNEL_COLUMNS)) for rank, kernel in enumerate(evidence.kernels))
     rows.insert(db.conn, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
@@ -84,7 +95,7 @@ def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
 
 
 def load_evidence(db: Database, run: int) -> Evidence | None:
-    """A run's evidence, None where it left none."""
+    """Return a run's evidence; None where there is none."""
     found = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
     kernels = db.execute(f"SELECT {', '.join(rows.KERNEL_COLUMNS)} FROM kernels WHERE run = ? ORDER BY rank", (run,))
     columns = ", ".join(rows.DEVICE_TIME_COLUMNS)
@@ -93,26 +104,47 @@ def load_evidence(db: Database, run: int) -> Evidence | None:
 
 
 def insert_portability(db: Database, run: int, checks: Iterable[PortabilityResult]) -> None:
-    """Adds portability checks of a run's saved weights."""
+    """Insert portability checks of a run's saved weights.
+
+    Args:
+        db: The database, in a transaction.
+        run: Number of the run.
+        checks: The checks.
+    """
     found = ((run, *rows.values(check, rows.PORTABILITY_COLUMNS)) for check in checks)
     rows.insert(db.conn, "portability", ("run", *rows.PORTABILITY_COLUMNS), found)
 
 
 def load_portability(db: Database, run: int) -> tuple[PortabilityResult, ...]:
-    """The portability checks of a run, in the order they were made."""
+    """Return the portability checks of a run, oldest first."""
     columns = ", ".join(rows.PORTABILITY_COLUMNS)
     found = db.execute(f"SELECT {columns} FROM portability WHERE run = ? ORDER BY utc_ns", (run,))
     return tuple(rows.record(PortabilityResult, rows.PORTABILITY_COLUMNS, row) for row in found)
 
 
 def save_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:
-    """Keeps a device's calibration in place of an older one in the same precision."""
+    """Store a device's calibration; it replaces an older one of the same precision.
+
+    Args:
+        db: The database, in a transaction.
+        calibration: The measured rate.
+        utc_ns: When it was measured, in nanoseconds since 1970.
+    """
     values = (*rows.values(calibration, rows.CALIBRATION_COLUMNS), utc_ns)
     rows.insert(db.conn, "calibrations", (*rows.CALIBRATION_COLUMNS, "utc_ns"), [values], statement="INSERT OR REPLACE")
 
 
 def load_calibration(db: Database, device: str, precision: str) -> Calibration | None:
-    """A device's calibration in a precision, None before it was made."""
+    """Return a device's calibration.
+
+    Args:
+        db: The database.
+        device: UUID of the GPU, or the host.
+        precision: Precision of the matrix product.
+
+    Returns:
+        The calibration; None where the device was not calibrated in this precision.
+    """
     found = db.execute(
         f"SELECT {', '.join(rows.CALIBRATION_COLUMNS)} FROM calibrations WHERE device = ? AND precision = ?",
         (device, precision),

@@ -1,4 +1,4 @@
-"""Who owns a run: a process that can be told from every later one with the same number."""
+"""Identify the process that owns a run or a queue entry, safe against reused process ids."""
 
 import os
 import sqlite3
@@ -19,7 +19,7 @@ class Owner:
     boot_id: str
 
     def is_alive(self) -> bool:
-        """Whether exactly this process still runs on this machine since this boot."""
+        """Return whether exactly this process still runs on this machine, in the same boot."""
         if self.boot_id != boot_id():
             return False
         started_s = _started_s(self.pid)
@@ -27,7 +27,7 @@ class Owner:
 
 
 def this_process() -> Owner:
-    """The owner that this program is."""
+    """Return this process as an owner."""
     pid = os.getpid()
     started_s = _started_s(pid)
     assert started_s is not None, "this very process runs"
@@ -35,13 +35,13 @@ def this_process() -> Owner:
 
 
 def unfinished_runs(connection: sqlite3.Connection) -> list[tuple[int, Owner]]:
-    """The runs of a database that have no outcome, and the process each belongs to."""
+    """Return the runs without an outcome, and the process each belongs to."""
     found = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
     return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
 
 
 def boot_id() -> str:
-    """What names the machine's present boot: the kernel's boot id, or the boot time where there is none."""
+    """Return the id of the machine's current boot: the kernel's, or the boot time where there is none."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -49,7 +49,7 @@ def boot_id() -> str:
 
 
 def _started_s(pid: int) -> float | None:
-    """When the process started, None when there is none or only its remains (a zombie).
+    """Return when a process started; None where there is none, or only a zombie.
 
     On Linux from field 22 of /proc/PID/stat (proc(5)): unlike psutil's wall-clock time it does not move with the clock.
     """

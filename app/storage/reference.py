@@ -1,7 +1,7 @@
-"""Runs measured on real GPUs that come with the program: described from their files, and put beside the user's.
+"""The reference runs, measured on real GPUs, that come with the program: describe their files, add and remove them.
 
-The files are only read. A database gets copies of their runs by the import that takes any file, under new numbers, so
-that everything that finds, shows and compares runs does so with these too; docs/decisions says why it is no attached
+The files are only read. A database gets copies of their runs, under new numbers, by the import of any other file, so
+that all code that finds, shows and compares runs works for them too; docs/decisions says why they are no attached
 database.
 """
 
@@ -26,14 +26,14 @@ from workloads.catalog import FRAMEWORK
 FOLDER = RESOURCES / "reference"
 
 TAG = "reference"
-"""What every run of these files is tagged with."""
+"""The tag of every run in these files."""
 
 _VERSIONS = ("driver", FRAMEWORK.version_key, "keras", "cudnn_loaded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceFile:
-    """What one file holds: its runs by uid, when they started, their cards, and versions by the name of the fact."""
+    """The contents of one file: uids of its runs, when they started, their GPUs, and versions by environment key."""
 
     path: Path
     uids: tuple[str, ...]
@@ -44,25 +44,36 @@ class ReferenceFile:
 
 
 def reference_files() -> list[ReferenceFile]:
-    """The files in the box, by name."""
+    """Describe the files that come with the program, sorted by name."""
     return [_describe_file(path) for path in sorted(FOLDER.glob("*.db"))]
 
 
 def is_reference(row: RunRow) -> bool:
-    """Whether a run is of the reference, or is said to be by its tag."""
+    """Return whether a run has the tag of reference runs."""
     return TAG in row.tags
 
 
 def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:
-    """The numbers of the copies of reference runs in this database, without those in the trash."""
+    """Return the numbers of the copies of reference runs in this database, without those in the trash."""
     return _find_copies(store, folder, deleted=False)
 
 
 def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, folder: Path = FOLDER) -> list[int]:
-    """Adds the reference runs to a database and returns their numbers; copies in its trash come out of it.
+    """Add the reference runs to a database, each file as a whole or not at all; restore copies from the trash.
 
-    A database that they were measured with has some already, which stay as they are. Raises `DatabaseError` and
-    `StoppedError` as `import_runs` does; each file is added as a whole or not at all.
+    Runs that are there already, as in the database they were measured with, stay as they are.
+
+    Args:
+        database: Path of the database.
+        progress: Hears the share that is done, and may stop it.
+        folder: Folder of the files.
+
+    Returns:
+        The numbers of the reference runs in the database.
+
+    Raises:
+        DatabaseError: A file or the database cannot be used, as in `import_runs`.
+        StoppedError: `progress` stopped it.
     """
     paths = sorted(folder.glob("*.db"))
     for done, path in enumerate(paths):
@@ -73,9 +84,9 @@ def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, fold
 
 
 def remove_reference(database: Path) -> list[int]:
-    """Deletes the copies of the reference runs for good and returns their numbers.
+    """Delete the copies of the reference runs for good and return their numbers.
 
-    Those without the tag that copies come with are somebody's own: measured here, or kept by taking the tag off.
+    Copies without the tag stay: they were measured here, or the user took the tag off to keep them.
     """
     with Store.open(database) as store:
         here = reference_runs(store)
@@ -90,7 +101,7 @@ def _find_copies(store: Store, folder: Path, *, deleted: bool) -> list[int]:
 
 
 def _part_progress(progress: TransferProgress, done: int, parts: int) -> TransferProgress:
-    """The watch of one of several works after each other."""
+    """Return the progress of one of several consecutive imports."""
     return TransferProgress(lambda share: progress.report((done + share) / parts), progress.should_stop)
 
 
@@ -123,7 +134,7 @@ def _describe_file(path: Path) -> ReferenceFile:
 
 @contextlib.contextmanager
 def _open_readonly(path: Path) -> Iterator[sqlite3.Connection]:
-    """A file of ours to read from, without locks or files beside it: https://www.sqlite.org/uri.html (immutable)."""
+    """Open a file of ours without locks and without extra files: https://www.sqlite.org/uri.html (immutable)."""
     address = f"file:{urllib.parse.quote(str(path))}?mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
         yield connection

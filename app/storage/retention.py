@@ -1,6 +1,6 @@
-"""Deleting what is large of old runs (samples, slow samples, log lines) and keeping what is small: all else.
+"""Delete the large parts of old runs: samples, slow samples and log lines.
 
-Figures, phases and blocks stay, so an old run still compares. Functions raise `DatabaseError` like the store.
+Metrics, phases and blocks stay, so an old run can still be compared. Functions raise `DatabaseError` like the store.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ _PRUNED_TABLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was deleted, or would be: runs and rows; the file's size before and after, and how long it took.
+    """What was deleted, or would be: runs and rows, the file's size before and after, and how long it took.
 
-    `packed` is false where the space stays in the file for later runs, for instance for want of room for a copy.
+    `packed` is false where the space stays in the file for later runs, for instance without space for a copy.
     """
 
     runs: tuple[int, ...]
@@ -42,10 +42,17 @@ class Pruned:
 def prune(
     path: Path, older_than_days: float, *, now_utc_ns: int | None = None, dry_run: bool = False, pack: bool = True
 ) -> Pruned:
-    """Deletes the samples and log lines of runs that ended more than so many days ago, and gives the space back.
+    """Delete the samples and log lines of runs that ended more than `older_than_days` ago.
 
-    Without `pack` the space stays in the file for later runs, which takes no time.
-    Raises `DatabaseError` while a run is going on: packing the file would keep it waiting.
+    Args:
+        path: The database.
+        older_than_days: Age of the runs in days.
+        now_utc_ns: The time that age is counted from; None is now.
+        dry_run: Only count what would be deleted.
+        pack: Give the space back to the disk; without, it stays in the file for later runs, which takes no time.
+
+    Raises:
+        DatabaseError: A run is in progress, which would have to wait while the file is packed.
     """
     now_ns = time.time_ns() if now_utc_ns is None else now_utc_ns
     started_s = time.monotonic()
@@ -69,26 +76,26 @@ def prune(
 
 
 def pruned_utc_ns(path: Path, run: int) -> int | None:
-    """When the samples of a run were deleted; None where they were not."""
+    """Return when the samples of a run were deleted; None where they were not."""
     with _open_connection(path) as connection:
         found = connection.execute("SELECT pruned_utc_ns FROM runs WHERE run = ?", (run,)).fetchone()
     return None if found is None else found[0]
 
 
 def load_days(path: Path) -> int | None:
-    """How many days samples are kept in this database; None is for ever, as at first."""
+    """Return for how many days this database stores samples; None is for ever, the default."""
     with _open_connection(path) as connection:
         return get_setting(connection, KEEP_SAMPLES_DAYS)
 
 
 def save_days(path: Path, days: int | None) -> None:
-    """Sets how many days samples are kept; nothing is deleted by that alone."""
+    """Set for how many days samples are stored; this alone deletes nothing."""
     with _open_connection(path) as connection, connection:
         set_setting(connection, KEEP_SAMPLES_DAYS, days)
 
 
 def prune_by_setting(path: Path) -> Pruned | None:
-    """Prunes as the database's own setting says, without packing; None where it says nothing or a run is going on."""
+    """Prune by the database's setting, without packing; return None where it is not set or a run is in progress."""
     days = load_days(path)
     if days is None or is_running(path):
         return None
@@ -96,13 +103,13 @@ def prune_by_setting(path: Path) -> Pruned | None:
 
 
 def is_running(path: Path) -> bool:
-    """Whether a run in this database is going on, in this program or another."""
+    """Return whether a run of this database is in progress, in this program or another."""
     with _open_connection(path) as connection:
         return _running_run(connection) is not None
 
 
 def size_bytes(path: Path) -> int:
-    """What the database takes on the disk in bytes, its write-ahead log too."""
+    """Return the size of the database on the disk in bytes, with its write-ahead log."""
     files = (path, path.with_name(f"{path.name}-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
 
@@ -133,18 +140,18 @@ def _count_rows(connection: sqlite3.Connection, run: int) -> int:
 
 
 def _running_run(connection: sqlite3.Connection) -> int | None:
-    """A run without an end whose owner lives."""
+    """Return a run without an outcome whose owner is alive."""
     return next((run for run, owner in unfinished_runs(connection) if owner.is_alive()), None)
 
 
 def _forbid_while_running(connection: sqlite3.Connection, path: Path) -> None:
     run = _running_run(connection)
     if run is not None:
-        raise DatabaseError(f"Run {run} is going on in {path}; prune again when it has ended.")
+        raise DatabaseError(f"Run {run} is in progress in {path}; prune again when it has ended.")
 
 
 def _delete(connection: sqlite3.Connection, runs: tuple[int, ...], now_utc_ns: int) -> None:
-    """One transaction a run: another program never waits long, and what is done stays done."""
+    """Delete with one transaction per run: another program never waits long, and what is done stays done."""
     for run in runs:
         with connection:
             for name, condition in _PRUNED_TABLES.items():
@@ -153,7 +160,10 @@ def _delete(connection: sqlite3.Connection, runs: tuple[int, ...], now_utc_ns: i
 
 
 def _pack(connection: sqlite3.Connection, path: Path, before_bytes: int) -> bool:
-    """Rewrites the file without its holes (https://www.sqlite.org/lang_vacuum.html); needs room for two copies."""
+    """Rewrite the file without free pages (https://www.sqlite.org/lang_vacuum.html); return whether it was done.
+
+    It needs space for two copies.
+    """
     free_bytes = disk_space(path).free_bytes
     if free_bytes is not None and free_bytes < 2 * before_bytes:
         return False

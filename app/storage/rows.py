@@ -1,4 +1,4 @@
-"""How records become rows of the database and rows become records again."""
+"""Convert records to rows of the database, and rows to records."""
 
 import json
 import sqlite3
@@ -28,7 +28,7 @@ KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
 DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
 EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
 EVIDENCE_LIST_COLUMNS = ("run", "match", "reason")
-"""Of a run's evidence, what its row in a list shows; all NULL where none was kept."""
+"""Columns of a run's evidence that its row in a list shows; all NULL where there is none."""
 _EVIDENCE_JSON = ("asked", "ran", "sources", "notes")
 _EVIDENCE_ATTRIBUTES = {"asked": "requested", "ran": "actual"}
 PORTABILITY_COLUMNS = tuple(field.name for field in fields(PortabilityResult))
@@ -49,19 +49,33 @@ RUN_COLUMNS = (
 
 
 def values(item: object, columns: Sequence[str]) -> Row:
-    """A record's values in the order of these columns, which are its own names."""
+    """Return a record's values in the order of these columns, which are the names of its attributes."""
     return tuple(getattr(item, name) for name in columns)
 
 
 def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[Any]) -> Record:
-    """The record of a row of these columns."""
+    """Return the record of a row.
+
+    Args:
+        kind: Class of the record.
+        columns: Names of the row's columns, which are the names of the record's attributes.
+        row: The row.
+    """
     return kind(**dict(zip(columns, row, strict=True)))
 
 
 def insert(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], rows: Iterable[Row], statement: str = "INSERT"
 ) -> None:
-    """Adds rows of these columns to a table, in the caller's transaction."""
+    """Insert rows into a table, in the caller's transaction.
+
+    Args:
+        connection: To the database.
+        table: Name of the table.
+        columns: Names of the rows' columns.
+        rows: The rows.
+        statement: What comes before INTO, such as `INSERT OR IGNORE`.
+    """
     marks = ", ".join("?" * len(columns))
     connection.executemany(f"{statement} INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 
@@ -69,9 +83,15 @@ def insert(
 def run_row(
     row: Sequence[Any], gpu_names: tuple[str, ...], tags: tuple[str, ...] = (), experiments: tuple[int, ...] = ()
 ) -> RunRow:
-    """Return the list row of one run from its `RUN_COLUMNS` and its evidence's `EVIDENCE_LIST_COLUMNS`.
+    """Return the list row of one run.
 
     Its spec is complete: parameters that are newer than the run have their defaults.
+
+    Args:
+        row: The run's `RUN_COLUMNS` and then its evidence's `EVIDENCE_LIST_COLUMNS`.
+        gpu_names: Names of its GPUs.
+        tags: Its tags.
+        experiments: Numbers of the experiments that it belongs to.
     """
     *run_values, found, match, reason = row
     values = dict(zip(RUN_COLUMNS, run_values, strict=True))
@@ -96,12 +116,12 @@ def run_row(
 
 
 def _optional_bool(stored: int | None) -> bool | None:
-    """A truth value that may be unknown, as SQLite keeps it."""
+    """Return SQLite's 0, 1 or NULL as a bool or None."""
     return None if stored is None else bool(stored)
 
 
 def evidence_values(evidence: Evidence) -> Row:
-    """The evidence as its `EVIDENCE_COLUMNS`, kernels aside."""
+    """Return the evidence as its `EVIDENCE_COLUMNS`, without kernels and device times."""
     values = {name: getattr(evidence, _EVIDENCE_ATTRIBUTES.get(name, name)) for name in EVIDENCE_COLUMNS}
     return tuple(json.dumps(value) if name in _EVIDENCE_JSON else value for name, value in values.items())
 
@@ -109,7 +129,13 @@ def evidence_values(evidence: Evidence) -> Row:
 def evidence(
     row: Sequence[Any], kernels: Iterable[Sequence[Any]], device_times: Iterable[Sequence[Any]] = ()
 ) -> Evidence:
-    """The evidence of a row of `EVIDENCE_COLUMNS`, rows of `KERNEL_COLUMNS` and rows of `DEVICE_TIME_COLUMNS`."""
+    """Return the evidence of a run.
+
+    Args:
+        row: Its `EVIDENCE_COLUMNS`.
+        kernels: Rows of `KERNEL_COLUMNS`.
+        device_times: Rows of `DEVICE_TIME_COLUMNS`.
+    """
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
     values = {name: json.loads(value) if name in _EVIDENCE_JSON else value for name, value in pairs}
     return Evidence(
@@ -139,17 +165,17 @@ def _outcome(values: Mapping[str, Any]) -> Outcome | None:
 
 
 def outcome_values(outcome: Outcome) -> Row:
-    """The outcome as its `OUTCOME_COLUMNS`."""
+    """Return the outcome as its `OUTCOME_COLUMNS`."""
     return (outcome.name, outcome.reason, outcome.detail, outcome.exit_code, outcome.ended_by)
 
 
 def sample_values(sample: Sample | SlowSample, names: Sequence[str]) -> Row:
-    """A sample's time and the fields of these names, without its device."""
+    """Return a sample's time and the fields of these names, without its device."""
     return (sample.t_ns, *values(sample, names))
 
 
 def device_values(device: Device) -> Row:
-    """A device as its `DEVICE_COLUMNS`."""
+    """Return a device as its `DEVICE_COLUMNS`."""
     return (
         device.device,
         device.kind,
@@ -162,12 +188,12 @@ def device_values(device: Device) -> Row:
 
 
 def encode_fields(known: Mapping[str, FieldInfo]) -> str:
-    """What is known of a device's fields, as JSON."""
+    """Return the JSON of a device's fields: unit, period and cost by name."""
     return msgspec.json.encode(known).decode()
 
 
 def device(row: Sequence[Any]) -> Device:
-    """The device of a row of `DEVICE_COLUMNS`."""
+    """Return the device of a row of `DEVICE_COLUMNS`."""
     name, kind, index, device_name, memory_total_bytes, absent, known = row
     return Device(
         device=name,
@@ -181,12 +207,12 @@ def device(row: Sequence[Any]) -> Device:
 
 
 def phase(row: Sequence[Any]) -> Phase:
-    """The phase of a row of `PHASE_COLUMNS`."""
+    """Return the phase of a row of `PHASE_COLUMNS`."""
     return Phase(cast(PhaseName, row[0]), *row[1:])
 
 
 def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
-    """Blocks as arrays from rows of `BLOCK_COLUMNS` in time order."""
+    """Return blocks as arrays, from rows of `BLOCK_COLUMNS` in time order."""
     columns = _columns(rows, len(BLOCK_COLUMNS))
     first_step, phases, steps, examples, start_ns, end_ns, loss, allocator_bytes = columns
     return BlockColumns(
@@ -202,5 +228,5 @@ def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
 
 
 def _columns(rows: Iterable[Sequence[Any]], count: int) -> Sequence[Sequence[Any]]:
-    """Rows turned into columns; `None` becomes NaN where numpy makes floats of a column."""
+    """Transpose rows to columns; `None` becomes NaN where numpy converts a column to floats."""
     return list(zip(*rows, strict=True)) or [()] * count

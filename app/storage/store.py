@@ -1,4 +1,4 @@
-"""The store of runs: writes a run while it goes on, in batches of one transaction, and gives every run back."""
+"""The store of runs: write a run while it is in progress, in batches of one transaction, and load stored runs."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,13 +19,14 @@ from app.storage.queue import Queue
 from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
 
 StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsUpdated | Evidence | Epoch
-"""The events of a run that have rows of their own."""
+"""The events of a run that are stored as rows."""
 
 
 class Store:
-    """The runs of one database file, on the thread that opened it. Every write is one transaction.
+    """The runs of one database file. Every write is one transaction.
 
     Methods raise `DatabaseError` where the file, the disk or another program is in the way.
+    Thread: the one that opened it.
     """
 
     def __init__(self, db: Database, path: Path) -> None:
@@ -34,21 +35,21 @@ class Store:
 
     @property
     def library(self) -> Library:
-        """What finds runs among thousands and keeps the user's own words on them, on the same connection."""
+        """The library of the same connection: searches, annotations and trash."""
         return Library(self._db, self.path)
 
     @property
     def queue(self) -> Queue:
-        """The experiments that are not finished, on the same connection."""
+        """The queue of the same connection: experiments that are not finished."""
         return Queue(self._db, self.path)
 
     @classmethod
     def open(cls, path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Self:
-        """Opens the database at `path`, made and migrated as needed; a write waits at most `busy_s` for its turn."""
+        """Open the database at `path`, created and migrated as needed; a write waits at most `busy_s` for its turn."""
         return cls(open_database(path, busy_s), path)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._db.close()
 
     def __enter__(self) -> Self:
@@ -69,7 +70,18 @@ class Store:
         environment: Mapping[str, str],
         purpose: str | None = None,
     ) -> int:
-        """Stores a run that starts now and returns its number; `purpose` is for a run not made for its own sake."""
+        """Store a run that starts now; return its number.
+
+        Args:
+            spec: What it runs.
+            uid: Its id in all databases.
+            owner: The process that runs it.
+            t_ns: The start by the monotonic clock.
+            utc_ns: The same moment in nanoseconds since 1970.
+            devices: Its devices.
+            environment: What is known of the environment so far.
+            purpose: What it is made for, where not for its own result.
+        """
         with transaction(self._db, self.path):
             cursor = self._db.execute(
                 "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, environment,"
@@ -93,7 +105,13 @@ class Store:
         return run
 
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:
-        """Stores a batch of a run's events in one transaction; its log lines are numbered from `first_log_line`."""
+        """Store a batch of a run's events in one transaction.
+
+        Args:
+            run: Number of the run.
+            events: The events.
+            first_log_line: Number of the first log line among them.
+        """
         by_type: dict[type, list[Any]] = {}
         for event in events:
             by_type.setdefault(type(event), []).append(event)
@@ -120,7 +138,7 @@ class Store:
                 )
 
     def add_environment(self, run: int, info: Mapping[str, str]) -> None:
-        """Adds facts to a run's environment."""
+        """Add values to a run's environment."""
         with translate_sqlite_errors(self.path):
             self._db.execute(
                 "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(dict(info)), run)
@@ -129,7 +147,16 @@ class Store:
     def finish(
         self, run: int, *, outcome: Outcome, summary: Summary, t_ns: int, utc_ns: int, phases: Sequence[Phase] = ()
     ) -> None:
-        """Stores how a run ended, its figures and the energy of its phases, and ends its last phase."""
+        """Store how a run ended, and end its last phase.
+
+        Args:
+            run: Number of the run.
+            outcome: How it ended.
+            summary: Its metrics.
+            t_ns: The end by the monotonic clock.
+            utc_ns: The same moment in nanoseconds since 1970.
+            phases: Its phases with their energy.
+        """
         columns = (*rows.OUTCOME_COLUMNS, *rows.SUMMARY_COLUMNS, "ended_utc_ns")
         values = (*rows.outcome_values(outcome), *rows.values(summary, rows.SUMMARY_COLUMNS), utc_ns)
         with transaction(self._db, self.path):
@@ -143,34 +170,40 @@ class Store:
             )
 
     def add_portability(self, run: int, checks: Sequence[PortabilityResult]) -> None:
-        """Adds what a run's saved weights gave elsewhere."""
+        """Add portability checks of a run's saved weights."""
         with transaction(self._db, self.path):
             measurements.insert_portability(self._db, run, checks)
 
     def save_calibration(self, calibration: Calibration, utc_ns: int) -> None:
-        """Keeps the rate of a matrix product on a device."""
+        """Store a device's calibration; it replaces an older one of the same precision."""
         with transaction(self._db, self.path):
             measurements.save_calibration(self._db, calibration, utc_ns)
 
     def calibration(self, device: str, precision: str) -> Calibration | None:
-        """The rate of a matrix product on a device, None before it was measured."""
+        """Return a device's calibration in a precision; None before it was measured."""
         with translate_sqlite_errors(self.path):
             return measurements.load_calibration(self._db, device, precision)
 
     def unfinished_runs(self) -> list[tuple[int, Owner]]:
-        """Runs without an outcome and the process each belongs to."""
+        """Return the runs without an outcome, and the process each belongs to."""
         with translate_sqlite_errors(self.path):
             return unfinished_runs(self._db.conn)
 
     def list_runs(self) -> list[RunRow]:
-        """All runs but those in the trash, newest first."""
+        """Return all runs but those in the trash, newest first."""
         with translate_sqlite_errors(self.path):
             return listing.select_rows(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
-        """Everything stored of one run, in the trash or not; raises `UserError` for a number that is no run.
+        """Load everything stored of one run, in the trash or not.
 
-        With `fields`, only these of the samples of what it trained on (its GPUs, else the host), and no log: quicker.
+        Args:
+            run: Number of the run.
+            fields: Load only these fields of the samples, only of the devices it trained on (its GPUs, else the host),
+                and no log, which is faster; None loads all.
+
+        Raises:
+            UserError: There is no run of that number.
         """
         with translate_sqlite_errors(self.path):
             found = listing.select_rows(self._db, "run = ?", run)
@@ -201,14 +234,14 @@ class Store:
             )
 
     def with_end(self, stored: StoredRun) -> StoredRun:
-        """Return a run that was loaded before it ended as it is stored now; its measurements are not read again."""
+        """Return a run that was loaded before it ended with the end that is stored now; read no measurements again."""
         header = self.load_header(stored.row.run)
         with translate_sqlite_errors(self.path):
             phases = self._run_rows("phases", rows.PHASE_COLUMNS, stored.row.run, "start_ns")
         return replace(stored, row=header.row, environment=header.environment, phases=tuple(map(rows.phase, phases)))
 
     def load_header(self, run: int) -> RunHeader:
-        """Return what is stored of one run besides its measurements, in the trash or not.
+        """Load what is stored of one run except its measurements, in the trash or not.
 
         Raises:
             UserError: There is no run of that number.
@@ -227,7 +260,13 @@ class Store:
             )
 
     def load_earlier(self, run: int, excluding: Sequence[int], limit: int) -> list[StoredRun]:
-        """What `Library.earlier_runs` finds, the newest first, each without samples and log."""
+        """Load the runs that `Library.earlier_runs` finds, newest first, without samples and log.
+
+        Args:
+            run: The run; the others started before it.
+            excluding: Runs to leave out.
+            limit: The most runs to load.
+        """
         return [self.load(number, ()) for number in self.library.earlier_runs(run, excluding, limit)]
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
@@ -249,7 +288,7 @@ class Store:
             return
         ids = dict(self._db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
         found = ((ids[sample.device], *rows.sample_values(sample, names)) for sample in samples)
-        # Two readings within one clock tick are one sample: the first stands.
+        # Two readings within one clock tick are one sample: keep the first.
         rows.insert(self._db.conn, table, ("device_id", "t_ns", *names), found, statement="INSERT OR IGNORE")
 
     def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:

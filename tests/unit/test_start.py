@@ -64,7 +64,7 @@ def test_words_say_which_extras_and_whether_qt(words: list[str], driver: bool, e
 def test_without_words_and_display_the_quick_comparison_runs(
     words: list[str], platform: str, environment: dict[str, str], expected: list[str]
 ) -> None:
-    assert start.app_words(words, platform, environment) == expected
+    assert start.app_arguments(words, platform, environment) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_first_start_sets_up_and_later_ones_pass_on_at_once(checkout: Path, tmp_
     (elsewhere / "app/__main__.py").write_text("raise SystemExit('the wrong app')")
     first = started(checkout, elsewhere, "list", "--json")
     assert (first.returncode, first.stdout) == (7, f"{elsewhere} ['list', '--json']\n"), first.stderr
-    assert "Setting VariantScope up" in first.stderr
+    assert "Setting up VariantScope" in first.stderr
     second = started(checkout, elsewhere)
     assert (second.returncode, second.stdout) == (7, f"{elsewhere} ['experiment', '--preset', 'quick']\n")
     assert second.stderr == ""
@@ -219,4 +219,4 @@ def test_a_package_that_does_not_exist_is_told_in_one_line_and_tried_again(check
     project.write_text(whole)
     mended = started(checkout, checkout, "list")
     assert mended.returncode == 7
-    assert "Setting VariantScope up" not in mended.stderr
+    assert "Setting up VariantScope" not in mended.stderr

@@ -1,4 +1,4 @@
-"""Copies runs and queue entries between two databases of the current schema, under new numbers."""
+"""Copy runs and queue entries between two databases of the current schema, under new numbers."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +19,18 @@ from app.storage.transfer.tables import (
 )
 
 _LARGE_RUN_TABLES = ("blocks", "log_lines", "kernels")
-"""Beside samples, what a run may have many rows of."""
+"""Tables besides samples in which a run may have many rows."""
 
 
 def count_rows(connection: sqlite3.Connection, runs: Iterable[int], tables: Iterable[str], schema: str = "main") -> int:
-    """How many rows the large ones of these tables hold of these runs: the measure of how long copying takes."""
+    """Count the rows of runs in large tables, which decide how long copying takes.
+
+    Args:
+        connection: To the database.
+        runs: Numbers of the runs.
+        tables: Names of the tables to count in; small ones are skipped.
+        schema: Name of the attached database.
+    """
     large = {table.name for table in DEVICE_TABLES} | set(_LARGE_RUN_TABLES)
     count = 0
     for table in large.intersection(tables):
@@ -38,7 +45,17 @@ def count_rows(connection: sqlite3.Connection, runs: Iterable[int], tables: Iter
 
 
 def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path: Path, schema: str = "main") -> None:
-    """Raises `UserError` for a run that cannot be taken away: no run at all, one going on, or one in the trash."""
+    """Check that runs can be exported.
+
+    Args:
+        connection: To the database.
+        runs: Numbers of the runs.
+        path: Path of the database, for the message.
+        schema: Name of the attached database.
+
+    Raises:
+        UserError: A number is no run, or the run is in progress or in the trash.
+    """
     for run in runs:
         found = connection.execute(
             f"SELECT outcome IS NULL, deleted_utc_ns IS NOT NULL FROM {schema}.runs WHERE run = ?", (run,)
@@ -47,15 +64,15 @@ def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path
             raise no_such_run(run, path)
         is_running, is_deleted = found
         if is_running:
-            raise UserError(f"Run {run} is still going on; export it when it has ended.")
+            raise UserError(f"Run {run} is still in progress; export it when it has ended.")
         if is_deleted:
             raise UserError(f"Run {run} is in the trash; `python -m app restore {run}` takes it out.")
 
 
 class RunCopier:
-    """Copies runs from an attached database into `main`, inside a transaction of the caller's.
+    """Copies runs from an attached database into `main`, in the caller's transaction.
 
-    Both have the newest schema and were made by this program; `source` is the name of the attached one.
+    Both have the newest schema and were created by this program; `source` is the name of the attached one.
     """
 
     def __init__(self, connection: sqlite3.Connection, source: str, counter: RowCounter) -> None:
@@ -66,15 +83,15 @@ class RunCopier:
         self._experiments: dict[int, int] = {}
 
     def copy(self, runs: Sequence[int]) -> tuple[int, ...]:
-        """Copies the runs with all that belongs to them, and returns their new numbers in the same order."""
+        """Copy the runs with all that belongs to them; return their new numbers in the same order."""
         numbers = {run: self._copy_run(run) for run in runs}
         self._copy_experiments(numbers)
         return tuple(numbers.values())
 
     def copy_entries(self, entries: Sequence[int]) -> tuple[int, ...]:
-        """Copies these entries of the queue, paused and nobody's, to its end; their new numbers in the same order.
+        """Copy entries of the queue to its end, paused and without owner; return their new numbers in the same order.
 
-        Their runs are to be copied before. An entry that is here already finds the experiment made of it elsewhere.
+        Copy their runs first. An entry that is here already is linked to its experiment if that was copied.
         """
         numbers = tuple(self._copy_entry(entry) for entry in entries)
         self._connection.execute(
@@ -105,7 +122,7 @@ class RunCopier:
         return number
 
     def _copy_experiments(self, numbers: dict[int, int]) -> None:
-        """Copies the experiments these runs belong to; one that is here already gets the runs it lacks."""
+        """Copy the experiments that these runs belong to; one that is here already gets the runs that it lacks."""
         for run, number in numbers.items():
             for source_number, position in self._rows(
                 "SELECT experiment, place FROM {}.experiment_runs WHERE run = ?", run
@@ -116,7 +133,7 @@ class RunCopier:
                 )
 
     def _copy_experiment(self, source_number: int) -> int:
-        """The number here of an experiment, which is added where it is not here."""
+        """Return the number here of an experiment, which is copied where it is missing."""
         if source_number not in self._experiments:
             found = self._rows(
                 "SELECT experiment FROM main.experiments"
@@ -128,7 +145,7 @@ class RunCopier:
         return self._experiments[source_number]
 
     def _copy_row(self, table: str, key: str, value: int, overrides: Mapping[str, int | str | None]) -> int:
-        """Copies one row with these values in place of its own, and returns the number it got here."""
+        """Copy one row with some values replaced; return its number here."""
         names = [name for name in self._names[table] if name != key]
         selected = ", ".join(f":{name}" if name in overrides else name for name in names)
         cursor = self._connection.execute(
@@ -140,7 +157,7 @@ class RunCopier:
         return cursor.lastrowid
 
     def _copy_rows(self, table: Table, old: int, new: int) -> None:
-        """Copies every row that belongs to `old` as one that belongs to `new`."""
+        """Copy every row that belongs to `old` as one that belongs to `new`."""
         names = ", ".join(name for name in self._names[table.name] if name != table.key)
         done = self._connection.execute(
             f"INSERT INTO main.{table.name} ({table.key}, {names})"

@@ -1,4 +1,4 @@
-"""Exposes runs as flat tables for other programs, with relative and UTC times."""
+"""Expose runs as flat tables for other programs, with relative and UTC times."""
 
 import contextlib
 import itertools
@@ -35,7 +35,7 @@ _SINCE_START = {
     "tested_ns": "tested_utc",
     "lost_t_ns": "lost_utc",
 }
-"""Times of the monotonic clock, and the names of the same moments as UTC."""
+"""Columns with times of the monotonic clock, and the names of the same moments in UTC."""
 
 _OMITTED = {
     "run",
@@ -48,15 +48,15 @@ _OMITTED = {
     "started_utc",
     "deleted_utc_ns",
 }
-"""What says nothing away from its database, or is there in another form."""
+"""Columns without meaning outside their database, or that another column replaces."""
 _BATCH_ROWS = 20_000
-"""Rows that are in memory at a time."""
+"""Rows in memory at a time."""
 _KINDS: dict[str, Kind] = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}
 
 
 @dataclass(frozen=True, slots=True)
 class FlatColumn:
-    """A column of a plain table; values of kind `utc` are nanoseconds since 1970. `sql` is how SQLite finds it."""
+    """A column of a flat table; values of kind `utc` are nanoseconds since 1970. `sql` selects it."""
 
     name: str
     kind: Kind
@@ -65,7 +65,7 @@ class FlatColumn:
 
 @dataclass(frozen=True, slots=True)
 class FlatTable:
-    """A plain table: its rows are those of `source` that belong to the runs asked for."""
+    """A flat table: the rows of `source` that belong to the exported runs."""
 
     name: str
     columns: tuple[FlatColumn, ...]
@@ -75,7 +75,7 @@ class FlatTable:
 
 
 class FlatRuns:
-    """Some runs of an open database as plain tables, all read at one moment."""
+    """Some runs of an open database as flat tables, all read in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, runs: Sequence[int], counter: RowCounter) -> None:
         self._connection = connection
@@ -85,7 +85,7 @@ class FlatRuns:
         self.tables = tuple(_flat_table(connection, table) for table in flat)
 
     def batches(self, table: FlatTable) -> Iterator[list[Row]]:
-        """The rows of a table, some thousands at a time, in the order of the runs."""
+        """Yield the rows of a table, some thousands at a time, in the order of the runs."""
         rows = self._counter.rows(self._rows(table))
         while batch := list(itertools.islice(rows, _BATCH_ROWS)):
             yield batch
@@ -93,10 +93,10 @@ class FlatRuns:
     def _rows(self, table: FlatTable) -> Iterator[Row]:
         key = "device_id" if table.source in DEVICE_TABLES else "run"
         names = ", ".join(column.sql for column in table.columns)
-        # One query a run or device: rows then come in the order of the table's key, and SQLite need not sort them.
+        # One query per run or device: rows then come in the order of the table's key, and SQLite need not sort them.
         sql = f"SELECT {names} FROM {table.joined} WHERE t.{key} = ? ORDER BY {table.order}"
         values = self._device_ids() if key == "device_id" else iter(self._runs)
-        # Not `yield from` the cursor: that would close it on whatever thread drops what is left of a stopped export.
+        # Not `yield from` the cursor: any thread that drops the rest of a stopped export would close it there.
         return itertools.chain.from_iterable(self._connection.execute(sql, (value,)) for value in values)
 
     def _device_ids(self) -> Iterator[int]:
@@ -107,7 +107,16 @@ class FlatRuns:
 
 @contextlib.contextmanager
 def open_flat_tables(database: Path, runs: Sequence[int], progress: TransferProgress) -> Iterator[FlatRuns]:
-    """The runs as plain tables; raises `UserError` for a run that cannot be taken away."""
+    """Open the runs as flat tables.
+
+    Args:
+        database: Path of the database.
+        runs: Numbers of the runs.
+        progress: Hears the share of rows that were read, and may stop it.
+
+    Raises:
+        UserError: A run cannot be exported.
+    """
     with contextlib.closing(open_database(database)) as db, translate_sqlite_errors(database):
         db.conn.execute("BEGIN")
         require_exportable(db.conn, runs, database)
@@ -142,7 +151,7 @@ def _all_flat_columns(connection: sqlite3.Connection, table: Table) -> Iterator[
 
 
 def _flat_columns(column: Column, table: str) -> Iterator[FlatColumn]:
-    """The column as the plain table has it: none for a number of this database, two for a moment."""
+    """Yield the flat columns of a column: none for a number of this database, two for a time."""
     name, sql = column.name, f"{table}.{column.name}"
     if name in _OMITTED:
         return

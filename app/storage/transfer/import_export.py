@@ -1,7 +1,7 @@
-"""Moving runs between databases: out into a small complete one, and in from one that somebody gave us.
+"""Export runs to a small complete database, and import runs from a database that somebody gave us.
 
-Both raise `DatabaseError` for what is wrong with a file and `UserError` for runs that cannot move, and then leave
-everything as it was; `StoppedError` where the watch says so. How to read a file safely is in transfer_source.py.
+Both raise `DatabaseError` for a file that cannot be used, `UserError` for runs that cannot be transferred, and
+`StoppedError` where the user stops; then everything is left as it was. Reading a file safely is in source_file.py.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ from app.storage.transfer.tables import TRANSFERRED
 from app.storage.transfer.validation import check_values
 
 _SPACE_FACTOR = 3
-"""What an import may take on the disk, of the file's size: the private copy, the write-ahead log, the database."""
+"""Disk space of an import, in sizes of the file: the private copy, the write-ahead log, the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingRun:
-    """A run that was here already, by its number here; `differs` names what of `note` and `tags` the file has else."""
+    """A run that was here already, by its number here; `differs` names those of `note` and `tags` that differ."""
 
     run: int
     differs: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class ExistingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import did: `runs` are the new numbers here; `unfinished` and `in_trash` numbers there, left out.
+    """The result of an import: `runs` are new numbers here; `unfinished` and `in_trash` are numbers there, skipped.
 
     `entries` are the numbers here of unfinished experiments that came into the queue, `complete` those that these runs
     completed, so that they left it.
@@ -66,9 +66,9 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What an export wrote: its files, how many runs, bytes on the disk, and saved weights that stay where they are.
+    """The result of an export: its files, number of runs, bytes on the disk, and saved weights, which are not exported.
 
-    `entries` is how many unfinished experiments of the queue came along.
+    `entries` is the number of unfinished experiments of the queue that were exported too.
     """
 
     files: tuple[Path, ...]
@@ -81,7 +81,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class _SourceContents:
-    """What a given file has: runs that are here already, the others, and how far the work is.
+    """The contents of a source file: runs that are here already, new ones, and the progress of the import.
 
     `entries` are those of its queue that are not here, by their numbers there.
     """
@@ -94,7 +94,7 @@ class _SourceContents:
 
 @dataclass(frozen=True, slots=True)
 class _LocalRun:
-    """A run of our database: its number, what was noted of it, and whether it is in the trash."""
+    """A run of our database: its number, its annotations, and whether it is in the trash."""
 
     run: int
     note: str
@@ -103,7 +103,17 @@ class _LocalRun:
 
 
 def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROGRESS) -> Imported:
-    """Adds the runs of another database that are not here yet, in one transaction, under new numbers."""
+    """Import the runs of another database that are not here yet, in one transaction, under new numbers.
+
+    Args:
+        database: Path of the database that gets them.
+        file: The other database.
+        progress: Hears the share that is done, and may stop it.
+
+    Raises:
+        DatabaseError: The file or the database cannot be used, or a run is in progress.
+        StoppedError: `progress` stopped it.
+    """
     started_s = time.monotonic()
     source_file = inspect_file(file)
     local_runs = _local_runs(database)
@@ -123,7 +133,7 @@ def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROG
 
 
 def check_exportable(database: Path, runs: Iterable[int]) -> None:
-    """Raises `UserError` for a run that cannot be taken away: no run at all, one going on, or one in the trash."""
+    """Raise `UserError` for a run that cannot be exported: no such run, one in progress, or one in the trash."""
     with contextlib.closing(open_database(database)) as db, translate_sqlite_errors(database):
         require_exportable(db.conn, runs, database)
 
@@ -135,9 +145,18 @@ def export_database(
     progress: TransferProgress = NO_PROGRESS,
     entries: Sequence[int] = (),
 ) -> Exported:
-    """Writes these runs into a new database at `target`, which appears when it is complete.
+    """Write runs into a new database, which appears at `target` when it is complete.
 
-    `entries` of the queue come along: there each goes on with those of the runs that are its own.
+    Args:
+        database: Path of the database that has them.
+        runs: Numbers of the runs.
+        target: Path of the new database.
+        progress: Hears the share that is done, and may stop it.
+        entries: Entries of the queue to export too; each continues there with its exported runs.
+
+    Raises:
+        UserError: A run cannot be exported, or `target` exists or cannot be written.
+        StoppedError: `progress` stopped it.
     """
     started_s = time.monotonic()
     with atomic_output(target) as partial, contextlib.closing(open_database(partial)) as db:
@@ -170,7 +189,7 @@ def _local_runs(database: Path) -> Mapping[str, _LocalRun]:
 
 
 def _queued_uids(database: Path) -> frozenset[str]:
-    """The uids of what is in the queue here."""
+    """Return the uids of the entries in the queue here."""
     with contextlib.closing(open_database(database)) as db, translate_sqlite_errors(database):
         return frozenset(uid for (uid,) in db.execute("SELECT uid FROM queue"))
 
@@ -181,12 +200,13 @@ def _existing_run(local: _LocalRun, note: str, tags: tuple[str, ...]) -> Existin
 
 
 def _check_importable(database: Path, source_file: SourceFile) -> None:
-    """Raises `DatabaseError` where this database cannot take runs from that file now."""
+    """Raise `DatabaseError` where this database cannot import from that file now."""
     if source_file.path.samefile(database):
         raise DatabaseError(f"{source_file.path} is the very database that runs would be imported into.")
     if retention.is_running(database):
         raise DatabaseError(
-            f"A run is going on in {database}, and an import would disturb what it measures; import when it has ended."
+            f"A run is in progress in {database}, and an import would disturb what it measures; "
+            "import when it has ended."
         )
     free, needed = disk_space(database).free_bytes, _SPACE_FACTOR * source_file.bytes + MIN_FREE_BYTES
     if free is not None and free < needed:
@@ -204,7 +224,7 @@ def _stage(
     queued: Collection[str],
     progress: TransferProgress,
 ) -> _SourceContents:
-    """Reads what is to be imported into a private database of the newest version, and checks every value of it."""
+    """Read what will be imported into a private database, migrate it to the newest version, check every value."""
     with contextlib.ExitStack() as private:
         with open_source(source_file, path.parent, progress) as source:
             version = schema_version(source, source_file)
@@ -232,7 +252,7 @@ def _stage(
 
 @contextlib.contextmanager
 def _scratch(database: Path) -> Iterator[Path]:
-    """A folder beside the database, on the same disk, that is gone afterwards."""
+    """Give a temporary folder next to the database, on the same disk."""
     try:
         with tempfile.TemporaryDirectory(prefix=f"{database.name}.import-", dir=database.parent) as folder:
             yield Path(folder)
@@ -243,11 +263,11 @@ def _scratch(database: Path) -> Iterator[Path]:
 def _copy_staged(
     database: Path, staged: Path, contents: _SourceContents, progress: TransferProgress
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Takes over what is staged; the new numbers of its runs and of its entries."""
+    """Copy the staged database into ours; return the new numbers of its runs and of its entries."""
     with contextlib.closing(open_database(database)) as db:
         db.execute("ATTACH ? AS staged", (str(staged),))
         with transaction(db, database), interruptible(db.conn, progress):
-            # Another import may have brought some of them in the meantime.
+            # Another import may have added some of them in the meantime.
             found = db.execute("SELECT run FROM staged.runs WHERE uid NOT IN (SELECT uid FROM main.runs) ORDER BY run")
             copier = RunCopier(db.conn, "staged", contents.counter)
             return copier.copy([run for (run,) in found.fetchall()]), copier.copy_entries(contents.entries)

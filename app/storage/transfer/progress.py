@@ -1,4 +1,4 @@
-"""Progress reporting and cancellation of long database operations."""
+"""Report the progress of long database operations, and cancel them."""
 
 import contextlib
 import sqlite3
@@ -9,12 +9,13 @@ from typing import TypeVar
 from app.errors import UserError
 
 _CHECK_EVERY_ROWS = 2_000
-"""Rows between two looks at the watch."""
+"""Rows between two checks of the progress."""
 
 _MIN_REPORTED_STEP = 0.001
-"""What is worth telling."""
+"""The smallest change of the share that is reported."""
+
 VM_STEPS = 100_000
-"""Steps of SQLite's machine between two looks at the watch, some milliseconds."""
+"""Steps of SQLite's virtual machine between two checks, some milliseconds."""
 
 STOPPED_MESSAGE = "Stopped; nothing was written."
 
@@ -22,11 +23,11 @@ Thing = TypeVar("Thing")
 
 
 class StoppedError(UserError):
-    """The user stopped the work; nothing of it is left."""
+    """The user stopped the operation; nothing of it is left."""
 
 
 def _ignore(_fraction: float) -> None:
-    """Nobody asks how far it is."""
+    """Ignore the progress."""
 
 
 def _never() -> bool:
@@ -35,26 +36,26 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TransferProgress:
-    """Who watches: `told` hears the share that is done, from 0 to 1; `stop` is asked often and says whether to stop.
+    """Callbacks of an operation: `report` gets the share that is done, from 0 to 1; `should_stop` is called often.
 
-    Both are called on the thread that does the work.
+    Thread: both are called on the thread that does the work.
     """
 
     report: Callable[[float], None] = _ignore
     should_stop: Callable[[], bool] = _never
 
     def check(self) -> None:
-        """Raises `StoppedError` where it shall stop."""
+        """Raise `StoppedError` where the operation should stop."""
         if self.should_stop():
             raise StoppedError(STOPPED_MESSAGE)
 
 
 NO_PROGRESS = TransferProgress()
-"""Nobody watches."""
+"""No callbacks: nobody watches, and nothing stops the operation."""
 
 
 class RowCounter:
-    """Counts rows towards a total and tells the watch; raises `StoppedError` where it says so."""
+    """Counts rows towards a total and reports the share; methods raise `StoppedError` where the user stopped."""
 
     def __init__(self, progress: TransferProgress, total: int) -> None:
         self._progress = progress
@@ -63,7 +64,7 @@ class RowCounter:
         self._reported = -1.0
 
     def rows(self, rows: Iterable[Thing]) -> Iterator[Thing]:
-        """The rows, counted as they pass; the watch is told now and then, and after the last."""
+        """Yield the rows and count them; report now and then, and after the last."""
         for row in rows:
             self._done += 1
             if self._done % _CHECK_EVERY_ROWS == 0:
@@ -72,12 +73,12 @@ class RowCounter:
         self.update()
 
     def add(self, rows: int) -> None:
-        """Counts rows that were done at once."""
+        """Count rows that were done together."""
         self._done += rows
         self.update()
 
     def update(self) -> None:
-        """Tells how far it is and raises `StoppedError` where it shall stop."""
+        """Report the share that is done; raise `StoppedError` where the operation should stop."""
         self._progress.check()
         share = min(1.0, self._done / self._total)
         if share >= self._reported + _MIN_REPORTED_STEP or share == 1.0 > self._reported:
@@ -87,7 +88,7 @@ class RowCounter:
 
 @contextlib.contextmanager
 def interruptible(connection: sqlite3.Connection, progress: TransferProgress) -> Iterator[None]:
-    """While inside, a statement of the connection ends soon after the watch says stop, and raises `StoppedError`."""
+    """Let statements of the connection end soon after the user stops, with `StoppedError`."""
     connection.set_progress_handler(progress.should_stop, VM_STEPS)
     try:
         yield

@@ -1,9 +1,9 @@
-"""Opening a file that somebody gave us: nothing in it is trusted, nothing of it is changed, nothing of it is run.
+"""Open a database file that somebody gave us: trust nothing in it, change nothing, run none of its SQL.
 
 Why each setting: https://www.sqlite.org/security.html (files from others), https://www.sqlite.org/c3ref/open.html
-(`immutable`: no locks, no files beside it). `trusted_schema = OFF` is not among them: SQLite 3.40 then refuses the JSON
-functions that our own tables use. Instead an authorizer lets through plain reading alone, so a view, a function in a
-schema or another database is never reached (https://www.sqlite.org/c3ref/set_authorizer.html).
+(`immutable`: no locks, no extra files). `trusted_schema = OFF` is not among them: SQLite 3.40 then refuses the JSON
+functions that our own tables use. Instead an authorizer allows plain reads only, so a view, a function in a schema or
+another database is never reached (https://www.sqlite.org/c3ref/set_authorizer.html).
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from app.errors import DatabaseError
 from app.storage.transfer.progress import STOPPED_MESSAGE, VM_STEPS, StoppedError, TransferProgress
 
 MAX_ROW_BYTES = 4_000_000
-"""The longest text or row that is read; a run's longest log line is far below."""
+"""The longest text or row that is read; a run's longest log line is far shorter."""
 
 _CHECK_TIMEOUT_S = 20.0
-"""How long the file may be looked through for damage first; what is missed shows when rows are read."""
+"""Time limit of the first search for damage; damage that it misses shows when rows are read."""
 
 _PRAGMAS = ("application_id", "quick_check", "table_xinfo")
-"""What is asked of the file beside its rows."""
+"""The pragmas that are allowed."""
 
 _COPY_CHUNK_BYTES = 16_000_000
 _MAGIC = b"SQLite format 3\0"
@@ -36,7 +36,7 @@ _NOT_SQLITE = "is not an SQLite database, or it is encrypted; nothing was import
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to read runs from: its size on the disk in bytes, and whether a write-ahead log lies beside it."""
+    """A file to import from: its size on the disk in bytes, and whether it has a write-ahead log."""
 
     path: Path
     bytes: int
@@ -44,7 +44,11 @@ class SourceFile:
 
 
 def inspect_file(path: Path) -> SourceFile:
-    """What kind of file this is, before SQLite sees it; raises `DatabaseError` where it is none to read runs from."""
+    """Check a file before SQLite sees it.
+
+    Raises:
+        DatabaseError: It is no database file that runs can be read from.
+    """
     try:
         resolved = path.resolve(strict=True)
         found = resolved.stat()
@@ -63,13 +67,13 @@ def inspect_file(path: Path) -> SourceFile:
         )
     has_log = _size(_sidecar(resolved, "-wal")) > 0
     _check_header(path, found.st_size, has_log)
-    # A file with holes in it takes less room than its length says.
+    # A sparse file takes less space than its length.
     size = found.st_size if has_log else min(found.st_size, found.st_blocks * 512)
     return SourceFile(resolved, size + _size(_sidecar(resolved, "-wal")), has_log)
 
 
 def _check_header(path: Path, size: int, has_log: bool) -> None:
-    """Reads what the first 100 bytes say (https://www.sqlite.org/fileformat.html#the_database_header)."""
+    """Check the header, the first 100 bytes (https://www.sqlite.org/fileformat.html#the_database_header)."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -82,16 +86,21 @@ def _check_header(path: Path, size: int, has_log: bool) -> None:
     page_bytes = int.from_bytes(header[16:18], "big")
     expected = (65536 if page_bytes == 1 else page_bytes) * int.from_bytes(header[28:32], "big")
     if header[24:28] == header[92:96] and size < expected and not has_log:
-        raise DatabaseError(
-            f"{path} was cut off: {expected:,} bytes belong to it and {size:,} are there. Copy it again."
-        )
+        raise DatabaseError(f"{path} is truncated: it should have {expected:,} bytes and has {size:,}. Copy it again.")
 
 
 @contextlib.contextmanager
 def open_source(source_file: SourceFile, scratch: Path, progress: TransferProgress) -> Iterator[sqlite3.Connection]:
-    """A connection that can only read the file; with a write-ahead log beside it, a private copy in `scratch`.
+    """Open a connection that can only read the file.
 
-    Raises `DatabaseError` for what SQLite finds wrong with the file, and where it was written to meanwhile.
+    Args:
+        source_file: The file.
+        scratch: Folder for a private copy, which is made where the file has a write-ahead log.
+        progress: May stop reading.
+
+    Raises:
+        DatabaseError: SQLite finds the file unusable, or it was written to meanwhile.
+        StoppedError: `progress` stopped it.
     """
     before = _file_state(source_file.path)
     with translate_file_errors(source_file.path):
@@ -110,7 +119,7 @@ def open_source(source_file: SourceFile, scratch: Path, progress: TransferProgre
 
 
 def _private_copy(source_file: SourceFile, scratch: Path, progress: TransferProgress) -> Path:
-    """A private copy of the file with its write-ahead log, which SQLite will write into the copy."""
+    """Copy the file with its write-ahead log, which SQLite will write into the copy."""
     copy = scratch / "copy.db"
     for suffix in ("-wal", ""):
         with _sidecar(source_file.path, suffix).open("rb") as source, _sidecar(copy, suffix).open("wb") as target:
@@ -131,7 +140,7 @@ def _connect(copy: Path | None, source_file: SourceFile) -> sqlite3.Connection:
 
 
 def _allow_reads_only(action: int, name: str | None, other: str | None, _schema: str | None, inner: str | None) -> int:
-    """Allows selecting from tables, counting, cutting texts and a few pragmas; `inner` is the view that would do it."""
+    """Allow SELECT from tables, count, substr and a few pragmas; `inner` is the view that would do it."""
     allowed = (
         action == sqlite3.SQLITE_SELECT
         or (action == sqlite3.SQLITE_READ and inner is None)
@@ -144,7 +153,17 @@ def _allow_reads_only(action: int, name: str | None, other: str | None, _schema:
 def check_damage(
     connection: sqlite3.Connection, source_file: SourceFile, tables: Iterable[str], progress: TransferProgress
 ) -> None:
-    """Looks through tables for damage for a limited time; raises `DatabaseError` where it finds some."""
+    """Search tables for damage, for a limited time.
+
+    Args:
+        connection: To the file.
+        source_file: The file.
+        tables: Names of the tables.
+        progress: May stop it.
+
+    Raises:
+        DatabaseError: The file is damaged.
+    """
     end_s = time.monotonic() + _CHECK_TIMEOUT_S
     connection.set_progress_handler(lambda: progress.should_stop() or time.monotonic() > end_s, VM_STEPS)
     try:
@@ -161,7 +180,7 @@ def check_damage(
 
 @contextlib.contextmanager
 def translate_file_errors(path: Path) -> Iterator[None]:
-    """Turns whatever SQLite says while a given file is read into a `DatabaseError` of one sentence."""
+    """Raise every error of SQLite while a source file is read as a `DatabaseError` of one sentence."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -199,7 +218,7 @@ def _size(path: Path) -> int:
 
 
 def _file_state(path: Path) -> tuple[int, int, bytes]:
-    """Changes when somebody writes into the file, or begins its write-ahead log anew (whose head has a new salt)."""
+    """Return a value that changes when a program writes to the file or restarts its write-ahead log (new salt)."""
     found, wal = path.stat(), _sidecar(path, "-wal")
     head = b""
     if _size(wal):

@@ -1,7 +1,7 @@
-"""Taking runs out of a given file into a private database of the same version that this program makes itself.
+"""Read runs from a source file into a private database of the same version, which this program creates.
 
-The private one is made by our migrations, so no statement of the file's schema is ever carried out, and an older
-version is brought up to date without touching the file.
+Our migrations create the private one, so no statement of the file's schema is ever executed, and an older version is
+migrated without touching the file.
 """
 
 import contextlib
@@ -29,16 +29,16 @@ from app.storage.transfer.tables import (
 )
 
 MAX_RUNS = 200_000
-"""The most runs one file may hold to be imported from."""
+"""The most runs that a source file may hold."""
 MAX_ENTRIES = 1_000
-"""The most experiments that may wait in its queue."""
+"""The most entries that its queue may hold."""
 _NUMERIC_BATCH_ROWS, _TEXT_BATCH_ROWS = 2_000, 20
-"""Rows that are in memory at a time: of numbers alone, and of those that may hold long texts."""
+"""Rows in memory at a time: of numbers only, and of rows that may hold long texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """One run of a given file: its number there, and what decides whether it is taken."""
+    """One run of a source file: its number there, and what decides whether it is imported."""
 
     run: int
     uid: str
@@ -47,7 +47,11 @@ class SourceRun:
 
 
 def schema_version(connection: sqlite3.Connection, source_file: SourceFile) -> tuple[str, ...]:
-    """The migrations the file has had; raises `DatabaseError` where they are not the first of ours."""
+    """Return the migrations that the file has had.
+
+    Raises:
+        DatabaseError: The file is another program's or a newer version's, or its version is not known.
+    """
     if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
         raise DatabaseError(f"{source_file.path} is a database of another program; nothing was imported.")
     log_table = migrations.migrations_table
@@ -70,7 +74,13 @@ def schema_version(connection: sqlite3.Connection, source_file: SourceFile) -> t
 
 @contextlib.contextmanager
 def open_staging(path: Path, version: Sequence[str], max_bytes: int) -> Iterator[Database]:
-    """A private database of that version with nothing in it, which never takes more than so many bytes."""
+    """Create an empty private database.
+
+    Args:
+        path: Its path.
+        version: Names of the migrations it gets.
+        max_bytes: Size limit that it never exceeds.
+    """
     known = known_migrations()
     connection = sqlite3.connect(path)
     db = Database(connection, execute_plugins=False)
@@ -87,12 +97,21 @@ def open_staging(path: Path, version: Sequence[str], max_bytes: int) -> Iterator
 
 
 def staged_tables(staged: sqlite3.Connection) -> tuple[Table, ...]:
-    """The tables that move, as far as this version has them."""
+    """Return the transferred tables that this version has."""
     return tuple(table for table in TRANSFERRED if columns(staged, table.name))
 
 
 def check_schema(source: sqlite3.Connection, staged: sqlite3.Connection, source_file: SourceFile) -> None:
-    """Raises `DatabaseError` where a table of the file is not word for word as our migrations make it."""
+    """Check that the file's tables have word for word the schema of our migrations.
+
+    Args:
+        source: Connection to the file.
+        staged: Connection to the private database of the same version.
+        source_file: The file.
+
+    Raises:
+        DatabaseError: A table differs.
+    """
     expected, actual = _schema_statements(staged), _schema_statements(source)
     for table in staged_tables(staged):
         if actual.get(table.name) != expected[table.name]:
@@ -108,14 +127,23 @@ def _schema_statements(connection: sqlite3.Connection) -> Mapping[str, list[str]
 
 
 def list_runs(source: sqlite3.Connection, staged: sqlite3.Connection, source_file: SourceFile) -> list[SourceRun]:
-    """The runs of the file, by number."""
+    """Return the runs of the file in the order of their numbers.
+
+    Args:
+        source: Connection to the file.
+        staged: Connection to the private database of the same version.
+        source_file: The file.
+
+    Raises:
+        DatabaseError: It has too many runs.
+    """
     (count,) = source.execute("SELECT count(*) FROM runs NOT INDEXED").fetchone()
     if count > MAX_RUNS:
         raise DatabaseError(
             f"{source_file.path} holds {count:,} runs; at most {MAX_RUNS:,} can be imported from one file."
         )
     deleted_column = "deleted_utc_ns IS NOT NULL" if _has_annotations(staged) else "0"
-    # A uid that is longer is refused later; here it only must not fill the memory.
+    # A longer uid is refused later; here it only must not fill the memory.
     found = source.execute(
         f"SELECT run, substr(uid, 1, 100), outcome IS NOT NULL, {deleted_column} FROM runs NOT INDEXED ORDER BY run"
     )
@@ -125,7 +153,17 @@ def list_runs(source: sqlite3.Connection, staged: sqlite3.Connection, source_fil
 def list_entries(
     source: sqlite3.Connection, staged: sqlite3.Connection, known: Collection[str], source_file: SourceFile
 ) -> dict[int, int | None]:
-    """The entries of the file's queue, but those of `known` uids, in their order; with the experiment of each."""
+    """Return the entries of the file's queue in order, with the number of each one's experiment.
+
+    Args:
+        source: Connection to the file.
+        staged: Connection to the private database of the same version.
+        known: Uids of entries to leave out.
+        source_file: The file.
+
+    Raises:
+        DatabaseError: It has too many entries.
+    """
     if not columns(staged, QUEUE.name):
         return {}
     found = source.execute(
@@ -138,7 +176,13 @@ def list_entries(
 
 
 def load_annotations(source: sqlite3.Connection, staged: sqlite3.Connection, run: int) -> tuple[str, tuple[str, ...]]:
-    """The note and the tags of a run of the file, as they stand there."""
+    """Return the note and the tags of a run of the file.
+
+    Args:
+        source: Connection to the file.
+        staged: Connection to the private database of the same version.
+        run: Number of the run in the file.
+    """
     if not _has_annotations(staged):
         return "", ()
     (note,) = source.execute("SELECT note FROM runs NOT INDEXED WHERE run = ?", (run,)).fetchone()
@@ -147,14 +191,14 @@ def load_annotations(source: sqlite3.Connection, staged: sqlite3.Connection, run
 
 
 def _has_annotations(staged: sqlite3.Connection) -> bool:
-    """Whether runs of this version have notes, tags and a trash."""
+    """Return whether this version has notes, tags and a trash."""
     return bool(columns(staged, "tags"))
 
 
 class Stager:
-    """Reads runs row by row out of a file into the private database, where they keep their numbers.
+    """Reads runs row by row from a source file into the private database, where they keep their numbers.
 
-    `entries` of its queue come along, with the experiments that they are of.
+    `entries` of its queue are read too, with their experiments.
     """
 
     def __init__(
@@ -166,11 +210,11 @@ class Stager:
         self._tables = staged_tables(staged)
 
     def count(self, runs: Collection[int]) -> int:
-        """How many rows there are to read."""
+        """Count the rows to read."""
         return count_rows(self._source, runs, (table.name for table in self._tables))
 
     def stage(self, runs: Collection[int], counter: RowCounter) -> None:
-        """Reads the runs with all that belongs to them, in one transaction."""
+        """Read the runs with all that belongs to them, in one transaction."""
         with self._staged:
             for table in self._tables:
                 counter.update()
@@ -179,7 +223,7 @@ class Stager:
     def _stage(self, table: Table, keys: Collection[int], runs: Collection[int], counter: RowCounter) -> None:
         names = stored_columns(self._staged, table.name)
         insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        # NOT INDEXED: an index of the file may lie about its rows; a table's own key still serves.
+        # NOT INDEXED: an index of the file may not match its rows; the table's own key is still used.
         select = f"SELECT {', '.join(names)} FROM {table.name} NOT INDEXED WHERE {table.key} = ?"
         size = _NUMERIC_BATCH_ROWS if table in DEVICE_TABLES else _TEXT_BATCH_ROWS
         for key in keys:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose rows move; `key` is the column that says what a row belongs to."""
+    """A table whose rows are transferred; `key` is the column of the number that a row belongs to."""
 
     name: str
     key: str
@@ -33,15 +33,15 @@ EXPERIMENTS = Table("experiments", "experiment")
 EXPERIMENT_RUNS = Table("experiment_runs", "experiment")
 QUEUE = Table("queue", "entry")
 TRANSFERRED = (RUNS, DEVICES, *RUN_TABLES, *DEVICE_TABLES, EXPERIMENTS, EXPERIMENT_RUNS, QUEUE)
-"""In the order in which rows can be added: what others refer to comes first."""
+"""In the order in which rows can be inserted: referenced tables come first."""
 
 NOT_TRANSFERRED = ("settings", "filters", "calibrations", "run_words")
-"""Stay behind: they belong to a database or a machine, or are made anew from the runs."""
+"""Tables that belong to one database or machine, or are computed from the runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as the schema declares it: `type` is INTEGER, REAL or TEXT; `made` is one SQLite computes of others."""
+    """A column of the schema: `type` is INTEGER, REAL or TEXT; SQLite computes a `generated` one from others."""
 
     name: str
     type: str
@@ -49,7 +49,7 @@ class Column:
 
 
 def columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
-    """The columns of one of our own tables in `main`, () where this version of the schema has no such table.
+    """Return the columns of one of our tables in `main`, () where this version of the schema has no such table.
 
     Hidden columns of kind 2 and 3 are generated: https://www.sqlite.org/pragma.html#pragma_table_xinfo
     """
@@ -58,5 +58,5 @@ def columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
 
 
 def stored_columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
-    """The names of the columns that hold something; those that SQLite computes are left out."""
+    """Return the names of the columns of a table, without generated ones."""
     return tuple(column.name for column in columns(connection, table) if not column.generated)

@@ -1,6 +1,6 @@
-"""Whether runs read from a given file are what this program could have written: ranges, words, texts and JSON.
+"""Check that runs read from a source file are what this program could have written: ranges, choices, texts and JSON.
 
-Types, references and uniqueness are held by the private database itself, whose tables are STRICT.
+The private database itself checks types, references and uniqueness: its tables are STRICT.
 """
 
 import sqlite3
@@ -20,11 +20,11 @@ from workloads.catalog import Parameter, UsageError
 from workloads.protocol import KernelClass, PhaseName, RunSpec, TimedPhase, Value, Variant
 
 _MAX_INTEGER = 2**61
-"""Two such add up without overflow; in nanoseconds they are 73 years, of one clock or since 1970."""
+"""The sum of two such does not overflow; in nanoseconds it is 73 years, of one clock or since 1970."""
 _MAX_REAL = 1e39
-"""Above float32's largest number, to which a loss may grow."""
+"""Above the largest float32, to which a loss may grow."""
 _MIN_REAL = 1e-39
-"""What is nearer to zero, but not zero, is no measured value, and what is divided by it may be infinite."""
+"""A number nearer to zero, but not zero, is no measured value, and dividing by it may give infinity."""
 
 _SIGNED = {
     "temperature_c",
@@ -43,7 +43,7 @@ _ABOVE_ZERO = {
     ("epochs", "steps"),
     ("epochs", "examples"),
 }
-"""What is divided by."""
+"""Values that the program divides by."""
 
 _INVALID = {
     ("runs", "uid"): "length(uid) NOT BETWEEN 1 AND 64 OR uid GLOB '*[^0-9A-Za-z_-]*'",
@@ -55,7 +55,7 @@ _INVALID = {
     ("epochs", "tested_ns"): "tested_ns < end_ns",
     ("epochs", "accuracy"): "accuracy > 1",
 }
-"""When a value makes no sense; a uid names files, so it holds nothing that a path could."""
+"""SQL that is true for an impossible value; a uid names files, so it has no character with a meaning in paths."""
 
 _ENUMERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("phases", "phase"): get_args(PhaseName),
@@ -69,7 +69,7 @@ class _PlannedTransfer(msgspec.Struct):
 
 
 class _PlannedExperiment(msgspec.Struct):
-    """Of what an entry of the queue asks for, the part that decides what would be run."""
+    """The part of a queue entry's plan that decides what would be run."""
 
     variants: Variants
     repeats: Repeats
@@ -90,15 +90,15 @@ _JSON: Mapping[tuple[str, str], Any] = {
 }
 
 _FREE_TEXT = {("runs", "detail"), ("runs", "note"), ("log_lines", "text"), *_JSON}
-"""Texts that may be long and hold anything: logs, tracebacks, and what is checked in another way."""
+"""Texts that may be long and contain anything: logs, tracebacks, and texts with another check."""
 _MAX_TEXT_LENGTH = 50_000
-"""Characters of a name or a sentence; the names of kernels are the longest."""
+"""Longest name or sentence; the names of kernels are the longest."""
 _CONTROL = "*[\x01-\x08\x0b-\x1f\x7f]*"
-"""Characters with which a text could command a terminal; line ends and tabs are none."""
+"""A pattern of characters that could control a terminal; line ends and tabs are allowed."""
 
 
 def check_values(staged: sqlite3.Connection, source_file: SourceFile) -> None:
-    """Raises `DatabaseError` that names the first value found that this program does not write."""
+    """Raise a `DatabaseError` that names the first value that this program would not have written."""
     for table, column, value in _faults(staged):
         shown = repr(value)
         raise DatabaseError(
@@ -133,7 +133,7 @@ def _first_fault(staged: sqlite3.Connection, table: str, column: str, condition:
 
 
 def _number_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
-    """One pass over the table, and one for each column only where there is something to find."""
+    """Check the table in one pass; search column by column only where that finds something."""
     conditions = {
         column.name: _out_of_range(column, above_zero=(table, column.name) in _ABOVE_ZERO)
         for column in columns(staged, table)
@@ -145,7 +145,7 @@ def _number_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
 
 
 def _out_of_range(column: Column, *, above_zero: bool) -> str:
-    """SQL that holds for a number that this program does not write; infinity is one."""
+    """Return SQL that is true for a number that this program does not write, such as infinity."""
     highest = _MAX_INTEGER if column.type == "INTEGER" else _MAX_REAL
     if column.name in _SIGNED:
         return f"{column.name} NOT BETWEEN -{highest!r} AND {highest!r}"
@@ -173,7 +173,7 @@ def _json_faults(staged: sqlite3.Connection, table: str, column: str, kind: Any)
 
 
 def _variant_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
-    """Parameters this version knows, in their own type and range; others are carried as they are."""
+    """Check type and range of parameters that this version knows; others are imported as they are."""
     for table, column, workload, variant in _specs(staged):
         known = catalog.find_workload(workload)
         parameters = {p.name: p for p in known.parameters} if known else {}
@@ -183,7 +183,7 @@ def _variant_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
 
 
 def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]]:
-    """Table, column, workload and variant of all that was run, or is to be."""
+    """Yield table, column, workload and variant of all that was run or is planned."""
     for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
         yield "runs", "variant", workload, msgspec.json.decode(text)
     for (text,) in staged.execute("SELECT plan FROM queue"):
@@ -193,7 +193,7 @@ def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]
 
 
 def _is_valid(parameter: Parameter, value: Value) -> bool:
-    """Whether the value is of the parameter's kind; a choice may be one that another version has."""
+    """Return whether a value is of the parameter's kind; a choice may be one of another version."""
     if parameter.kind in ("switch", "text", "path", "choice"):
         return isinstance(value, bool if parameter.kind == "switch" else str)
     try:

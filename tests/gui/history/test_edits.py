@@ -144,7 +144,7 @@ def test_a_run_that_goes_on_is_not_deleted_and_said(screen: HistoryPage) -> None
     screen.refresh()
     screen.choose(5)
     screen.key(Qt.Key.Key_Delete)
-    screen.wait_for_text("Run 5 is going on")
+    screen.wait_for_text("Run 5 is in progress")
     assert screen.column("Run")[0] == "5"
 
 

@@ -98,7 +98,7 @@ def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
         begin(store, uid="uid-2")
     choose(view, 7)
     answer(qtbot, view, "&Delete")
-    qtbot.waitUntil(lambda: "Run 2 is going on" in visible_text(view), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "Run 2 is in progress" in visible_text(view), timeout=LIMIT_MS)
     qtbot.waitUntil(lambda: combo(view).currentText() == "Keep all samples", timeout=LIMIT_MS)
     assert retention.pruned_utc_ns(database_path, 1) is None
 

@@ -125,5 +125,5 @@ def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_
     with Store.open(screen.database) as store:
         begin(store, uid="going-on")
     screen.menu_entry("View", "Reference runs")
-    screen.wait_for_text("A run is going on")
+    screen.wait_for_text("A run is in progress")
     assert not screen.entry("View", "Reference runs").isChecked()

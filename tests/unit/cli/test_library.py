@@ -91,9 +91,9 @@ def test_for_good_only_from_the_trash(run: Run) -> None:
     [
         (["tag", "1"], 2, "tag needs --add TAG or --remove TAG."),
         (["tag", "1", "99", "--add", "x"], 1, "There is no run 99"),
-        (["tag", "1", "--add", "a,b"], 1, "A tag has no comma in it; give several tags one by one."),
-        (["note", "1", "a\x07b"], 1, "A note holds no control characters."),
-        (["delete", "2"], 1, "Run 2 is going on; stop it first, or delete it when it has ended."),
+        (["tag", "1", "--add", "a,b"], 1, "A tag cannot contain a comma; give several tags one by one."),
+        (["note", "1", "a\x07b"], 1, "A note cannot contain control characters."),
+        (["delete", "2"], 1, "Run 2 is in progress; stop it first, or delete it when it has ended."),
         (["list", "--experiment", "7"], 1, "There is no experiment '7'; `python -m app list --experiments`"),
     ],
 )

@@ -206,7 +206,7 @@ def test_nothing_is_left_of_an_export_that_was_stopped_or_refused(stored: Path, 
     before = sorted(tmp_path.iterdir())
     with pytest.raises(StoppedError):
         export_files(stored, [1, 2], tmp_path / "out", "csv", TransferProgress(should_stop=lambda: True))
-    with pytest.raises(UserError, match="Run 4 is still going on"):
+    with pytest.raises(UserError, match="Run 4 is still in progress"):
         export_files(stored, [1, 4], tmp_path / "out", "csv")
     with pytest.raises(UserError, match="cannot be written"):
         export_files(stored, [1], tmp_path / "nowhere" / "out", "csv")

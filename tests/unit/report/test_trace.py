@@ -222,7 +222,7 @@ def test_a_run_that_goes_on_is_not_exported_and_a_stopped_export_leaves_nothing(
     with Store.open(stored) as store:
         begin(store, uid="uid-3")
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(UserError, match="Run 3 is still going on"):
+    with pytest.raises(UserError, match="Run 3 is still in progress"):
         export_trace(stored, [1, 3], tmp_path / "out.json")
     with pytest.raises(StoppedError):
         export_trace(stored, [1, 2], tmp_path / "out.json", TransferProgress(should_stop=lambda: True))

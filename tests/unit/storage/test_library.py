@@ -274,10 +274,10 @@ def test_tags_are_the_same_in_capitals(store: Store) -> None:
         ("", "A tag needs at least one letter."),
         ("  ", "A tag needs at least one letter."),
         ("x" * (MAX_TAG_LENGTH + 1), "at most 60 characters; this one has 61"),
-        ("a\nb", "holds no control characters"),
-        ("a\0b", "holds no control characters"),
-        ("a\ud800", "holds no control characters"),
-        ("a,b", "no comma"),
+        ("a\nb", "cannot contain control characters"),
+        ("a\0b", "cannot contain control characters"),
+        ("a\ud800", "cannot contain control characters"),
+        ("a,b", "cannot contain a comma"),
     ],
 )
 def test_what_is_no_tag_is_refused(store: Store, tag: str, sentence: str) -> None:
@@ -343,7 +343,7 @@ def test_the_trash_hides_runs_and_gives_them_back_whole(store: Store) -> None:
 
 def test_a_run_that_goes_on_is_not_deleted(store: Store) -> None:
     done, going_on = keep(store), begin(store, uid="uid-2")
-    with pytest.raises(UserError, match=rf"Run {going_on} is going on; stop it first"):
+    with pytest.raises(UserError, match=rf"Run {going_on} is in progress; stop it first"):
         store.library.delete([done, going_on])
     assert store.library.find(RunQuery(deleted=True)) == []
 

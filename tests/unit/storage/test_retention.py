@@ -64,7 +64,7 @@ def test_nothing_is_deleted_while_a_run_goes_on(database_path: Path) -> None:
     with Store.open(database_path) as store:
         old = keep(store)
         begin(store, uid="uid-2")
-        with pytest.raises(DatabaseError, match="Run 2 is going on"):
+        with pytest.raises(DatabaseError, match="Run 2 is in progress"):
             retention.prune(database_path, 30, now_utc_ns=LATER_NS)
         retention.save_days(database_path, 1)
         assert retention.prune_by_setting(database_path) is None

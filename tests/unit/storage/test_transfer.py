@@ -175,7 +175,7 @@ def test_saved_weights_stay_where_they_are_and_are_named(full: Path, tmp_path: P
     ("prepare", "runs", "sentence"),
     [
         (lambda store: None, [7], "There is no run 7 in"),
-        (lambda store: begin(store, uid="uid-4"), [1, 4], "Run 4 is still going on; export it when it has ended."),
+        (lambda store: begin(store, uid="uid-4"), [1, 4], "Run 4 is still in progress; export it when it has ended."),
         (lambda store: Library(store._db, store.path).delete([2]), [2], "Run 2 is in the trash; `python -m app res"),
     ],
 )
@@ -230,7 +230,7 @@ def test_stopped_at_any_time_it_leaves_nothing(full: Path, tmp_path: Path, datab
 def test_nothing_is_imported_while_a_run_goes_on(full: Path, database_path: Path) -> None:
     with Store.open(database_path) as store:
         begin(store, uid="mine")
-        with pytest.raises(DatabaseError, match=r"A run is going on in .* would disturb what it measures"):
+        with pytest.raises(DatabaseError, match=r"A run is in progress in .* would disturb what it measures"):
             import_runs(database_path, full)
 
 

@@ -98,7 +98,7 @@ def test_a_signature_and_its_docstring_are_the_parameters() -> None:
     found = describe_file(example(), "mlp")
     (mlp,) = found.workloads
     assert found == FileDescription(workloads=(mlp,))
-    assert (mlp.batch_size, mlp.help) == (256, "Dense layers tell ten kinds of made 28 x 28 images apart.")
+    assert (mlp.batch_size, mlp.help) == (256, "Dense layers classify synthetic 28 x 28 images into ten classes.")
     assert mlp.parameters == (
         CustomParameter(name="units", kind="integer", default=256, help="Units of each hidden layer."),
         CustomParameter(name="layers", kind="integer", default=2, help="Hidden layers, one after the other."),
@@ -106,14 +106,14 @@ def test_a_signature_and_its_docstring_are_the_parameters() -> None:
             name="activation",
             kind="choice",
             default="relu",
-            help="What follows each hidden layer.",
+            help="Activation after each hidden layer.",
             choices=("relu", "tanh"),
         ),
         CustomParameter(
             name="dropout",
             kind="number",
             default=0.0,
-            help="Share of each hidden layer's outputs left out in training.",
+            help="Share of each hidden layer's outputs dropped in training.",
         ),
     )
 
