@@ -1,4 +1,4 @@
-"""What an image network answers at the initial weights of one seed, which are the same for every implementation."""
+"""Loss, gradients and outputs of an image network at the initial weights of a seed, equal for every implementation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Answers:
     logits: Array
 
     def agree(self, other: "Answers", tolerance: float) -> None:
-        """Fails where a number differs by more than the tolerance."""
+        """Fail where a number differs by more than the tolerance."""
         np.testing.assert_allclose(self.loss, other.loss, atol=tolerance)
         np.testing.assert_allclose(self.logits, other.logits, atol=tolerance)
         for mine, theirs in zip(self.gradients, other.gradients, strict=True):
@@ -33,12 +33,12 @@ class Answers:
 
 
 def variant_of(workload: str, **settings: Value) -> Variant:
-    """The complete variant at tiny sizes."""
+    """Return the complete variant at tiny sizes."""
     return complete(workload, {"gpus": 0, "batch_size": 4, "seed": 3, **SIZES[workload], **settings}, Machine()).variant
 
 
 def answers(workload: str, variant: Variant) -> Answers:
-    """One forward and one backward pass in float32, compiled by XLA where the variant says so; then inference."""
+    """Compute a forward and a backward pass in float32, compiled by XLA if the variant says so; then inference."""
     import tensorflow as tf
 
     from workloads.tensorflow.cnn.model import build_cnn

@@ -1,4 +1,4 @@
-"""What all tests share. Importable without Qt: the headless tests also run where Qt is not installed."""
+"""Fixtures of all tests. Importable without Qt: the headless tests also run where Qt is not installed."""
 
 import atexit
 import gc
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PySide6.QtCore import QThread, QTimer
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-# Else a machine with many processors would have workers stand by for runs on fake GPUs.
+# Else a machine with many CPU cores would start standby workers for runs on fake GPUs.
 os.environ.setdefault("VARIANTSCOPE_STANDBY", "off")
 
 # Logs and crash reports of tests are of no use to anybody later.
@@ -28,11 +28,11 @@ atexit.register(shutil.rmtree, _LOG_FOLDER, ignore_errors=True)
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 LEAVING_S = 60.0
-"""How long a process or thread that was told to end may take to be gone."""
+"""Time that a process or thread may take to end after the request."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a GPU, unless there is one or `-m` says what to run."""
+    """Deselect tests that need a GPU, unless there is one or `-m` selects them."""
     if HAS_GPU or "gpu" in config.getoption("markexpr"):
         return
     gpu = [item for item in items if item.get_closest_marker("gpu")]
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Leases lie in the temporary folder: tests that run at once in two processes do not wait for each other's runs."""
+    """Use a temporary folder for leases: tests in two processes do not wait for each other's runs."""
     folder = str(tmp_path_factory.mktemp("leases"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
@@ -53,13 +53,13 @@ def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def database_path(tmp_path: Path) -> Path:
-    """Where a test's own database goes; nothing is there yet."""
+    """Return the path of a test's own database, which does not exist yet."""
     return tmp_path / "profiles.db"
 
 
 @pytest.fixture
 def store(database_path: Path) -> Iterator[Store]:
-    """A test's own database, open."""
+    """Open a test's own database."""
     with Store.open(database_path) as opened:
         yield opened
 
@@ -78,7 +78,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _left_processes(before: set[psutil.Process]) -> list[str]:
-    """Command lines of new child processes that do not end in time; they are killed."""
+    """Return the command lines of new child processes that do not end in time, and kill them."""
     new = [process for process in psutil.Process().children(recursive=True) if process not in before]
     _, alive = psutil.wait_procs(new, timeout=LEAVING_S)
     names = [_describe(process) for process in alive]
@@ -96,19 +96,19 @@ def _describe(process: psutil.Process) -> str:
 
 
 def _left_qt_objects(before: set[int]) -> list[str]:
-    """Names of new threads that do not finish in time and of new timers that still tick."""
+    """Return the names of new threads that do not finish in time and of new timers that still tick."""
     from PySide6.QtCore import QEvent, QThread
     from PySide6.QtWidgets import QApplication
 
     gc.collect()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)  # what was told to deleteLater is gone then
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)  # runs every pending deleteLater
     new = (thing for thing in _running_qt_objects() if id(thing) not in before)
     left = [thing for thing in new if not (isinstance(thing, QThread) and thing.wait(int(LEAVING_S * 1000)))]
     return [f"{type(thing).__name__} {thing.objectName()!r} of {thing.parent()!r}" for thing in left]
 
 
 def _running_qt_objects() -> "list[QThread | QTimer]":
-    """Every QThread that runs and every QTimer that ticks, as far as Python knows them."""
+    """Return every running QThread and every ticking QTimer that Python has references to."""
     from PySide6.QtCore import QThread, QTimer
     from shiboken6 import isValid
 

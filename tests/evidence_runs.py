@@ -1,4 +1,4 @@
-"""A few steps of a small variant on the CPU in this process, and the evidence of what they ran."""
+"""Run a few steps of a small variant on the CPU in this process, and collect their evidence."""
 
 from workloads.catalog import Machine, complete
 from workloads.protocol import Evidence, RunSpec, Value, Variant
@@ -12,14 +12,21 @@ SMALL: dict[str, dict[str, Value]] = {
 
 
 def spec_of(workload: str, **settings: Value) -> RunSpec:
-    """The complete spec of a variant that takes milliseconds."""
+    """Return the complete spec of a variant whose steps take milliseconds."""
     return complete(workload, {"gpus": 0, "batch_size": 8, **SMALL[workload], **settings}, Machine(cpu_count=2))
 
 
 def collect_evidence(
     spec: RunSpec, replicas: Replicas, *, really: Variant | None = None, steps: bool = False
 ) -> Evidence:
-    """The evidence of a run of `spec`; `really` is what its step truly computes; `steps`: traced too."""
+    """Return the evidence of a run.
+
+    Args:
+        spec: The requested spec.
+        replicas: Its replicas.
+        really: Values of the variant that the step really has.
+        steps: Whether steps are traced too.
+    """
     from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.evidence.collector import EvidenceCollector
     from workloads.tensorflow.steps import build_task

@@ -1,4 +1,4 @@
-"""What an LSTM variant answers at weights that are random but the same for every implementation."""
+"""Outputs, loss and gradients of an LSTM variant at random weights that are equal for every implementation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class Answers:
     gradients: list[Array]
 
     def agree(self, other: "Answers", tolerance: float) -> None:
-        """Fails where a number differs by more than the tolerance, of 1 or of itself where that is larger."""
+        """Fail where a number differs by more than the tolerance, absolute or relative."""
         np.testing.assert_allclose(self.outputs, other.outputs, rtol=tolerance, atol=tolerance)
         assert abs(self.loss - other.loss) < tolerance * max(1.0, other.loss)
         for mine, theirs in zip(self.gradients, other.gradients, strict=True):
@@ -31,13 +31,13 @@ class Answers:
 
 
 def variant_of(machine: Machine, **settings: Value) -> Variant | None:
-    """The complete variant, or None where it cannot run."""
+    """Return the complete variant, or None where it cannot run."""
     spec = complete("lstm", settings, machine)
     return None if check(spec, machine) else spec.variant
 
 
 def random_model(variant: Variant) -> Any:
-    """The variant's model, all its weights and biases away from zero."""
+    """Return the variant's model with random weights and biases."""
     from workloads.tensorflow.lstm import model
 
     lstm = model.lstm_model(variant)
@@ -46,7 +46,7 @@ def random_model(variant: Variant) -> Any:
 
 
 def _normal(shape: list[int], number: int) -> Any:
-    """So large that gates differ, and not so large that they saturate."""
+    """Return values so large that gates differ, but not so large that they saturate."""
     import tensorflow as tf
 
     deviation = 1.6 / shape[0] ** 0.5 if len(shape) == 2 else 0.5
@@ -54,7 +54,7 @@ def _normal(shape: list[int], number: int) -> Any:
 
 
 def batch_of(variant: Variant) -> Any:
-    """Inputs and targets as a step gets them."""
+    """Return inputs and targets as a step gets them."""
     import tensorflow as tf
 
     from workloads.tensorflow.lstm import model
@@ -66,7 +66,7 @@ def batch_of(variant: Variant) -> Any:
 
 
 def answers(variant: Variant) -> Answers:
-    """One forward and one backward pass, compiled with XLA where the variant says so."""
+    """Compute a forward and a backward pass, compiled with XLA if the variant says so."""
     import tensorflow as tf
 
     lstm, (inputs, targets) = random_model(variant), batch_of(variant)

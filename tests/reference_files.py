@@ -21,22 +21,28 @@ from app.viewmodels.format.environment import environment_label
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
-_TOLD = ("tensorflow", "keras", "cudnn_loaded", "driver")
+_VERSIONS = ("tensorflow", "keras", "cudnn_loaded", "driver")
 _EVERY = 2
-"""Readings of a GPU that stay: one in so many. Its power is new every 100 ms, and was read every 50 ms."""
+"""One sample of a GPU in `_EVERY` stays: its power changes every 100 ms, and was read every 50 ms."""
 
 
 def make(target: Path, what: str, measured: Sequence[Path]) -> int:
-    """Writes the completed runs of databases to `target`, marked as reference; returns how many."""
+    """Write the completed runs of databases to one file, tagged as reference runs; return how many.
+
+    Args:
+        target: Path of the file.
+        what: The workload, in the name of the experiment that groups the runs.
+        measured: The databases.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        copy = _together(measured, Path(folder))
+        copy = _merge(measured, Path(folder))
         with Store.open(copy) as store:
             runs = [store.load(row.run) for row in reversed(store.list_runs())]
             numbers = [run.row.run for run in runs]
             store.library.add_tag(numbers, TAG)
             for run in runs:
                 store.library.set_note(run.row.run, _note(run))
-            # Those it was measured as would seem to be experiments to go on with.
+            # The experiments that they were measured in would seem to be unfinished.
             store._db.execute("DELETE FROM experiments")
             store._db.conn.commit()
             cards = sorted({name for run in runs for name in run.row.gpu_names})
@@ -50,38 +56,38 @@ def make(target: Path, what: str, measured: Sequence[Path]) -> int:
         _thin(copy)
         exported = Path(folder) / target.name
         export_database(copy, numbers, exported)
-        _settle(exported)
+        _compact(exported)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(exported, target)
     return len(runs)
 
 
-def _together(measured: Sequence[Path], folder: Path) -> Path:
-    """One database of the completed runs of all; of a variant those of the last database that has it."""
-    together, asked = folder / "measured.db", set[str]()
-    for place, path in enumerate(reversed(measured)):
-        copy = folder / f"{place}.db"
+def _merge(measured: Sequence[Path], folder: Path) -> Path:
+    """Make one database of the completed runs; of each variant those of the last database that has it."""
+    merged, found = folder / "measured.db", set[str]()
+    for index, path in enumerate(reversed(measured)):
+        copy = folder / f"{index}.db"
         shutil.copyfile(path, copy)
         with Store.open(copy) as store:
-            specs = {row.run: _asked(row.spec) for row in store.list_runs() if row.outcome is not None}
-        numbers = [run for run, spec in sorted(specs.items()) if spec not in asked]
-        asked |= set(specs.values())
-        part = folder / f"part{place}.db"
+            specs = {row.run: _spec_key(row.spec) for row in store.list_runs() if row.outcome is not None}
+        numbers = [run for run, spec in sorted(specs.items()) if spec not in found]
+        found |= set(specs.values())
+        part = folder / f"part{index}.db"
         export_database(copy, numbers, part)
-        import_runs(together, part)
-    return together
+        import_runs(merged, part)
+    return merged
 
 
-def _asked(spec: RunSpec) -> str:
-    """What was asked for, on whichever of the cards."""
+def _spec_key(spec: RunSpec) -> str:
+    """Return a text that is equal for equal specs, whichever GPUs they name."""
     whole = with_defaults(spec)
     return repr((whole.workload, sorted({**whole.variant, "devices": ""}.items())))
 
 
 def _note(run: StoredRun) -> str:
-    """Which card, which versions, when."""
+    """Return the note of a run: GPUs, versions and date."""
     cards = f"{len(run.row.gpu_names)}x {run.row.gpu_names[0]}" if run.row.gpu_names else "CPU"
-    versions = (f"{environment_label(key)} {run.environment[key]}" for key in _TOLD if key in run.environment)
+    versions = (f"{environment_label(key)} {run.environment[key]}" for key in _VERSIONS if key in run.environment)
     return ", ".join((cards, *versions, utc_time(run.row.started_utc_ns)[:10]))
 
 
@@ -96,8 +102,8 @@ def _thin(path: Path) -> None:
         store._db.conn.commit()
 
 
-def _settle(path: Path) -> None:
-    """One file without a write-ahead log beside it, and without empty pages."""
+def _compact(path: Path) -> None:
+    """Remove the write-ahead log and the empty pages of a database."""
     with Store.open(path) as store:
         for statement in ("PRAGMA journal_mode = DELETE", "VACUUM"):
             store._db.conn.execute(statement).close()

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import numpy as np
 from sqlite_utils import Database
 
-from app.fields import FAST_FIELDS, SLOW_FIELDS
+from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.records import Floats, Ints, PortabilityResult, RunRow, SampleColumns
 from app.samples import Device
 from app.storage import rows
@@ -77,6 +77,28 @@ def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int)
     records = np.fromiter(found, dtype=[("t_ns", np.int64), *((name, np.float64) for name in names)])
     columns = {name: np.ascontiguousarray(records[name]) for name in names}
     return np.ascontiguousarray(records["t_ns"]), columns
+
+
+def insert_samples(db: Database, run: int, fast: Sequence[Sample], slow: Sequence[SlowSample]) -> None:
+    """Insert samples of a run's devices.
+
+    Args:
+        db: The database, in a transaction.
+        run: Number of the run.
+        fast: Samples of the fast fields.
+        slow: Samples of the slow fields.
+    """
+    if not fast and not slow:
+        return
+    ids = dict(db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
+    tables: tuple[tuple[str, Sequence[str], Sequence[Sample | SlowSample]], ...] = (
+        ("samples", FAST_FIELDS, fast),
+        ("slow_samples", SLOW_FIELDS, slow),
+    )
+    for table, names, samples in tables:
+        found = ((ids[sample.device], sample.t_ns, *rows.values(sample, names)) for sample in samples)
+        # Two readings within one clock tick are one sample: keep the first.
+        rows.insert(db.conn, table, ("device_id", "t_ns", *names), found, statement="INSERT OR IGNORE")
 
 
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:

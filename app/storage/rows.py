@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.fields import Sample, SlowSample
 from app.records import BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
@@ -167,11 +166,6 @@ def _outcome(values: Mapping[str, Any]) -> Outcome | None:
 def outcome_values(outcome: Outcome) -> Row:
     """Return the outcome as its `OUTCOME_COLUMNS`."""
     return (outcome.name, outcome.reason, outcome.detail, outcome.exit_code, outcome.ended_by)
-
-
-def sample_values(sample: Sample | SlowSample, names: Sequence[str]) -> Row:
-    """Return a sample's time and the fields of these names, without its device."""
-    return (sample.t_ns, *values(sample, names))
 
 
 def device_values(device: Device) -> Row:

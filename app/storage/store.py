@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from sqlite_utils import Database
 
-from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
+from app.fields import Sample, SlowSample
 from app.records import LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
 from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import listing, measurements, rows
@@ -120,8 +120,7 @@ class Store:
                 self._begin_phase(run, phase)
             for table, columns, kind in (("blocks", rows.BLOCK_COLUMNS, Block), ("epochs", rows.EPOCH_COLUMNS, Epoch)):
                 self._insert(table, columns, run, (rows.values(event, columns) for event in by_type.get(kind, ())))
-            self._insert_samples("samples", FAST_FIELDS, run, by_type.get(Sample, ()))
-            self._insert_samples("slow_samples", SLOW_FIELDS, run, by_type.get(SlowSample, ()))
+            measurements.insert_samples(self._db, run, by_type.get(Sample, ()), by_type.get(SlowSample, ()))
             lines = enumerate(by_type.get(LogLine, ()), first_log_line)
             self._insert("log_lines", ("line", "t_ns", "text"), run, ((n, line.t_ns, line.text) for n, line in lines))
             for evidence in by_type.get(Evidence, ()):
@@ -230,7 +229,9 @@ class Store:
                     for row in self._run_rows("epochs", rows.EPOCH_COLUMNS, run, "epoch")
                 ),
                 portability=measurements.load_portability(self._db, run),
-                log=self._load_log(run) if fields is None else (),
+                log=tuple(LogLine(*line) for line in self._run_rows("log_lines", ("t_ns", "text"), run, "line"))
+                if fields is None
+                else (),
             )
 
     def with_end(self, stored: StoredRun) -> StoredRun:
@@ -260,13 +261,7 @@ class Store:
             )
 
     def load_earlier(self, run: int, excluding: Sequence[int], limit: int) -> list[StoredRun]:
-        """Load the runs that `Library.earlier_runs` finds, newest first, without samples and log.
-
-        Args:
-            run: The run; the others started before it.
-            excluding: Runs to leave out.
-            limit: The most runs to load.
-        """
+        """Load what `Library.earlier_runs` finds for the same arguments, without samples and log."""
         return [self.load(number, ()) for number in self.library.earlier_runs(run, excluding, limit)]
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
@@ -274,22 +269,9 @@ class Store:
             f"SELECT {', '.join(columns)} FROM {table} WHERE run = ? ORDER BY {order}", (run,)
         ).fetchall()
 
-    def _load_log(self, run: int) -> tuple[LogLine, ...]:
-        return tuple(LogLine(*line) for line in self._run_rows("log_lines", ("t_ns", "text"), run, "line"))
-
     def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
         self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (phase.t_ns, run))
         self._db.execute("INSERT INTO phases (run, phase, start_ns) VALUES (?, ?, ?)", (run, phase.phase, phase.t_ns))
-
-    def _insert_samples(
-        self, table: str, names: Sequence[str], run: int, samples: Sequence[Sample | SlowSample]
-    ) -> None:
-        if not samples:
-            return
-        ids = dict(self._db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
-        found = ((ids[sample.device], *rows.sample_values(sample, names)) for sample in samples)
-        # Two readings within one clock tick are one sample: keep the first.
-        rows.insert(self._db.conn, table, ("device_id", "t_ns", *names), found, statement="INSERT OR IGNORE")
 
     def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:
         rows.insert(self._db.conn, table, ("run", *columns), ((run, *row) for row in values))

@@ -13,7 +13,7 @@ from workloads.cifar10 import ARCHIVE, FOLDER, TEST_FILE, TRAINING_FILES, Checks
 
 
 def split(count: int, seed: int) -> Split:
-    """Noise under a pattern of its class: one of eight plain colours, or black above white, or white above black."""
+    """Return noise over a pattern per class: one of eight plain colours, black above white, or white above black."""
     rng = np.random.default_rng(seed)
     classes = rng.permutation(np.arange(count) % 10)
     patterns = np.zeros((10, 3, 32, 32))
@@ -25,7 +25,7 @@ def split(count: int, seed: int) -> Split:
 
 
 def files(data: Cifar10) -> dict[str, bytes]:
-    """The content of the six files; the training images fill five of them equally."""
+    """Return the content of the six files; the training images fill five of them equally."""
     parts = np.split(np.arange(len(data.train.classes)), len(TRAINING_FILES))
     made = {
         name: pickled(data.train.images[part], data.train.classes[part])
@@ -35,7 +35,7 @@ def files(data: Cifar10) -> dict[str, bytes]:
 
 
 def pickled(images: NDArray[np.uint8], classes: NDArray[np.int64]) -> bytes:
-    """One file as Python 2 and its NumPy wrote them: pickle protocol 2, texts as byte strings."""
+    """Return a file as Python 2 and its NumPy wrote it: pickle protocol 2, texts as byte strings."""
     pixels = images.tobytes()
     array = (
         b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + _text("b") + b"\x87R"
@@ -57,25 +57,25 @@ def _number(number: int) -> bytes:
     return b"M" + struct.pack("<H", number)
 
 
-def write_folder(place: Path, content: dict[str, bytes]) -> None:
-    """The files as the archive's folder."""
-    (place / FOLDER).mkdir(parents=True)
+def write_folder(parent: Path, content: dict[str, bytes]) -> None:
+    """Write the files into the archive's folder in `parent`."""
+    (parent / FOLDER).mkdir(parents=True)
     for name, data in content.items():
-        (place / FOLDER / name).write_bytes(data)
+        (parent / FOLDER / name).write_bytes(data)
 
 
-def write_archive(place: Path, content: dict[str, bytes]) -> None:
-    """The files as the archive."""
-    with tarfile.open(place / ARCHIVE, "w:gz") as archive:
+def write_archive(parent: Path, content: dict[str, bytes]) -> None:
+    """Write the files as the archive in `parent`."""
+    with tarfile.open(parent / ARCHIVE, "w:gz") as archive:
         for name, data in content.items():
             member = tarfile.TarInfo(f"{FOLDER}/{name}")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
 
 
-def checksums(place: Path, content: dict[str, bytes]) -> Checksums:
-    """Those of what was written, as if it had been published."""
-    archive = place / ARCHIVE
+def checksums(parent: Path, content: dict[str, bytes]) -> Checksums:
+    """Return the checksums of what was written, as if it had been published."""
+    archive = parent / ARCHIVE
     return Checksums(
         archive=_md5(archive.read_bytes()) if archive.exists() else "",
         files={name: _md5(data) for name, data in content.items()},

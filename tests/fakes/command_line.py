@@ -1,4 +1,4 @@
-"""The command line as a user has it: `python -m app …` in a process of its own."""
+"""The command line as users run it: `python -m app …` in a process of its own."""
 
 import json
 import os
@@ -18,11 +18,11 @@ Process = subprocess.Popen[str]
 
 
 class CommandLine:
-    """`python -m app` with a folder of its own: database, leases."""
+    """`python -m app` with its own folder for database and leases."""
 
     def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
         self.database = folder / "profiles.db"
-        # Leases lie in the temporary folder: runs of other tests must not be waited for.
+        # Leases are in the temporary folder: it must not wait for runs of other tests.
         ours = {"TMPDIR": str(folder), "PYTHONUNBUFFERED": ""}
         self._environment = {**os.environ, **(more or {}), **ours}
 
@@ -52,13 +52,20 @@ class CommandLine:
     def __call__(
         self, *words: str, database: Path | None = None, limit_kib: int | None = None, redirect: str = ""
     ) -> "subprocess.CompletedProcess[str]":
-        """Runs to the end; `limit_kib` is how large a file may become, `redirect` what a shell does to the streams."""
+        """Run to the end.
+
+        Args:
+            words: Arguments of the program.
+            database: Path of the database, if another than the folder's.
+            limit_kib: Largest file that it may write, in KiB.
+            redirect: Redirections of the shell.
+        """
         process = self.start(*words, database=database, limit_kib=limit_kib, redirect=redirect)
         out, err = process.communicate(timeout=LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def json(self, *words: str, status: int = 0) -> dict[str, Any]:
-        """The one document that stdout holds."""
+        """Run with `--json`; return the document on stdout."""
         done = self(*words, "--json")
         assert done.returncode == status, done.stderr
         document = json.loads(done.stdout)
@@ -76,6 +83,6 @@ def read_words(*words: str, upper: UpperLayers | None = None) -> SimpleNamespace
 
 
 def dummy_words(**given: object) -> list[str]:
-    """`dummy` with a few short steps on the CPU, unless given otherwise."""
+    """Return the arguments of `dummy` with a few short steps on the CPU; `given` overrides parameters."""
     settings = {"gpus": 0, "step_ms": 1.0, "steps": 20, "warmup_steps": 1, **given}
     return ["dummy", *(word for name, value in settings.items() for word in ("-s", f"{name}={value}"))]

@@ -1,4 +1,4 @@
-"""Virtual environments for tests: made as `python -m venv` does, with packages that the test puts into them."""
+"""Virtual environments for tests: made by `python -m venv`, with packages that the test adds."""
 
 import site
 import subprocess
@@ -21,8 +21,8 @@ class VirtualEnvironment:
         (self.packages / "ours.pth").write_text("\n".join(site.getsitepackages()))
 
     def add(self, name: str, version: str, code: str = "") -> None:
-        """Put a package of that name and version into it, which comes before any that it only sees."""
+        """Add a package, which precedes packages of `see_ours`."""
         (self.packages / f"{name}.py").write_text(code)
-        told = self.packages / f"{name}-{version}.dist-info"
-        told.mkdir()
-        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        metadata = self.packages / f"{name}-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

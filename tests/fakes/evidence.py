@@ -1,4 +1,4 @@
-"""Made-up evidence of every kind for tests of what shows it: as asked, not as asked, not known, and from the CPU."""
+"""Made-up evidence of every kind for tests: as requested, not as requested, unknown, and from the CPU."""
 
 from app.records import PortabilityResult
 from workloads.protocol import Evidence, Kernel, KernelClass

@@ -1,4 +1,4 @@
-"""Made-up runs of experiments: a figure for a variant, as a machine with H200s would have stored it."""
+"""Made-up runs of experiments: a throughput per variant, as a machine with H200s would have stored it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ Make = Callable[[PlannedRun], RunHeader]
 
 @dataclass(frozen=True)
 class FakeExecutor:
-    """What an experiment's session is given, made of functions; nothing is waited for, and every run counts."""
+    """The executor of an experiment's session, made of functions; it never waits, and every run counts."""
 
     make: Make
     lend: Lend
@@ -51,7 +51,7 @@ def result(
     seconds: float = 20.0,
     environment: Mapping[str, str] = ENVIRONMENT,
 ) -> StoredRun:
-    """A stored run of this variant, on as many H200s as it asks for."""
+    """Return a stored run of a variant, on as many H200s as it requests."""
     found = Evidence(
         requested={"layout": "NHWC"},
         actual={"layout": "NHWC" if match else "NCHW"},
@@ -86,12 +86,12 @@ def header(
     outcome: OutcomeName = "completed",
     seconds: float = 20.0,
 ) -> RunHeader:
-    """Such a run without its measurements."""
+    """Return such a run without its measurements."""
     return result(number, spec, throughput, outcome=outcome, seconds=seconds).header
 
 
 def environment_here(inventory: Inventory) -> dict[str, str]:
-    """That of a run which this very program made on that machine: it counts in experiments."""
+    """Return the environment of a run that this program made on that machine, so that experiments reuse it."""
     return {
         "driver": str(inventory.driver),
         "tensorflow": metadata.version("tensorflow"),

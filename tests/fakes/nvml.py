@@ -1,7 +1,7 @@
-"""A stand-in for libnvidia-ml.so.1: the C functions that nvidia-ml-py asks for, filled from a description of cards.
+"""A fake of libnvidia-ml.so.1: the C functions that nvidia-ml-py calls, answered from a description of GPUs.
 
 The real `pynvml` runs on top of it. `installed` puts it into this process; `environment` into every Python process
-that is started with it (by `site/sitecustomize.py`). The cards are described in `nvml_cards.py`.
+that is started with it (by `site/sitecustomize.py`). The GPUs are described in `nvml_cards.py`.
 """
 
 import ctypes
@@ -41,13 +41,13 @@ _ROOT = Path(__file__).parents[2]
 _OK = int(pynvml.NVML_SUCCESS)
 _GPM_LEAST_S = 0.1
 _UNSIGNED_INT = {82, 185, 186, 197, 198}
-"""Fields a real driver gives as 32-bit numbers; the others are 64-bit."""
+"""Fields that a real driver returns as 32-bit numbers; the others are 64-bit."""
 
 
 class FakeNvml:
-    """Takes the place of the loaded library: its attributes are the C functions, by name.
+    """Replaces the loaded library: its attributes are the C functions, by name.
 
-    `calls` counts them, by card and function; `gpm_pairs` holds the times of the two samples of every GPM answer.
+    `calls` counts them, by GPU and function; `gpm_pairs` has the times of the two samples of every GPM result.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -67,11 +67,11 @@ class FakeNvml:
         return getattr(self, f"_{name}")
 
     def replace(self, uuid: str, **changes: Any) -> None:
-        """Let a card answer otherwise from now on."""
+        """Change what a GPU answers from now on."""
         self._cards = [msgspec.structs.replace(c, **changes) if c.uuid == uuid else c for c in self._cards]
 
     def _ask(self, name: str, handle: Any, *rest: Any) -> int:
-        """A call to a card: takes its time, and fails where the card is gone or has that flaw."""
+        """Call a function of a GPU: take its time, and fail where the GPU is lost or has that flaw."""
         card = self._card(handle)
         with self._lock:
             self.calls[card.uuid, name] += 1
@@ -126,14 +126,14 @@ class FakeNvml:
         del self._samples[_address(sample)]
         return _OK
 
-    def _nvmlGpmMetricsGet(self, asked: Any) -> int:
-        """As an H200 answers: nothing to tell (0, or not a number) where the samples lie less than 100 ms apart."""
-        question = asked._obj
-        before, card = self._samples[_address(question.sample1)]
-        after, _ = self._samples[_address(question.sample2)]
+    def _nvmlGpmMetricsGet(self, out: Any) -> int:
+        """Answer like an H200: 0 or NaN where the samples are less than 100 ms apart."""
+        request = out._obj
+        before, card = self._samples[_address(request.sample1)]
+        after, _ = self._samples[_address(request.sample2)]
         assert before < after, "the first sample is the older one"
         self.gpm_pairs.append((before, after))
-        for metric in question.metrics[: question.numMetrics]:
+        for metric in request.metrics[: request.numMetrics]:
             known = metric.metricId in card.gpm
             metric.nvmlReturn = _OK if known else int(pynvml.NVML_ERROR_NOT_SUPPORTED)
             too_early = math.nan if metric.metricId == pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL else 0.0
@@ -159,7 +159,7 @@ class FakeNvml:
         return _OK
 
     def _card_nvmlDeviceGetMemoryInfo(self, card: Card, out: Any) -> int:
-        """As the first version does: what the driver reserves counts as used."""
+        """Answer like the first version: memory that the driver reserves counts as used."""
         out._obj.total = card.memory_total_bytes
         out._obj.used = max(card.memory_used_bytes, 0) + card.memory_reserved_bytes
         return max(-card.memory_used_bytes, 0)
@@ -210,13 +210,13 @@ class FakeNvml:
         return _give(out, card.fan_pct)
 
     def _card_nvmlDeviceGetComputeRunningProcesses_v3(self, card: Card, count: Any, out: Any) -> int:
-        """Without room for them it says how many there are, as the real one does."""
+        """Return the number of processes where there is no array for them, like the real function."""
         count._obj.value = len(card.processes)
         if out is None:
             return int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE) if card.processes else _OK
-        for place, (pid, memory_bytes) in zip(out, card.processes, strict=False):
-            place.pid = pid
-            place.usedGpuMemory = memory_bytes if memory_bytes >= 0 else pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
+        for entry, (pid, memory_bytes) in zip(out, card.processes, strict=False):
+            entry.pid = pid
+            entry.usedGpuMemory = memory_bytes if memory_bytes >= 0 else pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
         return _OK
 
     def _card_nvmlDeviceGetMigMode(self, card: Card, current: Any, pending: Any) -> int:
@@ -241,8 +241,8 @@ def _address(sample: Any) -> int:
     return number
 
 
-def _say(text: Any, words: str) -> int:
-    text.value = words.encode()
+def _say(out: Any, text: str) -> int:
+    out.value = text.encode()
     return _OK
 
 
@@ -252,7 +252,7 @@ def _give(out: Any, answer: int) -> int:
 
 
 def install(driver: Driver) -> FakeNvml:
-    """Let `pynvml` take this for the library from now on."""
+    """Let `pynvml` use this as the library from now on."""
     fake = FakeNvml(driver)
     pynvml.nvmlLib = fake
     pynvml._nvmlGetFunctionPointer_cache.clear()
@@ -261,7 +261,7 @@ def install(driver: Driver) -> FakeNvml:
 
 @contextmanager
 def installed(driver: Driver) -> Iterator[FakeNvml]:
-    """`pynvml` on this driver inside, as it was before afterwards."""
+    """Let `pynvml` use this driver during the body, and restore it afterwards."""
     before = pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache), pynvml._nvmlLib_refcount
     fake = install(driver)
     try:
@@ -273,11 +273,11 @@ def installed(driver: Driver) -> Iterator[FakeNvml]:
 
 
 def environment(driver: Driver) -> Mapping[str, str]:
-    """The variables with which every Python process has this driver."""
+    """Return the environment variables with which every Python process has this driver."""
     paths = [str(_SITE), str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {VARIABLE: msgspec.json.encode(driver).decode(), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def install_from_environment() -> None:
-    """Let `pynvml` have the driver that `environment` named."""
+    """Let `pynvml` use the driver that `environment` described."""
     install(msgspec.json.decode(os.environ[VARIABLE], type=Driver))

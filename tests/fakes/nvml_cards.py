@@ -1,6 +1,6 @@
-"""Descriptions of real cards for the fake NVML: what each answers, how long that takes, and what it refuses.
+"""Descriptions of real GPUs for the fake NVML: what each returns, how long that takes, and what it refuses.
 
-A negative number is the NVML error code a card answers with.
+A negative number is the NVML error code that a GPU returns.
 """
 
 from pathlib import Path
@@ -15,14 +15,14 @@ ENERGY_PERIOD_S = 0.1
 ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 
 H200_FIELDS = {82: 37, 74: 5_000, 75: 0, 269: 7_000, 270: 1_000, 271: 0, 197: 1_732_107_552, 198: 2_694_099_776}
-"""Field number to value, beside the two of power: memory temperature, throttled times, bytes over PCIe."""
+"""Field number to value, besides the two of power: memory temperature, throttled times, bytes over PCIe."""
 
 H200_GPM = {2: 96.0, 3: 14.0, 5: 93.5, 10: 16.0, 12: 1.5, 13: 0.0, 20: 0.25, 21: 0.5, 60: 1_024.0, 61: 2_048.0}
-"""GPM's metric number to value; those in bytes are MiB a second."""
+"""GPM's metric number to value; those in bytes are MiB per second."""
 
 
 class Flaw(msgspec.Struct, frozen=True):
-    """A function that fails with this error from its call of that number on (the first is 1), so many times."""
+    """A function that fails with an error from its call number `first` on (counted from 1), `times` times."""
 
     function: str
     error: int
@@ -31,13 +31,13 @@ class Flaw(msgspec.Struct, frozen=True):
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU and what it answers.
+    """One GPU and what it returns.
 
-    It is lost as soon as there is a file `lost_when`, or after `lost_after` calls. Field 185 (average power) is there
-    where 186 (instantaneous) is; older drivers give `power_average_mw` by nvmlDeviceGetPowerUsage alone. The energy
-    counter starts at `energy_mj`, grows with the power and is renewed every 100 ms. `costs_ms` is how long a function
-    takes, `processes` who computes on the card (process id and bytes). `mig_mode` is None where the card has none.
-    Its first readings of the temperature are `cooling_c`, where there are some, all later ones `temperature_c`.
+    It is lost as soon as the file `lost_when` exists, or after `lost_after` calls. It has field 185 (average power)
+    where it has 186 (instantaneous); older drivers report `power_average_mw` only by nvmlDeviceGetPowerUsage. The
+    energy counter starts at `energy_mj`, grows with the power and is updated every 100 ms. `costs_ms` is the duration
+    of a function, `processes` the process id and bytes of those that compute on the GPU. `mig_mode` is None where the
+    GPU has no MIG. The first temperatures are `cooling_c`, if any, all later ones `temperature_c`.
     """
 
     uuid: str
@@ -73,14 +73,14 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         return after or (self.lost_when is not None and Path(self.lost_when).exists())
 
     def energy_at(self, seconds: float) -> int:
-        """What the counter shows then."""
+        """Return the value of the energy counter at a time."""
         if self.energy_mj < 0:
             return self.energy_mj
         renewed_s: float = seconds // ENERGY_PERIOD_S * ENERGY_PERIOD_S
         return self.energy_mj + int(max(self.power_instant_mw, 0) * renewed_s)
 
     def field(self, number: int) -> int:
-        """The value of a field by its number."""
+        """Return the value of a field by its number."""
         power = self.power_instant_mw
         both = {
             pynvml.NVML_FI_DEV_POWER_INSTANT: power,
@@ -116,7 +116,7 @@ RTX_2080_TI = Card(
     mig_mode=None,
 )
 OLD_DRIVER = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlGpmQueryDeviceSupport")
-"""What a driver of the RTX 2080 Ti's own time lacks."""
+"""Functions that a driver from the time of the RTX 2080 Ti lacks."""
 
 LAPTOP = Card(
     uuid="GPU-mobile",
@@ -133,7 +133,7 @@ LAPTOP = Card(
 
 
 def mig_instance(uuid: str, gib: int) -> Card:
-    """A share of a card in MIG mode: it tells its memory and nothing else."""
+    """Return an instance of a GPU in MIG mode: it reports its memory and nothing else."""
     return Card(
         uuid=uuid,
         name=f"NVIDIA H200 MIG 3g.{gib}gb",

@@ -1,4 +1,4 @@
-"""Made-up runs of which every picture has something to say: layouts, batches, GPUs, and a batch that is too large."""
+"""Made-up runs for every chart: layouts, batches, GPUs, and a batch that is too large."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ REPEATS = 3
 BATCHES, GPUS, LAYOUTS = (256, 512, 1024), (1, 2, 4), ("NHWC", "NCHW")
 _LUCK = (0.99, 1.0, 1.01)
 FLOPS_A_STEP, PEAK, MEMORY_PCT = 10**12, 4e14, 20.0
-"""Operations are those of a step of the smallest batch."""
+"""The operations are per step of the smallest batch."""
 
 
 def spec_of(layout: str, gpus: int, batch: int, workload: str = "cnn10") -> RunSpec:
@@ -28,12 +28,12 @@ def spec_of(layout: str, gpus: int, batch: int, workload: str = "cnn10") -> RunS
 
 
 def rate_of(layout: str, gpus: int, batch: int) -> float:
-    """Images/s: NCHW is a tenth faster, a second GPU gives nine tenths of itself, larger batches more."""
+    """Return images/s: NCHW is a tenth faster, each further GPU adds 90 %, larger batches are faster."""
     return (11.0 if layout == "NCHW" else 10.0) * math.sqrt(batch) * 100 * (1 + 0.9 * (gpus - 1))
 
 
 def grid(workload: str = "cnn10") -> list[StoredRun]:
-    """Three runs each; the largest batch does not fit on one GPU. Run 1 is NHWC on one GPU with the smallest batch."""
+    """Return three runs per variant; the largest batch does not fit on one GPU. Run 1 is NHWC, 1 GPU, batch 256."""
     made: list[StoredRun] = []
     for luck in _LUCK:
         for batch in BATCHES:
@@ -61,7 +61,7 @@ def _run(number: int, spec: RunSpec, luck: float) -> StoredRun:
 
 
 def with_memory_traffic(run: StoredRun, percent: float = MEMORY_PCT) -> StoredRun:
-    """With a counter that says how busy the card's memory was in the measured part, and is silent before it."""
+    """Return the run with a counter of the GPU memory's load, which is 0 before the measured part."""
     t_ns = run.anchor_t_ns + np.arange(1, 13, dtype=np.int64) * S
     values = np.where(t_ns > run.anchor_t_ns + 4 * S, percent, 0.0)
     samples = tuple(
@@ -72,5 +72,5 @@ def with_memory_traffic(run: StoredRun, percent: float = MEMORY_PCT) -> StoredRu
 
 
 def gallery_of(runs: Sequence[StoredRun], baseline: int, styles: Mapping[int, int] | None = None) -> ChartGallery:
-    """The charts of these runs against the variant of run `baseline`."""
+    """Return the charts of these runs against the variant of run `baseline`."""
     return chart_gallery(runs, compute_verdict([run.row for run in runs], baseline), styles)

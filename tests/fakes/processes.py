@@ -1,11 +1,11 @@
-"""Processes that are nobody's child any more: whether they have ended."""
+"""Wait for processes that are no longer our children."""
 
 import os
 import select
 
 
 def has_ended(pid: int, limit_s: float = 120.0) -> bool:
-    """Waits until a process has ended; false where it goes on."""
+    """Wait until a process has ended; return false where it still runs at the limit."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A made-up run with every kind of value in it, for tests of what stores and shows runs."""
+"""A made-up run with every kind of value, for tests of storage and views."""
 
 from app.fields import Sample
 from app.records import LogLine, Outcome, PortabilityResult, Summary
@@ -110,7 +110,7 @@ def begin(store: Store, *, uid: str = "uid-1", owner: Owner | None = None, spec:
 
 
 def keep(store: Store, *, uid: str = "uid-1") -> int:
-    """The whole made-up run, stored."""
+    """Store the whole made-up run; return its number."""
     run = begin(store, uid=uid)
     store.write(run, (*PHASES, *BLOCKS, *SAMPLES, LOG[0]))
     store.write(run, (LOG[1], LOST), first_log_line=1)

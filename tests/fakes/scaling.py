@@ -1,4 +1,4 @@
-"""Made-up runs on one GPU and on several, with steps of which all is known: what they do, and what they lose."""
+"""Made-up runs on one GPU and on several, whose steps are known: how long each part takes, and what is lost."""
 
 from dataclasses import replace
 
@@ -26,10 +26,20 @@ def run_of(
     traced: bool = True,
     all_reduce: str = "nccl",
 ) -> StoredRun:
-    """A run whose steps take as long as these parts on the slowest GPU; the others wait inside communication.
+    """Return a run whose steps take as long as these parts on the slowest GPU; the others wait in communication.
 
-    `compute_ms` has one figure a GPU; `luck` stretches the measured step, not the traced one; `nvlink_bytes` is what
-    each GPU sends in a step.
+    Args:
+        run: Its number.
+        gpus: Number of GPUs.
+        batch: Global batch size.
+        compute_ms: Computing per step, for each GPU.
+        communication_ms: Communication per step.
+        idle_ms: Idle time per step.
+        kernels: Kernels per step and GPU.
+        luck: Factor on the measured step, not on the traced one.
+        nvlink_bytes: Bytes that each GPU sends per step.
+        traced: Whether it has evidence.
+        all_reduce: Its parameter `all_reduce`.
     """
     slowest = max(compute_ms)
     step_ms = (slowest + communication_ms + idle_ms) * luck
@@ -74,7 +84,7 @@ def run_of(
 
 
 def _talking(columns: SampleColumns, anchor_ns: int, bytes_per_s: float) -> SampleColumns:
-    """With a reading of the link each second: silent before the measured part, which begins after four."""
+    """Return samples with NVLink traffic each second: 7 bytes/s before the measured part, which begins after 4 s."""
     t_ns = anchor_ns + np.arange(1, 13, dtype=np.int64) * S
     values = np.where(t_ns > anchor_ns + 4 * S, bytes_per_s, 7.0)
     return replace(columns, slow_t_ns=t_ns, slow={"nvlink_tx_bytes_per_s": values})
@@ -84,7 +94,7 @@ ONE = (
     run_of(1, gpus=1, batch=1024, compute_ms=(20.0,), idle_ms=1.0, luck=0.999),
     run_of(2, gpus=1, batch=1024, compute_ms=(20.0,), idle_ms=1.0, luck=1.001),
 )
-"""One GPU: 21 ms a step."""
+"""One GPU: 21 ms per step."""
 
 IDEAL = tuple(
     run_of(n, gpus=2, batch=2048, compute_ms=(20.0, 20.0), communication_ms=0.2, idle_ms=1.0, luck=luck)
@@ -112,4 +122,4 @@ EVENLY = tuple(
     run_of(n, gpus=2, batch=2048, compute_ms=(21.5, 21.5), communication_ms=1.5, idle_ms=2.5, luck=luck)
     for n, luck in ((13, 0.999), (14, 1.001))
 )
-"""Two GPUs whose truth is known: nothing lost, communication, launching, one slow GPU, small batches, no one part."""
+"""Two GPUs with a known loss: none, communication, launching, one slow GPU, small batches, no single part."""

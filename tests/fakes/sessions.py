@@ -1,4 +1,4 @@
-"""Runs of real workers for tests: a sink that can be waited on, a session on a thread, services with a database."""
+"""Runs of real workers for tests: a sink with waiting, a session on a thread, services with a database."""
 
 import queue
 import threading
@@ -28,12 +28,15 @@ from workloads.protocol import Block, RunSpec, Value
 
 LIMIT_S = 240.0
 PATIENT = WorkerTimeouts(closed_stdin_s=LIMIT_S, terminated_s=LIMIT_S, finished_s=LIMIT_S)
-"""On a busy machine too, a worker gets the time to obey; a rung of the ladder that it obeys costs none."""
+"""Even on a busy machine a worker has time to obey; a request that it obeys costs none of it."""
 Event = TypeVar("Event")
 
 
 class Recorder:
-    """A sink that keeps every event, and lets a test wait for one."""
+    """A sink that stores every event, and lets a test wait for one.
+
+    Thread: any.
+    """
 
     def __init__(self) -> None:
         self.events: list[RunEvent] = []
@@ -49,7 +52,7 @@ class Recorder:
             return [event for event in self.events if isinstance(event, kind)]
 
     def wait(self, kind: type[Event], that: Callable[[Event], bool] = lambda _: True) -> Event:
-        """The first event of that kind for which `that` holds."""
+        """Wait for the first event of that kind for which `that` is true."""
         with self._came:
             assert self._came.wait_for(lambda: any(map(that, self.of_now(kind))), LIMIT_S), f"no {kind.__name__} came"
             return next(event for event in self.of_now(kind) if that(event))
@@ -71,7 +74,7 @@ class Going:
         self._thread.start()
 
     def result(self) -> Outcome:
-        """The outcome, when it has come."""
+        """Wait for the outcome."""
         self._thread.join(LIMIT_S)
         assert not self._thread.is_alive(), "the run does not end"
         return self.outcomes[0]
@@ -83,7 +86,7 @@ def is_measured(block: Block) -> bool:
 
 @contextmanager
 def going(spec: RunSpec, services: RunServices) -> Iterator[Going]:
-    """The run, going on; stopped at the end where the test did not end it."""
+    """Start a run; stop it at the end where the test did not."""
     recorder = Recorder()
     run = Going(RunSession(spec, services, [recorder]), recorder)
     try:
@@ -94,7 +97,7 @@ def going(spec: RunSpec, services: RunServices) -> Iterator[Going]:
 
 
 def run_through(spec: RunSpec, services: RunServices, *sinks: Sink) -> tuple[Outcome, Recorder, StoredRun]:
-    """A whole run: its outcome, its events, and what the database has of it."""
+    """Run to the end; return the outcome, the events and the stored run."""
     recorder = Recorder()
     session = RunSession(spec, services, [recorder, *sinks])
     outcome = session.run()
@@ -115,7 +118,7 @@ def started_feed(hz: float = 10.0) -> Iterator[TelemetryFeed]:
 
 @contextmanager
 def feed_of(*cards: Card, missing: tuple[str, ...] = (), hz: float = 10.0) -> Iterator[TelemetryFeed]:
-    """Telemetry of a machine with these cards, through a driver that lacks the functions `missing`."""
+    """Start telemetry of a machine with these GPUs, through a driver that lacks the functions `missing`."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(Driver(cards=cards, missing=missing)).items():
             patch.setenv(name, value)
@@ -125,11 +128,11 @@ def feed_of(*cards: Card, missing: tuple[str, ...] = (), hz: float = 10.0) -> It
 
 
 def wait_listed(feed: TelemetryFeed, uuid: str) -> None:
-    """Waits until the driver has listed the processes of a card anew."""
-    asked_ns = time.monotonic_ns()
-    said: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
-    unsubscribe = feed.subscribe(said.put)
-    while not (isinstance(one := said.get(timeout=LIMIT_S), Processes) and one.device == uuid and one.t_ns > asked_ns):
+    """Wait until the driver has listed the processes of a GPU again."""
+    began_ns = time.monotonic_ns()
+    inbox: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
+    unsubscribe = feed.subscribe(inbox.put)
+    while not (isinstance(one := inbox.get(timeout=LIMIT_S), Processes) and one.device == uuid and one.t_ns > began_ns):
         pass
     unsubscribe()
 
@@ -141,7 +144,14 @@ def services(
     command: tuple[str, ...] | None = None,
     limits: WorkerTimeouts | None = None,
 ) -> RunServices:
-    """Services with a database and leases in that folder."""
+    """Return services with database and leases in a folder.
+
+    Args:
+        folder: The folder.
+        feed: Telemetry.
+        command: Command of the worker, if another.
+        limits: Time limits of the supervisor, if others.
+    """
     launcher: Launcher = LocalLauncher() if command is None else LocalLauncher(command)
     return RunServices(
         database=folder / "profiles.db",
@@ -151,11 +161,11 @@ def services(
 
 
 def with_launcher(given: RunServices, launcher: Launcher) -> RunServices:
-    """The same services, with workers from another launcher."""
+    """Return the same services with another launcher."""
     return replace(given, host=replace(given.host, launcher=launcher))
 
 
 def dummy(inventory: Inventory, behaviour: str = "train", **given: Value) -> RunSpec:
-    """A short dummy run: 40 steps of 1 ms, unless told otherwise."""
+    """Return the spec of a short dummy run: 40 steps of 1 ms; `given` overrides parameters."""
     settings: dict[str, Value] = {"gpus": 0, "step_ms": 1.0, "steps": 40, "warmup_steps": 2, "behaviour": behaviour}
     return complete("dummy", {**settings, **given}, inventory.machine)

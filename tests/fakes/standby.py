@@ -1,4 +1,4 @@
-"""Workers that stand by, for tests: libraries that import at once, and which workers there are."""
+"""Standby workers for tests: libraries that import at once, and the list of these workers."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import psutil
 
 
 def empty_libraries(folder: Path) -> Path:
-    """A folder with a `keras` and a `tensorflow` that hold no more than a version, for a worker's PYTHONPATH."""
+    """Make a folder for a worker's PYTHONPATH with a `keras` and a `tensorflow` that have only a version."""
     libraries = folder / "libraries"
     libraries.mkdir()
     for name in ("keras", "tensorflow"):
@@ -15,12 +15,12 @@ def empty_libraries(folder: Path) -> Path:
 
 
 def standing_by() -> list[psutil.Process]:
-    """Our children that stand by or did and have a run; not those that ended but were not waited for yet."""
+    """Return our children that were started as standby workers, without those that have ended."""
     return [child for child in psutil.Process().children() if _command(child)[-1:] == ["standby"]]
 
 
 def _command(process: psutil.Process) -> list[str]:
-    """Nothing of one that ends at this moment."""
+    """Return a process's command line; [] where it has just ended."""
     try:
         return process.cmdline()
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""A terminal: what is to be seen of what was written to it."""
+"""A terminal: the lines that it shows of what was written to it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""start.py: what it decides from the facts of a machine, and how it behaves as a real process where it is cut off."""
+"""start.py: its decisions for a machine, and its behaviour as a real process when it is interrupted."""
 
 import os
 import shutil
@@ -167,7 +167,7 @@ def test_a_step_that_fails_raises_what_it_said(tmp_path: Path) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with nothing but what start.py needs, under a path with a space; its app says how it was called."""
+    """A minimal checkout for start.py under a path with a space; its app prints how it was called."""
     folder = tmp_path / "a checkout"
     (folder / "app").mkdir(parents=True)
     shutil.copy(ROOT / "start.py", folder)
@@ -182,7 +182,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def started(checkout: Path, where: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """What a start with these words from a folder came to."""
+    """Start with these arguments from a folder; return the finished process."""
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     environment["PATH"] = os.defpath  # without a uv of this machine
     command = [sys.executable, str(checkout / "start.py"), *words]

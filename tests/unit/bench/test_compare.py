@@ -1,4 +1,4 @@
-"""The simulation of `bench compare` with few cases: our interval holds what it says, and simpler ones do not."""
+"""The simulation of `bench compare` with few cases: our interval has its nominal coverage, simpler ones do not."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What `bench quick` makes of the verdicts that it gets; the comparison itself is the command line's."""
+"""The results that `bench quick` computes from verdicts; the comparison itself is the command line's."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What databases hold, in a form that does not depend on their numbers, and databases of older versions."""
+"""The contents of databases in a form that does not depend on their numbers, and databases of older versions."""
 
 import contextlib
 import sqlite3
@@ -21,7 +21,7 @@ _WHOSE = {
 
 
 def contents(path: Path) -> Rows:
-    """Every row of every table that moves, sorted; numbers are replaced by what they stand for."""
+    """Return every row of every transferred table, sorted; numbers are replaced by what they stand for."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         found: Rows = {}
         for table in TRANSFERRED:
@@ -31,7 +31,7 @@ def contents(path: Path) -> Rows:
 
 
 def older(path: Path, target: Path, version: int) -> None:
-    """Makes a database of the first so many migrations out of a newest one, with all that it can hold of it."""
+    """Make a database of the first migrations from one of the newest, with all that it can hold of it."""
     with contextlib.closing(Database(target, execute_plugins=False)) as db:
         migrations.apply(db, stop_before=known_migrations()[version : version + 1])
         db.execute("ATTACH ? AS newest", (str(path),))
@@ -43,7 +43,7 @@ def older(path: Path, target: Path, version: int) -> None:
 
 
 def changed(path: Path, *statements: str) -> Path:
-    """The file after these statements, whatever they do to its schema."""
+    """Execute statements on a file, whatever they do to its schema; return its path."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("PRAGMA writable_schema = ON")

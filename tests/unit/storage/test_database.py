@@ -1,4 +1,4 @@
-"""Databases that are not one, not ours, newer, locked, damaged or nowhere: one sentence, and nothing is lost."""
+"""Files that are no database, foreign, newer, locked, damaged or missing: one sentence, and nothing is lost."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from tests.unit.storage.two_processes import twice_at_once
 
 
 def refusal(path: Path) -> str:
-    """The sentence with which the database is refused; its bytes are as before."""
+    """Return the sentence with which the database is refused; its bytes stay the same."""
     before = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     with pytest.raises(DatabaseError) as caught:
         Store.open(path, busy_s=0.1)
@@ -172,7 +172,7 @@ def _m999_fails(db: Database) -> None:
 
 
 def test_many_open_one_new_file_at_once(tmp_path: Path) -> None:
-    """Eight connections on eight threads, thirty files: whoever comes second waits and finds it made."""
+    """Eight connections on eight threads, thirty files: all but the first wait and find the file migrated."""
     for number in range(30):
         path = tmp_path / f"{number}.db"
         faults = _open_together(path, 8)

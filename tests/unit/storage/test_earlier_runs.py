@@ -1,4 +1,4 @@
-"""What the database gives a comparison beside the runs themselves."""
+"""Earlier runs of a variant and hidden columns, which the database gives a comparison."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""Free disk space, and the fingerprint that changes when a database is written."""
 
 from pathlib import Path
 

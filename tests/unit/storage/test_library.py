@@ -1,4 +1,4 @@
-"""Runs found among many, with notes, tags, saved filters and experiments on them, and a trash that loses nothing."""
+"""Search among many runs, notes, tags, saved filters, experiments, and a trash that loses nothing."""
 
 import sqlite3
 import threading
@@ -32,7 +32,7 @@ TAGS = ("paper", "night shift", *HOSTILE)
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Forty runs that differ in everything that can be asked for or ordered by."""
+    """Store forty runs that differ in everything that queries can filter or sort by."""
     with Store.open(tmp_path_factory.mktemp("many") / "profiles.db") as store:
         for number in range(40):
             _keep_one(store, number)
@@ -81,7 +81,7 @@ def _keep_one(store: Store, number: int) -> None:
 
 
 def words_of(row: RunRow) -> str:
-    """All that a search looks through, as a reader would write it down."""
+    """Return all text that a search looks through."""
     variant = {
         name: str(value).lower() if isinstance(value, bool) else value for name, value in row.spec.variant.items()
     }
@@ -104,7 +104,7 @@ def words_of(row: RunRow) -> str:
 
 
 def key_of(row: RunRow, order: str) -> Any:
-    """What a run is ordered by; None is absent."""
+    """Return the values that a run is sorted by; None is absent."""
     variant, summary = row.spec.variant, row.summary
     match = {True: "yes", False: "no", None: "unknown"}[row.match] if row.has_evidence else None
     of_variant = (variant["layout"], variant["gpus"], variant["batch_size"], variant["precision"], variant["xla"])
@@ -128,7 +128,7 @@ def key_of(row: RunRow, order: str) -> Any:
 
 
 def naively(rows: list[RunRow], query: RunQuery) -> list[int]:
-    """What `find` should find, out of all rows in memory."""
+    """Return what `find` should find, from all rows in memory."""
     found = [
         row
         for row in sorted(rows, key=lambda row: row.run, reverse=True)

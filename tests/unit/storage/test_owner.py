@@ -1,4 +1,4 @@
-"""A run's owner: alive only as long as exactly that process runs."""
+"""The owner of a run is alive only as long as exactly that process runs."""
 
 import os
 import subprocess

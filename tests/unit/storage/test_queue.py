@@ -1,4 +1,4 @@
-"""The queue as it is stored: its order, who owns an entry, and the experiment that an entry's runs make up."""
+"""The stored queue: its order, the owner of an entry, and the experiment that an entry's runs make up."""
 
 import pytest
 

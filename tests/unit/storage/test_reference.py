@@ -1,4 +1,4 @@
-"""The reference runs in the box, with the real files."""
+"""The reference runs that come with the program, with the real files."""
 
 import hashlib
 import shutil

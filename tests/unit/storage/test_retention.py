@@ -1,4 +1,4 @@
-"""Samples of old runs deleted, everything else kept."""
+"""Samples of old runs are deleted, and nothing else."""
 
 import time
 from pathlib import Path

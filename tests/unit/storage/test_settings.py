@@ -1,4 +1,4 @@
-"""What a user set is found again under the names that databases out there have."""
+"""Settings are found under the names that existing databases have."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Runs go into the database and come back as they were; absent stays absent."""
+"""Runs are loaded as they were stored; absent stays absent."""
 
 from dataclasses import replace
 from pathlib import Path

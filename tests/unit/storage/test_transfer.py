@@ -1,4 +1,4 @@
-"""Runs that move from one database to another: everything comes along, nothing twice, nothing by half."""
+"""Transfer of runs from one database to another: everything, nothing twice, nothing partially."""
 
 import contextlib
 import shutil

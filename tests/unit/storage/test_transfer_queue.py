@@ -1,4 +1,4 @@
-"""Unfinished experiments that move from one database to another with the runs they have, and go on there."""
+"""Unfinished experiments are transferred to another database with their runs, and continue there."""
 
 import contextlib
 import sqlite3
@@ -72,7 +72,7 @@ def test_an_export_takes_the_entries_it_is_told_along(theirs: Path, tmp_path: Pa
 
 
 def test_runs_made_elsewhere_come_back_to_the_entry(theirs: Path, tmp_path: Path) -> None:
-    """The one of which no run was made here either: by its own number it is the same experiment everywhere."""
+    """Also the one without a run: by its uid it is the same experiment everywhere."""
     there, back = tmp_path / "there.db", tmp_path / "back.db"
     later = entries(theirs)[0]
     export_database(theirs, [], there, entries=[later.entry])

@@ -1,4 +1,4 @@
-"""Files that nobody should import: one sentence each, nothing imported by half, our own database as it was."""
+"""Files that cannot be imported: one sentence each, nothing imported partially, our own database unchanged."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def good(path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good file, to be spoilt in copies."""
+    """A valid file, to be damaged in copies."""
     return good(tmp_path_factory.mktemp("whole") / "f.db")
 
 
@@ -55,7 +55,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ours(clean: Path, tmp_path: Path) -> Iterator[Path]:
-    """Our own database with a run in it; a test may not change it, nor leave files beside it."""
+    """Our own database with a run; a test must not change it, nor leave files next to it."""
     path = tmp_path / "ours" / "profiles.db"
     path.parent.mkdir()
     shutil.copyfile(clean, path)
@@ -67,7 +67,7 @@ def ours(clean: Path, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def theirs(whole: Path, tmp_path: Path) -> Path:
-    """A good file of two runs, to be spoilt."""
+    """A valid file of two runs, to be damaged."""
     path = tmp_path / "theirs" / "f.db"
     path.parent.mkdir()
     shutil.copyfile(whole, path)
@@ -75,7 +75,7 @@ def theirs(whole: Path, tmp_path: Path) -> Path:
 
 
 def refused(ours: Path, file: Path) -> str:
-    """The sentence with which a file is refused."""
+    """Return the sentence with which a file is refused."""
     with pytest.raises(DatabaseError) as caught:
         import_runs(ours, file)
     sentence = str(caught.value)
@@ -130,7 +130,7 @@ def with_journal(path: Path) -> Path:
 
 
 def huge(path: Path) -> Path:
-    """10 GB of nothing: only its length is written."""
+    """Make a sparse file of 10 GB: only its length is written."""
     path.unlink()
     with path.open("wb") as file:
         file.truncate(10_000_000_000)
@@ -319,7 +319,7 @@ LOOSE = "UPDATE sqlite_schema SET sql = {} WHERE type = 'table'"
 def test_rows_that_no_table_of_ours_takes_are_refused(
     ours: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch, change: str, sentence: str
 ) -> None:
-    """Written while the tables did not say what they are; then their own statements were put back."""
+    """Write rows while the schema has no types, then restore the schema's statements."""
     with contextlib.closing(sqlite3.connect(theirs)) as connection:
         kept = connection.execute("SELECT sql, rowid FROM sqlite_schema WHERE type = 'table'").fetchall()
     loose = "sql"
@@ -351,7 +351,7 @@ def test_without_room_for_it_nothing_is_begun(ours: Path, theirs: Path, monkeypa
 def test_what_unfolds_to_more_than_the_file_holds_is_refused(
     ours: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a file does in which many rows share the pages of one long text."""
+    """Let many rows share the pages of one long text."""
     with Store.open(theirs) as store:
         store.write(1, [LogLine(n, "x" * 1000) for n in range(10_000)], first_log_line=10)
     monkeypatch.setattr(import_export, "MIN_FREE_BYTES", 0)

@@ -1,4 +1,4 @@
-"""Two programs that do the same to one database at the same moment."""
+"""Two processes that do the same to one database at the same time."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ sys.stdin.readline()
 
 
 def twice_at_once(code: str, database: Path, limit_s: float = 240.0) -> list[tuple[str, str]]:
-    """What each said on stdout and stderr; `code` knows `Store` and `path`, and begins once both have imported."""
+    """Return each one's stdout and stderr; `code` can use `Store` and `path`, and begins once both have imported."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", _BEFORE + code, str(database)]
     with ExitStack() as stack:
