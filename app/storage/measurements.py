@@ -14,24 +14,20 @@ from workloads.protocol import Calibration, Evidence
 _ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
 
 
-def load_samples(db: Database, run: int) -> Iterator[SampleColumns]:
-    """Yield all samples of a run, device by device."""
-    for device_id, lost_t_ns, device in _load_devices(db, run):
-        yield _load_columns(db, device_id, device, lost_t_ns, _ALL_FIELDS, _ALL_FIELDS)
-
-
-def load_plotted_samples(db: Database, row: RunRow, fields: Collection[str]) -> Iterator[SampleColumns]:
-    """Yield the samples of the devices that a run trained on, with some fields; its other devices come without samples.
-
-    Fields that a device is known not to report are not read: that would take as long as if they had values.
+def load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> Iterator[SampleColumns]:
+    """Yield the samples of a run, device by device.
 
     Args:
         db: The database.
-        row: The run. It trained on its GPUs, else on the host.
-        fields: Names of the fields to read.
+        row: The run.
+        fields: Names of the fields to read, only of the devices that it trained on: its GPUs, else the host. Those that
+            a device is known not to report are not read: that would take as long as if they had values. None reads all.
     """
     on_gpus = bool(row.gpu_names) and row.spec.variant.get("gpus") != 0
     for device_id, lost_t_ns, device in _load_devices(db, row.run):
+        if fields is None:
+            yield _load_columns(db, device_id, device, lost_t_ns, _ALL_FIELDS, _ALL_FIELDS)
+            continue
         available = [name for name in fields if not device.fields or name in device.fields]
         is_used = device.kind == ("gpu" if on_gpus else "host")
         yield _load_columns(db, device_id, device, lost_t_ns, fields, available if is_used else ())

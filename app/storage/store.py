@@ -217,11 +217,7 @@ class Store:
                 anchor_utc_ns=utc_ns,
                 phases=tuple(map(rows.phase, self._run_rows("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
                 blocks=rows.block_columns(self._run_rows("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
-                samples=tuple(
-                    measurements.load_samples(self._db, run)
-                    if fields is None
-                    else measurements.load_plotted_samples(self._db, found[0], fields)
-                ),
+                samples=tuple(measurements.load_samples(self._db, found[0], fields)),
                 environment=json.loads(environment),
                 evidence=measurements.load_evidence(self._db, run),
                 epochs=tuple(
