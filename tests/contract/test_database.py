@@ -53,8 +53,8 @@ def test_every_table_of_runs_goes_with_its_run(plain: sqlite3.Connection) -> Non
     for table in there - {"runs", "settings", "calibrations", "filters", "experiments", "queue"}:
         keys = {(key["table"], key["to"], key["on_delete"]) for key in pragma(plain, f"foreign_key_list({table})")}
         parent = ("devices", "device_id") if table.endswith("samples") else ("runs", "run")
-        beside = {("experiments", "experiment", "CASCADE")} if table == "experiment_runs" else set()
-        assert keys == {(*parent, "CASCADE"), *beside}, table
+        others = {("experiments", "experiment", "CASCADE")} if table == "experiment_runs" else set()
+        assert keys == {(*parent, "CASCADE"), *others}, table
 
 
 def test_an_entry_of_the_queue_outlives_its_experiment(plain: sqlite3.Connection) -> None:

@@ -73,7 +73,7 @@ class CommandLine:
         return document
 
 
-def read_words(*words: str, upper: UpperLayers | None = None) -> SimpleNamespace:
+def parse_arguments(*words: str, upper: UpperLayers | None = None) -> SimpleNamespace:
     """Return the parameters that a command would get; raises `click.UsageError`."""
     with program.make_context(PROGRAM, list(words), obj=upper or UpperLayers()) as top:
         name, command, rest = program.resolve_command(top, [*top._protected_args, *top.args])
@@ -82,7 +82,7 @@ def read_words(*words: str, upper: UpperLayers | None = None) -> SimpleNamespace
             return SimpleNamespace(**context.params)
 
 
-def dummy_words(**given: object) -> list[str]:
+def dummy_arguments(**given: object) -> list[str]:
     """Return the arguments of `dummy` with a few short steps on the CPU; `given` overrides parameters."""
     settings = {"gpus": 0, "step_ms": 1.0, "steps": 20, "warmup_steps": 1, **given}
     return ["dummy", *(word for name, value in settings.items() for word in ("-s", f"{name}={value}"))]

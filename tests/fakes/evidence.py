@@ -26,7 +26,7 @@ _H200: tuple[tuple[str, KernelClass, int, int, bool | None], ...] = (
     *((f"Mul_GPU_DT_FLOAT_DT_FLOAT_kernel_{n}", "pointwise", 5, 9_000 - 300 * n, None) for n in range(12)),
 )  # fmt: skip
 
-AS_ASKED = Evidence(
+AS_REQUESTED = Evidence(
     requested={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
     actual={"implementation": "cudnn", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
     match=True,

@@ -41,11 +41,11 @@ def main() -> int:
     """Runs everything and prints the tables; 0 when every run through the program completed."""
     database, quick = sys.argv[1], "--quick" in sys.argv
     stages = {"bare", "runs"} & set(sys.argv) or {"bare", "runs"}
-    kept = Path(database).with_suffix(".json")
-    found = Found.of(json.loads(kept.read_text())) if kept.exists() else Found()
+    stored = Path(database).with_suffix(".json")
+    found = Found.of(json.loads(stored.read_text())) if stored.exists() else Found()
 
     def keep() -> None:
-        kept.write_text(json.dumps(found.document(), indent=1))
+        stored.write_text(json.dumps(found.document(), indent=1))
 
     if "bare" in stages:
         _work_off([*_bare_jobs(found, quick), *_torch_jobs(found, quick)], _gpus(quick), keep)

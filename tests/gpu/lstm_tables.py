@@ -73,7 +73,7 @@ def lines(found: Found) -> Iterator[str]:
     """Both tables, PyTorch's, and the program beside the bare loop."""
     yield from _ladder(found)
     yield from _training(found)
-    yield from _beside_torch(found)
+    yield from _torch_lines(found)
     yield from _program(found)
 
 
@@ -110,7 +110,7 @@ def _training(found: Found) -> Iterator[str]:
         yield f"{name:16}{_ARTICLE_B.get(name, '–'):>9} | {cells} | {seen}"
 
 
-def _beside_torch(found: Found) -> Iterator[str]:
+def _torch_lines(found: Found) -> Iterator[str]:
     yield ""
     yield "PyTorch nn.LSTM beside the fastest here, ms (ratio: this program's time over PyTorch's)"
     for line in found.torch:

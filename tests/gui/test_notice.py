@@ -22,7 +22,7 @@ from workloads.catalog import Machine, complete
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record what reaches a desktop without a tray, as Qt's offscreen platform is."""
     found: list[str] = []
 
@@ -63,7 +63,7 @@ def end_of_a_run(notice: RunEndNotifier, lasted_s: float) -> None:
 )
 def test_a_long_run_is_told_of_when_another_window_is_in_front(
     workbench: Workbench,
-    told: list[str],
+    notices: list[str],
     monkeypatch: pytest.MonkeyPatch,
     choice: str,
     lasted_s: float,
@@ -73,29 +73,29 @@ def test_a_long_run_is_told_of_when_another_window_is_in_front(
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: active)
     pick(workbench.window, choice)
     end_of_a_run(workbench._notifier, lasted_s)
-    assert told == expected
+    assert notices == expected
 
 
 def test_a_tray_shows_which_run_ended_and_how(
-    workbench: Workbench, told: list[str], monkeypatch: pytest.MonkeyPatch
+    workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
     monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
-    monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: told.append("shown"))
-    monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: told.extend(words))
+    monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: notices.append("shown"))
+    monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
     end_of_a_run(workbench._notifier, 75.0)
-    assert told == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
+    assert notices == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
 
 
 def test_a_run_of_the_window_is_told_of(
-    qtbot: QtBot, workbench: Workbench, told: list[str], monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "LONG_RUN_S", 0.2)
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
     choose(workbench)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         click_run(workbench.run_view.form)
-    assert told == ["alert"]
+    assert notices == ["alert"]
 
 
 def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database_path: Path) -> None:

@@ -196,8 +196,8 @@ def collector(qtbot: QtBot) -> Iterator[GuiGarbageCollector]:
 
 
 def allocate_much() -> None:
-    kept = [[number] for number in range(200_000)]
-    assert len(kept) == 200_000
+    lists = [[number] for number in range(200_000)]
+    assert len(lists) == 200_000
 
 
 def test_another_threads_allocations_collect_nothing_and_the_timer_does(

@@ -16,6 +16,6 @@ def test_a_rate_that_is_lower_than_before_is_said_and_kept(tmp_path: Path) -> No
     assert "1,000,000,000 GFLOPS" in done.stdout.replace("\N{NO-BREAK SPACE}", " "), "what was stored before"
     assert "cpu in float32 is slower than before." in done.stderr
     with Store.open(line.database) as store:
-        kept = store.calibration("cpu", "float32")
-    assert kept is not None
-    assert kept.flops_per_s < 1e18
+        stored = store.calibration("cpu", "float32")
+    assert stored is not None
+    assert stored.flops_per_s < 1e18

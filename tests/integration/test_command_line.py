@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.storage.store import Store
-from tests.fakes.command_line import LIMIT_S, CommandLine, Process, dummy_words
+from tests.fakes.command_line import LIMIT_S, CommandLine, Process, dummy_arguments
 from tests.fakes.nvml import LAPTOP, TWO_H200, Driver, environment
 
 TENSORFLOW_NOISE = ("oneDNN", "cuda", "CUDA", "cpu_feature_guard", "WARNING", "Traceback")
@@ -43,9 +43,9 @@ def command_line(tmp_path: Path) -> CommandLine:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """A database with three short runs of the dummy: 1 ms a step, 50 ms a step, and one that fails."""
     line = CommandLine(tmp_path_factory.mktemp("trained"))
-    line.json("run", *dummy_words())
-    line.json("run", *dummy_words(step_ms=50.0))
-    line.json("run", *dummy_words(behaviour="fail"), status=1)
+    line.json("run", *dummy_arguments())
+    line.json("run", *dummy_arguments(step_ms=50.0))
+    line.json("run", *dummy_arguments(behaviour="fail"), status=1)
     return line
 
 
@@ -90,7 +90,7 @@ def test_training_with_tensorflow_gives_one_whole_document(
 
 
 def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
-    done = command_line("run", *dummy_words(steps=7))
+    done = command_line("run", *dummy_arguments(steps=7))
     assert done.returncode == 0
     assert done.stdout.startswith("run 1  dummy train · CPU · batch 8")
     assert "completed\n" in done.stdout
@@ -134,7 +134,7 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
 
 def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:
     document = command_line.json(
-        "experiment", "--no-gate", *dummy_words(step_ms="1,60"), "--repeats", "2", "--baseline", "step_ms=60"
+        "experiment", "--no-gate", *dummy_arguments(step_ms="1,60"), "--repeats", "2", "--baseline", "step_ms=60"
     )
     assert [(row["variant"]["step_ms"], row["n"]) for row in document["rows"]] == [(60.0, 2), (1.0, 2)]
     assert document["rows"][1]["speedup"]["ratio"] > 2
@@ -144,13 +144,13 @@ def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) 
 
 
 def test_a_refused_variant_is_run_once_and_keeps_its_row(command_line: CommandLine) -> None:
-    document = command_line.json("experiment", "--no-gate", *dummy_words(gpus="0,64"), "--repeats", "2")
+    document = command_line.json("experiment", "--no-gate", *dummy_arguments(gpus="0,64"), "--repeats", "2")
     assert [row["outcomes"] for row in document["rows"]] == [["completed", "completed"], ["refused"]]
     assert "no run of 64 GPUs measured anything" in document["verdict"]["text"]
 
 
 def test_ctrl_c_stops_the_run_and_stores_it(command_line: CommandLine) -> None:
-    process = command_line.start("run", *dummy_words(steps=0, seconds=600.0), "--json")
+    process = command_line.start("run", *dummy_arguments(steps=0, seconds=600.0), "--json")
     document, err = interrupted(process, "measure\n")
     assert (process.returncode, document["outcome"]) == (1, "stopped")
     assert "Traceback" not in err
@@ -168,7 +168,7 @@ def interrupted(process: Process, line: str) -> tuple[dict[str, Any], str]:
 
 
 def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: CommandLine) -> None:
-    words = dummy_words(steps=0, seconds="0.1,600")
+    words = dummy_arguments(steps=0, seconds="0.1,600")
     process = command_line.start("experiment", "--no-gate", *words, "--repeats", "2", "--json")
     document, err = interrupted(process, "[2/4] measure\n")
     assert process.returncode == 1
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: Comma
 
 def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(command_line: CommandLine) -> None:
     # A run of two seconds takes longer than that, so that a second one never ends within four.
-    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds=2.0, step_ms="1,2"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_arguments(steps=0, seconds=2.0, step_ms="1,2"), "--repeats", "1"]
     first = command_line.json(*words, "--budget", "4s", status=1)
     assert (first["state"], first["planned"], first["done"]) == ("out of budget", 2, 1)
     rest = command_line.json(*words)
@@ -197,7 +197,7 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
 
 
 def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: CommandLine) -> None:
-    steps = dummy_words(step_ms="20,40", steps=10)
+    steps = dummy_arguments(step_ms="20,40", steps=10)
     words = ["experiment", "--no-gate", *steps, "--until", "99%", "--repeats", "20"]
     done = command_line(*words, "--json")
     document = json.loads(done.stdout)
@@ -214,7 +214,7 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
 
 
 def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLine) -> None:
-    words = ["experiment", "--no-gate", *dummy_words(steps=0, seconds="0.1,3"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_arguments(steps=0, seconds="0.1,3"), "--repeats", "1"]
     process = command_line.start(*words)
     assert process.stderr is not None
     while not process.stderr.readline().startswith("[2/2] run 2"):
@@ -227,7 +227,7 @@ def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLin
 
 
 def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: CommandLine) -> None:
-    words = ["experiment", "--no-gate", *dummy_words(behaviour="out_of_memory,fail"), "--repeats", "2"]
+    words = ["experiment", "--no-gate", *dummy_arguments(behaviour="out_of_memory,fail"), "--repeats", "2"]
     document = command_line.json(*words, status=1)
     assert (document["state"], document["planned"], document["done"]) == ("failed", 3, 1)
     assert [row["outcomes"] for row in document["rows"]] == [["out_of_memory"], ["failed", "failed"]]
@@ -236,7 +236,9 @@ def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: Com
 
 
 def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine) -> None:
-    done = command_line("experiment", "--no-gate", *dummy_words(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s")
+    done = command_line(
+        "experiment", "--no-gate", *dummy_arguments(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s"
+    )
     assert (done.returncode, done.stdout) == (1, "")
     ahead, ending = done.stderr.splitlines()
     assert ahead == "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01."
@@ -273,7 +275,7 @@ def test_wrong_use_is_one_sentence_and_status_2(command_line: CommandLine, words
 def test_a_database_that_cannot_be_is_one_sentence_and_status_1(
     command_line: CommandLine, tmp_path: Path, word: str
 ) -> None:
-    words = [word, *dummy_words()] if word == "run" else [word]
+    words = [word, *dummy_arguments()] if word == "run" else [word]
     (tmp_path / "notes.txt").write_text("These are notes. " * 100)
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE recipes (name TEXT)")
@@ -370,7 +372,7 @@ def test_a_disk_that_is_full_during_a_run_is_said_and_keeps_what_is_stored(comma
     """No file may outgrow the database as it is: the write-ahead log meets that limit while the run goes on."""
     Store.open(command_line.database).close()
     kib = command_line.database.stat().st_size // 1024 + 60
-    done = command_line("run", *dummy_words(steps=0, seconds=600.0), limit_kib=kib)
+    done = command_line("run", *dummy_arguments(steps=0, seconds=600.0), limit_kib=kib)
     assert done.returncode == 1
     assert done.stdout == ""
     sentence = done.stderr.splitlines()[-1]
@@ -383,7 +385,7 @@ def test_a_disk_that_is_full_during_a_run_is_said_and_keeps_what_is_stored(comma
 
 
 def test_two_programs_share_one_database(command_line: CommandLine) -> None:
-    both = [command_line.start("run", *dummy_words(seconds=0.5, steps=0), "--json") for _ in range(2)]
+    both = [command_line.start("run", *dummy_arguments(seconds=0.5, steps=0), "--json") for _ in range(2)]
     documents = [json.loads(process.communicate(timeout=LIMIT_S)[0]) for process in both]
     assert [document["outcome"] for document in documents] == ["completed"] * 2
     assert {document["run"] for document in documents} == {1, 2}
@@ -399,7 +401,7 @@ def _measured(line: CommandLine, run: int) -> tuple[int, int]:
 
 def test_a_run_on_a_fake_gpu_leases_it_by_uuid(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
-    document = line.json("run", *dummy_words(gpus=1, devices="1", steps=0, seconds=1.0))
+    document = line.json("run", *dummy_arguments(gpus=1, devices="1", steps=0, seconds=1.0))
     assert [device["device"] for device in document["devices"]] == ["GPU-bbbb", "host"]
     assert document["energy"]["source"] == "energy counter"
     assert document["devices"][0]["mean"]["power_mw"] == 671_000
@@ -407,7 +409,7 @@ def test_a_run_on_a_fake_gpu_leases_it_by_uuid(tmp_path: Path) -> None:
 
 
 def test_an_experiment_of_which_nothing_can_run_measured_nothing(command_line: CommandLine) -> None:
-    words = dummy_words(gpus=1, seed="1,2")
+    words = dummy_arguments(gpus=1, seed="1,2")
     done = command_line("experiment", *words, "--repeats", "1", "--parallel", "2")
     assert done.returncode == 1
     assert "Nothing was measured: none of 2 runs completed." in done.stderr + done.stdout
@@ -425,7 +427,7 @@ def test_a_terminal_without_signs_for_all_words_gets_the_verdict(tmp_path: Path,
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
 def test_a_run_that_nobody_listens_to_is_made_and_stored(tmp_path: Path, closed: str) -> None:
     line = CommandLine(tmp_path)
-    done = line("experiment", *dummy_words(step_ms="1.0,2.0"), "--repeats", "1", redirect=closed)
+    done = line("experiment", *dummy_arguments(step_ms="1.0,2.0"), "--repeats", "1", redirect=closed)
     assert done.returncode == 0, done.stderr
     with Store.open(line.database) as store:
         assert [row.outcome.name for row in store.list_runs() if row.outcome] == ["completed"] * 2

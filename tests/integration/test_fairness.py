@@ -11,25 +11,25 @@ from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import Host
 from app.runs.session import RunSession
 from app.storage.store import Store
-from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import Card, Driver
 from tests.fakes.sessions import dummy, services, started_feed
 
 COOLING = Card(uuid="GPU-cool", throttle_reasons=0, temperature_c=41, cooling_c=tuple(range(70, 41, -1)))
-STRANGER = 4_194_304 + 2
+OTHER_PID = 4_194_304 + 2
 """A number that no process has."""
-SHARED = Card(uuid="GPU-shared", throttle_reasons=0, processes=((STRANGER, 1_000_000_000),))
+SHARED = Card(uuid="GPU-shared", throttle_reasons=0, processes=((OTHER_PID, 1_000_000_000),))
 HOT = Card(uuid="GPU-hot", throttle_reasons=0x40)
 
 
 def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment(Driver(cards=(COOLING,))).items():
         monkeypatch.setenv(name, value)
-    told: list[str] = []
+    reasons: list[str] = []
 
     def go_on(held: WaitStatus) -> bool:
-        told.append(held.reason)
+        reasons.append(held.reason)
         return True
 
     with started_feed(20.0) as feed:
@@ -40,7 +40,7 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
         running = services(tmp_path, feed)
         session = RunSession(spec, running, environment=facts)
         assert session.run().name == "completed"
-    assert any("GPU 0 at" in words for words in told)
+    assert any("GPU 0 at" in words for words in reasons)
     assert session.number is not None
     with Store.open(running.database) as store:
         stored = store.load(session.number)
@@ -51,15 +51,15 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
 
 def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_path: Path) -> None:
     shared = CommandLine(tmp_path, environment(Driver(cards=(SHARED,))))
-    words = ["experiment", *dummy_words(gpus=1, step_ms="1,2"), "--repeats", "1", "--gate-limit", "5s"]
+    words = ["experiment", *dummy_arguments(gpus=1, step_ms="1,2"), "--repeats", "1", "--gate-limit", "5s"]
     made = shared(*words, "--json")
     assert made.returncode == 0, made.stderr
-    stranger = f"unknown ({STRANGER}) on GPU 0"
+    other = f"unknown ({OTHER_PID}) on GPU 0"
     said = next(line for line in made.stderr.splitlines() if line.startswith("The machine did not become idle within "))
-    assert stranger in said
+    assert other in said
     (warning,) = (each for each in json.loads(made.stdout)["warnings"] if each["key"] == IDLE_WAIT_KEY)
-    assert stranger in warning["values"]["1"]
-    assert stranger in warning["text"]
+    assert other in warning["values"]["1"]
+    assert other in warning["text"]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def hot(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) -> None:
     words = [
         "experiment",
-        *dummy_words(gpus=1, steps=0, seconds=1, step_ms="1,2"),
+        *dummy_arguments(gpus=1, steps=0, seconds=1, step_ms="1,2"),
         "--repeats",
         "1",
         "--gate-limit",
@@ -92,14 +92,14 @@ def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) ->
 
 
 def test_how_much_is_too_much_is_the_users_to_say(hot: CommandLine) -> None:
-    words = ["experiment", *dummy_words(gpus=1, steps=200, step_ms="3,4"), "--repeats", "1", "--no-gate"]
+    words = ["experiment", *dummy_arguments(gpus=1, steps=200, step_ms="3,4"), "--repeats", "1", "--no-gate"]
     done = hot(*words, "--max-throttled", "100%", "--json")
     assert done.returncode == 0, done.stderr
     assert "does not count" not in done.stderr
 
 
 def test_ctrl_c_ends_the_experiment_while_it_waits(hot: CommandLine) -> None:
-    process = hot.start("experiment", *dummy_words(gpus=1, step_ms="5,6"), "--repeats", "1")
+    process = hot.start("experiment", *dummy_arguments(gpus=1, step_ms="5,6"), "--repeats", "1")
     assert process.stderr is not None
     with process:
         said = iter(process.stderr)

@@ -54,8 +54,8 @@ def test_libraries_that_are_too_old_are_named_with_their_versions(
     elsewhere.add("numpy", "1.20.3")
     outcome, _ = run_by(elsewhere.python, tmp_path, feed)
     assert outcome.name == "refused"
-    told = "cannot run workloads: msgspec 0.9.1 is older than 0.18, numpy 1.20.3 is older than 1.26; install"
-    assert (outcome.reason or "").startswith(f"{elsewhere.python} {told}")
+    reason = "cannot run workloads: msgspec 0.9.1 is older than 0.18, numpy 1.20.3 is older than 1.26; install"
+    assert (outcome.reason or "").startswith(f"{elsewhere.python} {reason}")
 
 
 def test_a_python_that_is_too_old_says_so(tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment) -> None:

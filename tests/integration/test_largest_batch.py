@@ -11,7 +11,7 @@ from app.records import RunStarted
 from app.runs.probes import PURPOSE, LargestBatchSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, services, started_feed
 
 
@@ -60,7 +60,7 @@ def test_any_other_end_of_a_try_ends_the_search(tmp_path: Path, feed: TelemetryF
 
 def test_the_command_line_prints_the_answer(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
-    words = dummy_words(behaviour="out_of_memory", batch_size=4, fitting_batch_size=9)
+    words = dummy_arguments(behaviour="out_of_memory", batch_size=4, fitting_batch_size=9)
     document = line.json("run", *words, "--largest-batch", "--batch-limit", "100", "--batch-step", "4")
     assert (document["largest_batch"], document["smallest_that_does_not_fit"], document["ending"]) == (8, 12, "found")
     assert document["text"] == "The largest batch that fits is 8; 12 does not fit (4 tries)."

@@ -63,12 +63,12 @@ def test_a_child_that_left_for_a_session_of_its_own_neither_hangs_the_run_nor_ou
     worker = LocalWorker(started(f"import subprocess, sys\n{LEAVES_ONE_BEHIND}\nprint(pid, file=sys.stderr)"), heard)
     worker.listen()
     assert heard.gone.wait(LIMIT_S)
-    told, said, last = heard.events
-    assert isinstance(told, LogLine)
+    first, said, last = heard.events
+    assert isinstance(first, LogLine)
     assert isinstance(said, LogLine)
-    assert said.text == f"(ended what this run left behind: process {told.text})"
+    assert said.text == f"(ended what this run left behind: process {first.text})"
     assert last == Exited(0)
-    assert has_ended(int(told.text))
+    assert has_ended(int(first.text))
 
 
 def test_one_that_is_over_is_known_to_be_while_another_thread_has_yet_to_hear_of_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.queries import RunQuery
 from app.storage.store import Store
-from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.command_line import CommandLine, dummy_arguments
 
 
 @pytest.fixture
@@ -15,9 +15,9 @@ def command_line(tmp_path: Path) -> CommandLine:
 
 
 def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_line: CommandLine) -> None:
-    words = ["experiment", "--no-gate", *dummy_words(step_ms="1,2"), "--repeats", "1"]
+    words = ["experiment", "--no-gate", *dummy_arguments(step_ms="1,2"), "--repeats", "1"]
     command_line.json(*words)
-    command_line.json("run", *dummy_words(step_ms=1))
+    command_line.json("run", *dummy_arguments(step_ms=1))
     command_line.json(*words, "--repeats", "2")
     command_line.json(*words, "--again")
     with Store.open(command_line.database) as store:
@@ -34,7 +34,7 @@ def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_
 
 def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
-    mine = line.json("run", *dummy_words())["run"]
+    mine = line.json("run", *dummy_arguments())["run"]
     added = line.json("reference", "--add")
     assert sum(file["runs"] for file in added["files"]) == len(added["runs"]) > 60
     assert all(file["cards"] == ["NVIDIA H200"] for file in added["files"])

@@ -14,7 +14,7 @@ from app.runs.experiment.entry_session import lease_unless_refused
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
 from app.runs.session import RunServices
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.experiments import FakeExecutor
 from tests.fakes.nvml import TWO_H200, environment
 from tests.fakes.nvml_cards import Driver
@@ -161,7 +161,7 @@ def two_cards(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: CommandLine) -> None:
     words = [
         "experiment",
-        *dummy_words(gpus=1, step_ms="1,2", steps=0, seconds=1.5),
+        *dummy_arguments(gpus=1, step_ms="1,2", steps=0, seconds=1.5),
         "--repeats",
         "2",
         "--no-gate",
@@ -178,7 +178,7 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
 
 
 def test_ctrl_c_stops_every_run_that_goes_on(two_cards: CommandLine) -> None:
-    endless = dummy_words(gpus=1, step_ms="3,4,5", steps=0, seconds=600)
+    endless = dummy_arguments(gpus=1, step_ms="3,4,5", steps=0, seconds=600)
     process = two_cards.start("experiment", *endless, "--repeats", "1", "--no-gate", "--no-standby", "--parallel", "2")
     assert process.stderr is not None
     with process:

@@ -35,10 +35,10 @@ def used(tmp_path: Path, feed: TelemetryFeed) -> RunServices:
     return services(tmp_path, feed)
 
 
-class Told:
+class RecordedRunner:
     """A runner with what it told; `at_run` is done as each run begins."""
 
-    def __init__(self, used: RunServices, at_run: Callable[["Told"], None] = lambda _: None) -> None:
+    def __init__(self, used: RunServices, at_run: Callable[["RecordedRunner"], None] = lambda _: None) -> None:
         self.all: list[QueueProgress] = []
         self.runner = QueueRunner(used, ProgressReporter(self._hear, lambda: ()))
         self._at_run = at_run
@@ -58,7 +58,7 @@ class Told:
         """Name, state and done runs of every entry at the end of its turn."""
         return [(now.name, now.state, now.done) for now in self.all if now.state != "running"]
 
-    def run(self) -> "Told":
+    def run(self) -> "RecordedRunner":
         self.runner.run()
         return self
 
@@ -72,9 +72,9 @@ def add(
     entries = []
     for number, name in enumerate(names):
         specs = tuple(dummy(inventory, batch_size=10 * number + n, **settings) for n in (1, 2))  # type: ignore[arg-type]
-        asked = Plan(name=name, variants=specs, repeats=repeats, max_idle_wait_s=0.0)
+        plan = Plan(name=name, variants=specs, repeats=repeats, max_idle_wait_s=0.0)
         with Store.open(used.database) as store:
-            entries.append(add_plan(store, structs.replace(asked, **(how or {}))))
+            entries.append(add_plan(store, structs.replace(plan, **(how or {}))))
     return entries
 
 
@@ -91,38 +91,38 @@ def outcomes(used: RunServices) -> list[str]:
 
 def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
     add(used, "a", "b")
-    told = Told(used).run()
-    assert told.ends == [("a", "complete", 2), ("b", "complete", 2)]
+    recorded = RecordedRunner(used).run()
+    assert recorded.ends == [("a", "complete", 2), ("b", "complete", 2)]
     assert in_queue(used) == []
     with Store.open(used.database) as store:
         assert [(found.name, found.runs) for found in store.library.experiments()] == [("b", (3, 4)), ("a", (1, 2))]
-    assert [now.experiment for now in told.all if now.state == "complete"] == [1, 2]
-    left = [now.left_s for now in told.all if now.name == "b" and now.left_s is not None]
+    assert [now.experiment for now in recorded.all if now.state == "complete"] == [1, 2]
+    left = [now.left_s for now in recorded.all if now.name == "b" and now.left_s is not None]
     assert left == sorted(left, reverse=True)
     assert left[0] > left[-1] == 0, "how long it takes is learnt from the runs of a"
 
 
 def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(used: RunServices) -> None:
     add(used, "a", repeats=4, behaviour="fail")
-    told = Told(used).run()
-    assert (told.ends, outcomes(used)) == ([("a", "failed", 0)], ["failed"] * 4)
+    recorded = RecordedRunner(used).run()
+    assert (recorded.ends, outcomes(used)) == ([("a", "failed", 0)], ["failed"] * 4)
     words = "2 variants were given up for now: two of the runs of each in a row failed for the same reason."
-    assert describe_ending(told.now, "No verdict.").endswith(f": 0 of 8 runs gave a result. {words} No verdict.")
+    assert describe_ending(recorded.now, "No verdict.").endswith(f": 0 of 8 runs gave a result. {words} No verdict.")
 
 
 def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_next_run(used: RunServices) -> None:
     a, b, c, d = add(used, "a", "b", "c", "d")
 
-    def change(told: Told) -> None:
-        if told.now.done == 0 and told.now.name == "a":
+    def change(recorded: RecordedRunner) -> None:
+        if recorded.now.done == 0 and recorded.now.name == "a":
             with Store.open(used.database) as store:
                 store.queue.move(c, a)
                 store.queue.set_state(b, "paused")
                 store.queue.remove(d)
             add(used, "e", step_ms=2.0)
 
-    told = Told(used, change).run()
-    assert told.ends == [("a", "waiting", 1), ("c", "complete", 2), ("a", "complete", 2), ("e", "complete", 2)]
+    recorded = RecordedRunner(used, change).run()
+    assert recorded.ends == [("a", "waiting", 1), ("c", "complete", 2), ("a", "complete", 2), ("e", "complete", 2)]
     assert in_queue(used) == [("b", "paused", "0/2")]
     assert outcomes(used) == ["completed"] * 6, "what goes on is never disturbed"
 
@@ -130,14 +130,14 @@ def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_nex
 def test_more_repeats_asked_for_while_it_goes_on_join_it_with_nothing_run_twice(used: RunServices) -> None:
     (a,) = add(used, "a")
 
-    def ask(told: Told) -> None:
-        repeats = {1: 2, 4: 3}.get(told.now.position, 1)  # as its first run goes on, and as the last one does
+    def ask(recorded: RecordedRunner) -> None:
+        repeats = {1: 2, 4: 3}.get(recorded.now.position, 1)  # as its first run goes on, and as the last one does
         with Store.open(used.database) as store:
             wanted = structs.replace(entry_plan(store.queue.entry(a)), repeats=repeats)
             enqueue(store, wanted)
 
-    told = Told(used, ask).run()
-    assert told.ends == [("a", "waiting", 1), ("a", "waiting", 4), ("a", "complete", 6)]
+    recorded = RecordedRunner(used, ask).run()
+    assert recorded.ends == [("a", "waiting", 1), ("a", "waiting", 4), ("a", "complete", 6)]
     assert in_queue(used) == []
     with Store.open(used.database) as store:
         assert [row.spec.variant["batch_size"] for row in reversed(store.list_runs())] == [1, 2, 2, 1, 1, 2]
@@ -148,11 +148,11 @@ def test_one_that_is_cancelled_stops_and_leaves_and_the_others_go_on(used: RunSe
     (a,) = add(used, "a", steps=0, seconds=600.0)
     add(used, "b")
 
-    def cancel(told: Told) -> None:
-        if told.now.entry == a:
-            told.runner.cancel(a)
+    def cancel(recorded: RecordedRunner) -> None:
+        if recorded.now.entry == a:
+            recorded.runner.cancel(a)
 
-    assert Told(used, cancel).run().ends == [("a", "removed", 0), ("b", "complete", 2)]
+    assert RecordedRunner(used, cancel).run().ends == [("a", "removed", 0), ("b", "complete", 2)]
     assert outcomes(used) == ["stopped", "completed", "completed"]
     assert in_queue(used) == []
 
@@ -160,13 +160,13 @@ def test_one_that_is_cancelled_stops_and_leaves_and_the_others_go_on(used: RunSe
 def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used: RunServices) -> None:
     add(used, "a", "b", repeats=2)
 
-    def stop(told: Told) -> None:
-        if told.now.position == 3:
-            told.runner.stop()
+    def stop(recorded: RecordedRunner) -> None:
+        if recorded.now.position == 3:
+            recorded.runner.stop()
 
-    assert Told(used, stop).run().ends == [("a", "stopped", 2)]
+    assert RecordedRunner(used, stop).run().ends == [("a", "stopped", 2)]
     assert in_queue(used) == [("a", "waiting", "2/4"), ("b", "waiting", "0/4")]
-    assert Told(used).run().ends == [("a", "complete", 4), ("b", "complete", 4)]
+    assert RecordedRunner(used).run().ends == [("a", "complete", 4), ("b", "complete", 4)]
     assert outcomes(used) == ["completed"] * 2 + ["stopped"] + ["completed"] * 6
     with Store.open(used.database) as store:
         assert store.library.runs_of_experiment(1) == (1, 2, 4, 5), "what was cut off is no part of the verdict"
@@ -174,14 +174,14 @@ def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used
 
 def test_one_whose_time_is_spent_is_paused_and_not_begun_again(used: RunServices) -> None:
     add(used, "a", steps=0, seconds=2.0, repeats=2, how={"budget_s": 3.9})
-    assert Told(used).run().ends == [("a", "out of budget", 1)]
+    assert RecordedRunner(used).run().ends == [("a", "out of budget", 1)]
     assert in_queue(used) == [("a", "paused", "1/4")]
-    assert Told(used).run().ends == []
+    assert RecordedRunner(used).run().ends == []
 
 
 def test_one_of_which_every_run_was_tried_leaves_though_some_failed(used: RunServices) -> None:
     add(used, "a", behaviour="fail")
-    assert Told(used).run().ends == [("a", "failed", 0)]
+    assert RecordedRunner(used).run().ends == [("a", "failed", 0)]
     assert in_queue(used) == []
 
 
@@ -190,14 +190,14 @@ def test_one_that_cannot_be_made_is_told_and_does_not_stand_in_the_way(used: Run
         store.queue.add(name="newer", preset=None, plan='{"variants": []}')
     add(used, "a")
     with pytest.raises(UserError, match="Entry 1 of the queue cannot be read by this version"):
-        Told(used).run()
+        RecordedRunner(used).run()
     assert in_queue(used)[0] == ("newer", "paused", "0/0")
     with Store.open(used.database) as store:
         store.queue.set_state(1, "waiting")
     wrong: list[UserError] = []
-    told = Told(used)
-    told.runner.run(failed=wrong.append)
-    assert told.ends == [("a", "complete", 2)]
+    recorded = RecordedRunner(used)
+    recorded.runner.run(failed=wrong.append)
+    assert recorded.ends == [("a", "complete", 2)]
     assert len(wrong) == 1
     with Store.open(used.database) as store:
         assert [(entry.name, entry.state) for entry in store.queue.entries()] == [("newer", "paused")]
@@ -210,39 +210,39 @@ def test_stored_runs_count_unless_it_is_to_be_made_anew(used: RunServices) -> No
     assert in_queue(used) == [("a", "waiting", "1/2")]
     add(used, "a", how={"again": True})
     assert in_queue(used)[1] == ("a", "waiting", "0/2")
-    assert Told(used).run().ends == [("a", "complete", 2), ("a", "complete", 2)]
+    assert RecordedRunner(used).run().ends == [("a", "complete", 2), ("a", "complete", 2)]
     assert len(outcomes(used)) == 4
 
 
 def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
     spec = dummy(used.host.inventory(), steps=5)
     with Store.open(used.database) as store:
-        asked = Plan(name="one", variants=(spec,), repeats=1, again=True, max_idle_wait_s=0.0)
-        add_plan(store, asked)
-        add_plan(store, asked)
-    assert Told(used).run().ends == [("one", "complete", 1)] * 2
+        plan = Plan(name="one", variants=(spec,), repeats=1, again=True, max_idle_wait_s=0.0)
+        add_plan(store, plan)
+        add_plan(store, plan)
+    assert RecordedRunner(used).run().ends == [("one", "complete", 1)] * 2
     assert outcomes(used) == ["completed"] * 2
 
 
 def test_made_anew_and_cut_off_it_goes_on_with_its_own_runs(used: RunServices) -> None:
     run_through(dummy(used.host.inventory(), batch_size=1, steps=5), used)
     add(used, "a", repeats=2, how={"again": True})
-    Told(used, lambda told: told.runner.stop() if told.now.position == 3 else None).run()
+    RecordedRunner(used, lambda recorded: recorded.runner.stop() if recorded.now.position == 3 else None).run()
     assert in_queue(used) == [("a", "waiting", "2/4")]
-    assert Told(used).run().ends == [("a", "complete", 4)]
+    assert RecordedRunner(used).run().ends == [("a", "complete", 4)]
     assert outcomes(used).count("completed") == 5
 
 
 def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunServices) -> None:
     add(used, "a", repeats=2)
-    Told(used, lambda told: told.runner.stop() if told.now.position == 3 else None).run()
+    RecordedRunner(used, lambda recorded: recorded.runner.stop() if recorded.now.position == 3 else None).run()
     with Store.open(used.database) as store:
         for run in (1, 2):
             store.add_environment(run, {"cpu": "Another processor"})
         (here,) = queue_progress(store, used.host.inventory())
     assert (here.done, here.planned) == (2, 4)
     assert here.message == "2 runs were made on another machine, with another CPU: they count all the same."
-    assert Told(used).run().ends == [("a", "complete", 4)]
+    assert RecordedRunner(used).run().ends == [("a", "complete", 4)]
 
 
 def test_killed_at_random_moments_it_always_goes_on(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_killed_at_random_moments_it_always_goes_on(tmp_path: Path) -> None:
 def test_a_run_too_many_or_too_few_would_be_noticed(used: RunServices) -> None:
     experiment = KilledExperiment(used.database.parent)
     add(used, "a", repeats=4)
-    Told(used).run()
+    RecordedRunner(used).run()
     assert experiment.judge() == (4, 0), "no run of the third variant"
     made: StoredRun = run_through(dummy(used.host.inventory(), batch_size=1, steps=5), used)[2]
     assert experiment.judge() == (4, 1)

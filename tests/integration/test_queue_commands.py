@@ -15,13 +15,13 @@ from app.runs.launcher import LocalLauncher, Post, Worker
 from app.runs.leases import CPU, Leases
 from app.storage.queue import Queue
 from app.storage.store import Store
-from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
+from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_arguments
 from workloads.protocol import Start
 
 EXPERIMENT = ("experiment", "--no-gate", "--repeats", "1")
 AT_ONCE = (*EXPERIMENT, "--no-standby")
-SHORT = (*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"))
-LONGER = (*AT_ONCE, *dummy_words(steps=0, seconds="0.1,600"))
+SHORT = (*EXPERIMENT, *dummy_arguments(steps=5, batch_size="1,2"))
+LONGER = (*AT_ONCE, *dummy_arguments(steps=0, seconds="0.1,600"))
 ENTRY_1_ELSEWHERE = (
     "Another program makes entry 1 of the queue at this moment: `python -m app queue` shows how far it is.\n"
 )
@@ -165,7 +165,7 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
 
 
 def test_more_repeats_that_a_second_program_asks_for_are_made_by_the_first(say: Say, tmp_path: Path) -> None:
-    words = (*EXPERIMENT, *dummy_words(steps=5, step_ms="1,2"))
+    words = (*EXPERIMENT, *dummy_arguments(steps=5, step_ms="1,2"))
     processor = Leases(tmp_path).take([CPU], 1)
     assert processor is not None, "its first run waits for it until all is asked"
     first = CommandLine(tmp_path).start(*words, "--no-standby")
@@ -212,7 +212,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
 
 
 def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> None:
-    words = (*AT_ONCE, *dummy_words(steps=0, seconds=2, step_ms="1,2"), "--again")
+    words = (*AT_ONCE, *dummy_arguments(steps=0, seconds=2, step_ms="1,2"), "--again")
     assert say(*words, "--budget", "3.9s").status == 1
     assert queue(say("queue", "--json")) == [(1, "paused", 1, 2)], "its time is spent"
     second = say(*words)
@@ -224,7 +224,7 @@ def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> Non
 
 def test_what_was_completed_meanwhile_on_either_machine_is_unfinished_on_none(say: Say, tmp_path: Path) -> None:
     file, back, there = tmp_path / "queue.db", tmp_path / "back.db", tmp_path / "there" / "profiles.db"
-    say(*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"), "--queue")
+    say(*EXPERIMENT, *dummy_arguments(steps=5, batch_size="1,2"), "--queue")
     say("queue", "pause", "1")
     say("export", "--queue", "-o", str(file))
     say("import", str(file), database=there)
@@ -254,7 +254,7 @@ def test_what_another_program_completed_after_it_was_left_is_complete_at_the_end
 ) -> None:
     database, other = tmp_path / "profiles.db", CommandLine(tmp_path / "leases")
     (tmp_path / "leases").mkdir()
-    words = (*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"), "--again")
+    words = (*EXPERIMENT, *dummy_arguments(steps=5, batch_size="1,2"), "--again")
     say(*words, "--queue")
     say(*SHORT, "--queue")
     others: list[str] = []
@@ -277,7 +277,7 @@ def test_what_another_program_completed_after_it_was_left_is_complete_at_the_end
 def test_what_another_program_goes_on_with_at_the_end_is_said_to_be_that_one_s(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(*EXPERIMENT, *dummy_words(steps=5, batch_size="1,2"), "--again", "--queue")
+    say(*EXPERIMENT, *dummy_arguments(steps=5, batch_size="1,2"), "--again", "--queue")
     say(*SHORT, "--queue")
 
     def leave_and_lose(change: Callable[[Queue], object]) -> None:

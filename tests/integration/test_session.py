@@ -51,7 +51,7 @@ def other_worker(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", HELLO + code)
 
 
-def as_told(events: list[RunEvent]) -> list[str]:
+def event_names(events: list[RunEvent]) -> list[str]:
     """The events but telemetry, log and progress: kinds, with the phase where there is one; equal ones once."""
     words: list[str] = []
     for event in events:
@@ -65,7 +65,7 @@ def test_a_completed_run_is_told_in_order_and_stored(tmp_path: Path, feed: Telem
     spec = dummy(feed.wait_inventory(), steps=400)
     outcome, recorder, stored = run_through(spec, services(tmp_path, feed))
     assert outcome == Outcome(name="completed", exit_code=0, ended_by="itself")
-    assert as_told(recorder.events) == [
+    assert event_names(recorder.events) == [
         "RunStarted",
         "PhaseStarted import",
         "PhaseStarted build",
@@ -173,7 +173,7 @@ def test_what_cannot_run_here_is_refused_and_stored(tmp_path: Path, feed: Teleme
     assert outcome.name == "refused"
     assert outcome.reason is not None
     assert outcome.reason.startswith("64 GPU")
-    assert as_told(recorder.events) == ["RunStarted", "RunEnded"]
+    assert event_names(recorder.events) == ["RunStarted", "RunEnded"]
     assert (stored.row.outcome, stored.phases, stored.row.ended_utc_ns is None) == (outcome, (), False)
 
 
@@ -385,7 +385,7 @@ def test_a_run_that_waits_says_so_once_and_can_be_stopped(tmp_path: Path, feed: 
             outcome = second.result()
         assert not first.outcomes, "the other goes on"
     assert outcome == Outcome(name="stopped", reason="Stopped by the user while it waited for a free device.")
-    assert as_told(second.recorder.events) == ["Waiting", "RunStarted", "RunEnded"]
+    assert event_names(second.recorder.events) == ["Waiting", "RunStarted", "RunEnded"]
     with Store.open(both.database) as store:
         assert {row.outcome.name for row in store.list_runs() if row.outcome} == {"stopped"}
 

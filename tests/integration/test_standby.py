@@ -20,7 +20,7 @@ from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
 from app.runs.standby import STANDBY_VARIABLE, StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.command_line import CommandLine, dummy_words
+from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, with_launcher
@@ -72,7 +72,7 @@ def open_gate(libraries: Path) -> Callable[[], None]:
     return lambda: gate.open("w").close()
 
 
-def told(recorder: Recorder) -> list[object]:
+def facts_of(recorder: Recorder) -> list[object]:
     """Facts, and phases by name: what does not depend on telemetry or the clock."""
     events = recorder.of_now(PhaseStarted) + recorder.of_now(EnvironmentInfo)
     return [event.phase if isinstance(event, PhaseStarted) else dict(event.environment) for event in events]
@@ -112,7 +112,7 @@ def test_a_standby_tells_what_a_cold_worker_tells(served: RunServices, launcher:
     (process,) = standing_by()
     outcome, warm, run = run_through(dummy(inventory, gpus=1), served)
     assert outcome == cold_outcome
-    assert told(warm) == [*told(cold), {"standby": "yes"}]
+    assert facts_of(warm) == [*facts_of(cold), {"standby": "yes"}]
     assert (cold_run.environment.get("standby"), run.environment["standby"]) == (None, "yes")
     assert [phase.name for phase in run.phases] == [phase.name for phase in cold_run.phases]
     assert process not in standing_by(), "it ended with its run"
@@ -254,7 +254,7 @@ def test_the_second_run_of_an_experiment_is_served(
     tmp_path: Path, libraries: Path, words: list[str], facts: list[str | None]
 ) -> None:
     line = CommandLine(tmp_path, {STANDBY_VARIABLE: "on", **environment(Driver(cards=TWO_H200))})
-    line.json("experiment", *dummy_words(gpus=1, seed="1,2"), "--repeats", "1", "--no-gate", *words)
+    line.json("experiment", *dummy_arguments(gpus=1, seed="1,2"), "--repeats", "1", "--no-gate", *words)
     runs = [line.json("show", str(run)) for run in (1, 2)]
     assert [run["environment"].get("standby") for run in runs] == facts
 

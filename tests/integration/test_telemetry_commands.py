@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from app.storage.store import Store
-from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_words
+from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_arguments
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -144,7 +144,7 @@ def test_list_says_how_large_the_database_is(stored: CommandLine) -> None:
 
 def test_a_run_is_sampled_as_often_as_asked(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
-    document = line.json("run", *dummy_words(gpus=1, steps=0, seconds=1.0), "--sample-ms", "20")
+    document = line.json("run", *dummy_arguments(gpus=1, steps=0, seconds=1.0), "--sample-ms", "20")
     with Store.open(line.database) as store:
         gpu = store.load(1).samples[0]
     between_ms = np.diff(gpu.t_ns) / 1e6

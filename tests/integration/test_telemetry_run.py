@@ -53,19 +53,19 @@ def test_energy_is_read_at_both_edges_of_every_phase(on_two: StoredRun) -> None:
 
 def test_every_phase_has_its_energy_and_how_wrong_that_can_be(on_two: StoredRun) -> None:
     """The cards' power is constant, so the energy is known."""
-    told = 0
+    count = 0
     for phase in on_two.phases:
         assert phase.end_ns is not None
         seconds = (phase.end_ns - phase.start_ns) / 1e9
         if seconds <= 0.09:
             assert phase.energy_mj is None, "shorter than the counter's period: no energy, not 0"
         elif seconds > 0.12:
-            told += 1
+            count += 1
             assert phase.energy_mj is not None
             assert phase.energy_error_mj is not None
             assert abs(phase.energy_mj - BOTH_MW * seconds) <= phase.energy_error_mj
             assert phase.energy_error_mj < BOTH_MW * (0.12 + 2 * LATE_NS / 1e9)
-    assert told >= 1
+    assert count >= 1
 
 
 def test_the_run_says_its_energy_where_it_is_from_and_its_error(on_two: StoredRun) -> None:
@@ -160,4 +160,4 @@ def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:
         wait_listed(feed, "GPU-shared")
         stored = run_on(feed, tmp_path, seconds=3.0)
     assert stored.environment[OTHERS_ON_GPU_KEY] == "unknown (4194305)"
-    assert [doubt.key for doubt in comparison_warnings([stored])] == [OTHERS_ON_GPU_KEY]
+    assert [warning.key for warning in comparison_warnings([stored])] == [OTHERS_ON_GPU_KEY]

@@ -20,5 +20,5 @@ def test_a_run_s_phases_blocks_load_and_log_come_into_its_timeline(tmp_path: Pat
     assert [event["name"] for event in slices if event["cat"] == "phase"] == [each["phase"] for each in found["phases"]]
     blocks = [event["args"] for event in slices if event["cat"] == "block"]
     assert sum(args["steps"] for args in blocks if args["measured"]) == 30
-    told = {f"Host · {FIELDS[name].label_on('host')}" for device in found["devices"] for name in device["mean"]}
-    assert {event["name"] for event in events if event["ph"] == "C"} >= {"Throughput", *told}
+    labels = {f"Host · {FIELDS[name].label_on('host')}" for device in found["devices"] for name in device["mean"]}
+    assert {event["name"] for event in events if event["ph"] == "C"} >= {"Throughput", *labels}

@@ -39,7 +39,7 @@ def output(database: Path, *words: str) -> str:
     return printed.getvalue()
 
 
-def places(database: Path, report: Path) -> dict[str, Any]:
+def shown_metrics(database: Path, report: Path) -> dict[str, Any]:
     """What each place shows of the two runs of a database."""
     from app.storage.store import Store
     from app.viewmodels.compare.comparison import compare, prepare_comparison
@@ -71,4 +71,4 @@ def places(database: Path, report: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     metrics.METRICS = (*metrics.METRICS, ADDED)
-    json.dump(places(*map(Path, sys.argv[1:])), sys.stdout)
+    json.dump(shown_metrics(*map(Path, sys.argv[1:])), sys.stdout)

@@ -82,7 +82,7 @@ def test_docs_list_every_metric() -> None:
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def screens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a program with one more metric shows of two runs."""
     folder = tmp_path_factory.mktemp("added")
     with Store.open(folder / "profiles.db") as store:
@@ -98,23 +98,23 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_one_more_row_is_in_the_window(places: dict[str, Any]) -> None:
-    assert places["history"]["Loss drop"] == "2.00"
-    assert places["page"]["Loss drop"] == f"2.00{NBSP}nat/sequence"
-    assert places["compare"]["Loss drop"] == "2.00"
-    assert "Loss drop" in places["headlines"]
-    assert f"loss drop 2.00{NBSP}nat/sequence" in places["line"]
+def test_one_more_row_is_in_the_window(screens: dict[str, Any]) -> None:
+    assert screens["history"]["Loss drop"] == "2.00"
+    assert screens["page"]["Loss drop"] == f"2.00{NBSP}nat/sequence"
+    assert screens["compare"]["Loss drop"] == "2.00"
+    assert "Loss drop" in screens["headlines"]
+    assert f"loss drop 2.00{NBSP}nat/sequence" in screens["line"]
 
 
-def test_one_more_row_is_in_the_documents(places: dict[str, Any]) -> None:
-    assert [row["run"] for row in places["ordered"]] == [1, 2], "the highest comes first"
-    assert places["list --json"]["loss"] == {"drop": 1.5}, "the newest comes first"
-    assert places["show --json"]["loss"] == {"first": 2.5, "last": 0.5, "drop": 2.0}
-    assert places["compare --json"]["loss"] == {"drop": 2.0}
+def test_one_more_row_is_in_the_documents(screens: dict[str, Any]) -> None:
+    assert [row["run"] for row in screens["ordered"]] == [1, 2], "the highest comes first"
+    assert screens["list --json"]["loss"] == {"drop": 1.5}, "the newest comes first"
+    assert screens["show --json"]["loss"] == {"first": 2.5, "last": 0.5, "drop": 2.0}
+    assert screens["compare --json"]["loss"] == {"drop": 2.0}
 
 
-def test_one_more_row_is_in_the_terminal_and_in_reports(places: dict[str, Any]) -> None:
-    assert "loss drop" in places["list"].splitlines()[0]
-    assert f"2.00{NBSP}nat/sequence" in places["show"]
-    assert "loss drop" in places["terminal"]
-    assert "Loss drop" in places["report"]
+def test_one_more_row_is_in_the_terminal_and_in_reports(screens: dict[str, Any]) -> None:
+    assert "loss drop" in screens["list"].splitlines()[0]
+    assert f"2.00{NBSP}nat/sequence" in screens["show"]
+    assert "loss drop" in screens["terminal"]
+    assert "Loss drop" in screens["report"]

@@ -89,11 +89,11 @@ def test_no_module_imports_itself_through_others() -> None:
 def test_public_things_say_what_they_are() -> None:
     silent = [name for name, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
     for name, tree in TREES.items():
-        silent += [f"{name}:{node.lineno} {node.name}" for node in public(tree.body) if not is_told(node)]
+        silent += [f"{name}:{node.lineno} {node.name}" for node in public(tree.body) if not is_described(node)]
     assert silent == []
 
 
-def is_told(node: Named) -> bool:
+def is_described(node: Named) -> bool:
     """Whether a definition has a docstring, or needs none: an overload or an override."""
     decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     return bool(ast.get_docstring(node) or decorators & {"overload", "override"})

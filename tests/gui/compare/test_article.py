@@ -48,11 +48,11 @@ class ArticlePage(Screen[CompareView]):
         QTest.mouseClick(bar, Qt.MouseButton.LeftButton, pos=place)
 
     def wait_article(self, words: str) -> ArticleView:
-        self.qtbot.waitUntil(lambda: words in self.article_words(), timeout=LIMIT_MS)
+        self.qtbot.waitUntil(lambda: words in self.article_text(), timeout=LIMIT_MS)
         assert self.view.tabs.article is not None
         return self.view.tabs.article
 
-    def article_words(self) -> str:
+    def article_text(self) -> str:
         shown = self.view.tabs.article
         return "" if shown is None or not shown.isVisible() else shown.toPlainText()
 
@@ -92,7 +92,7 @@ def test_its_tables_are_made_when_it_is_opened_and_can_be_copied(screen: Article
     assert screen.view.tabs.article is None
     screen.open_tab("Article")
     article = screen.wait_article(TITLE)
-    words = screen.article_words()
+    words = screen.article_text()
     assert "Measured on NVIDIA H200 · NVIDIA driver 580.1 · TensorFlow 2.21.0" in words
     assert "+10.0 %" in words, "the gain of NCHW"
     assert "just under 10 % faster, on one GPU and on two" in words, "what the article says"
@@ -117,7 +117,7 @@ def test_other_runs_have_other_tables_and_the_tab_stays_open(screen: ArticlePage
     screen.compare(1, 2, 3)
     screen.wait_article("3 runs")
     screen.compare(5, 6)
-    assert screen.article_words() == ""
+    assert screen.article_text() == ""
 
 
 def test_who_asks_for_the_article_gets_the_curves_where_there_is_none(screen: ArticlePage) -> None:
@@ -168,7 +168,7 @@ def test_reference_runs_are_told_from_the_users(screen: ArticlePage, database: P
             store.library.add_tag([keep(store, result(number, spec, throughput))], "reference")
     screen.compare(1, 2, 7, 8, article=True)
     screen.wait_article("Reference, measured on NVIDIA H200")
-    own, reference = screen.article_words().split("Reference, ")
+    own, reference = screen.article_text().split("Reference, ")
     assert ("+10.0 %" in own, "+50.0 %" in own) == (True, False)
     assert ("+10.0 %" in reference, "+50.0 %" in reference) == (False, True)
 

@@ -73,15 +73,15 @@ def test_what_is_there_is_written_over_only_when_asked(
     """Also where the ending was left out: the dialog would have asked about a name that is not there."""
     there = tmp_path / "found.html"
     there.write_text("mine", encoding="utf-8")
-    asked: list[str] = []
+    questions: list[str] = []
 
     def question(_parent: object, _title: str, words: str, *_more: object) -> QMessageBox.StandardButton:
-        asked.append(words)
+        questions.append(words)
         return answer
 
     monkeypatch.setattr(QMessageBox, "question", question)
     save(screen, monkeypatch, str(tmp_path / "found"), "HTML (*.html)")
-    assert asked == ["found.html already exists. Replace it?"]
+    assert questions == ["found.html already exists. Replace it?"]
     if answer == QMessageBox.StandardButton.Yes:
         screen.wait_for_text("Written to")
     assert (there.read_text(encoding="utf-8") == "mine") == (answer == QMessageBox.StandardButton.No)

@@ -43,14 +43,14 @@ class RunScreen(Screen[RunView]):
     """The Run screen on a machine that a test chooses; nothing runs, what is asked for is noted."""
 
     def __init__(self, qtbot: QtBot, theme: Theme, database: Path, inventory: Inventory, workload: str) -> None:
-        self.asked: list[Plan] = []
+        self.plans: list[Plan] = []
         self.recorded = RecordedActions()
         self.reads = Background()
         view = RunView(theme)
         form = VariantForm(workload, hidden=True)
         self.run = RunController(view, form, _no_session, _no_search, self.reads, Bridge(view))
         self.experiments = ExperimentController(
-            view, self.run, form, database, self.reads, lambda: inventory, self.asked.append, self.recorded.actions
+            view, self.run, form, database, self.reads, lambda: inventory, self.plans.append, self.recorded.actions
         )
         self.experiments.start()
         self.run.start()
@@ -83,7 +83,7 @@ class RunScreen(Screen[RunView]):
 
     def start(self) -> Plan:
         QTest.mouseClick(self.matrix.footer.start_button, Qt.MouseButton.LeftButton)
-        return self.asked[-1]
+        return self.plans[-1]
 
     def destroy(self) -> None:
         self.reads.close()
@@ -127,8 +127,8 @@ def measured(database_path: Path) -> Path:
     return database_path
 
 
-def varied(asked: Plan, *names: str) -> list[tuple[Value, ...]]:
-    return [tuple(spec.variant[name] for name in names) for spec in asked.variants]
+def varied(plan: Plan, *names: str) -> list[tuple[Value, ...]]:
+    return [tuple(spec.variant[name] for name in names) for spec in plan.variants]
 
 
 def test_values_are_ticked_and_typed_and_the_experiment_is_asked_for(screen_on: Open) -> None:
@@ -140,9 +140,9 @@ def test_values_are_ticked_and_typed_and_the_experiment_is_asked_for(screen_on: 
     screen.type("batch_size", "128, 256")
     screen.wait_for_text("No run like these is stored yet: they take at least 2:00.")
     assert "12 runs" in screen.visible_text()
-    asked = screen.start()
-    assert varied(asked, "layout", "batch_size") == [("NCHW", 128), ("NCHW", 256), ("NHWC", 128), ("NHWC", 256)]
-    assert (asked.repeats, asked.parallel, asked.budget_s) == (3, 1, None)
+    plan = screen.start()
+    assert varied(plan, "layout", "batch_size") == [("NCHW", 128), ("NCHW", 256), ("NHWC", 128), ("NHWC", 256)]
+    assert (plan.repeats, plan.parallel, plan.budget_s) == (3, 1, None)
     assert screen.view.live.isVisible(), "what was asked for is seen there"
 
 
@@ -154,9 +154,9 @@ def test_what_cannot_run_is_said_before_it_starts_and_left_out(screen_on: Open) 
     words = screen.visible_text()
     assert "1 of 4 combinations cannot run here and are left out:" in words
     assert "1 ×  cuDNN with XLA on: XLA cannot compile the cuDNN LSTM" in words
-    asked = screen.start()
-    assert varied(asked, "implementation", "xla") == [("cudnn", False), ("standard", False), ("standard", True)]
-    assert len(asked.notes) == 1
+    plan = screen.start()
+    assert varied(plan, "implementation", "xla") == [("cudnn", False), ("standard", False), ("standard", True)]
+    assert len(plan.notes) == 1
 
 
 def test_many_reasons_unfold(screen_on: Open) -> None:
@@ -230,8 +230,8 @@ def test_the_form_stays_usable_and_says_what_is_not_varied(screen_on: Open) -> N
     screen.open()
     screen.tick("layout", "NHWC")
     screen.view.form.edited.emit("channels", 32)
-    asked = screen.start()
-    assert varied(asked, "channels") == [(32,), (32,)]
+    plan = screen.start()
+    assert varied(plan, "channels") == [(32,), (32,)]
 
 
 def test_the_baseline_is_chosen_among_the_variants(screen_on: Open) -> None:
@@ -260,9 +260,9 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     assert "44 of 120 already stored; the other 76 will take about" in words
     assert load_preset("quick").experiment_for(GPU_INVENTORY.machine).question in words
     QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.asked), timeout=LIMIT_MS)
-    asked = screen.asked[-1]
-    assert (asked.preset, len(asked.variants), asked.repeats) == ("article-c", 40, 3)
+    screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
+    plan = screen.plans[-1]
+    assert (plan.preset, len(plan.variants), plan.repeats) == ("article-c", 40, 3)
 
 
 def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, database_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
     assert screen.recorded.calls == [("compare_experiment", [1, 3, 5, 2, 4, 6])], "the runs of the baseline come first"
-    assert screen.asked == [], "nothing is run"
+    assert screen.plans == [], "nothing is run"
 
 
 def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, database_path: Path) -> None:
@@ -368,10 +368,10 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
     screen.wait_for_text("mine.py has not been read yet. Start reads it.")
     assert "2 variants, 4 runs" not in screen.visible_text()
     QTest.mouseClick(presets.start_button(str(preset_of_mine)), Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.asked), timeout=LIMIT_MS)
-    asked = screen.asked[-1]
-    assert asked.preset == str(preset_of_mine)
-    made = [(spec.workload, spec.variant["units"], spec.variant["depth"]) for spec in asked.variants]
+    screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
+    plan = screen.plans[-1]
+    assert plan.preset == str(preset_of_mine)
+    made = [(spec.workload, spec.variant["units"], spec.variant["depth"]) for spec in plan.variants]
     assert made == [("mine.py:mine", 1, 8), ("mine.py:mine", 2, 8)]
 
 
@@ -405,9 +405,9 @@ def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     quick = load_preset("quick")
     screen.wait_for_text(quick.experiment_for(CPU_INVENTORY.machine).question)
     QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.asked), timeout=LIMIT_MS)
-    asked = screen.asked[-1]
-    assert (asked.preset, asked) == ("quick", quick.plan(CPU_INVENTORY.machine))
+    screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
+    plan = screen.plans[-1]
+    assert (plan.preset, plan) == ("quick", quick.plan(CPU_INVENTORY.machine))
     assert not screen.view.live.offer_button.isVisible()
 
 

@@ -39,7 +39,7 @@ def machine_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "QUIET_PCT", 1000.0)
 
 
-def asked(name: str, repeats: int = 1, **values: float | str) -> Plan:
+def plan(name: str, repeats: int = 1, **values: float | str) -> Plan:
     """An experiment of two variants."""
     settings = {"gpus": 0, "steps": 20, "step_ms": 1.0, **values}
     variants = [complete("dummy", {**settings, "batch_size": batch}, Machine()) for batch in (8, 16)]
@@ -64,7 +64,7 @@ def view_of(workbench: Workbench) -> QueueView:
     return workbench.run_view.queue_view()
 
 
-def said_beside(workbench: Workbench) -> str:
+def form_text(workbench: Workbench) -> str:
     """What stands beside the form."""
     labels = workbench.run_view.form.findChildren(QLabel)
     return " ".join(label.text() for label in labels if label.isVisible())
@@ -81,7 +81,7 @@ def rows_compared(workbench: Workbench) -> int:
 def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
     queue = workbench.queue
     with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
-        queue.add(asked("two batches", repeats=2))
+        queue.add(plan("two batches", repeats=2))
     view = view_of(workbench)
     assert "two batches" in ended.args[1]
     assert view.isVisible()
@@ -121,14 +121,14 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
 def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time(
     qtbot: QtBot, workbench: Workbench
 ) -> None:
-    queue, same = workbench.queue, asked("the same", seconds=600.0, steps=0)
+    queue, same = workbench.queue, plan("the same", seconds=600.0, steps=0)
     queue.add(same)
     qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=RUN_LIMIT_MS)
     queue.add(same)
     spec = complete("dummy", {"gpus": 0, "steps": 20}, Machine())
     queue.add_run(spec)
     queue.add_run(spec)
-    queue.add(asked("the same", repeats=2, seconds=600.0, steps=0))
+    queue.add(plan("the same", repeats=2, seconds=600.0, steps=0))
 
     def planned() -> list[tuple[int, int]]:
         return [(len(each.variants), each.repeats) for each in map(entry_plan, entries_of(workbench))]
@@ -136,7 +136,7 @@ def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time
     qtbot.waitUntil(lambda: planned() == [(2, 2), (1, 1), (1, 1)], timeout=READ_LIMIT_MS)
 
 
-def chosen_words(view: QueueView) -> list[str]:
+def entry_texts(view: QueueView) -> list[str]:
     """The entries in their order with their states."""
     model = view.table.model()
     return [f"{model.index(row, 0).data()}: {model.index(row, 1).data()}" for row in range(model.rowCount())]
@@ -146,30 +146,30 @@ def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs
     qtbot: QtBot, workbench: Workbench
 ) -> None:
     queue, view = workbench.queue, view_of(workbench)
-    queue.add(asked("long", seconds=600.0, steps=0))
+    queue.add(plan("long", seconds=600.0, steps=0))
     qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
-    queue.add(asked("second"))
-    queue.add(asked("third", step_ms=2.0))
+    queue.add(plan("second"))
+    queue.add(plan("third", step_ms=2.0))
     QTest.keyClick(workbench.window, Qt.Key.Key_J, Qt.KeyboardModifier.ControlModifier)
     assert view.table.hasFocus()
     qtbot.waitUntil(lambda: len(entries_of(workbench)) == 3, timeout=READ_LIMIT_MS)
     qtbot.waitUntil(
-        lambda: chosen_words(view) == ["long: running", "second: waiting", "third: waiting"], timeout=READ_LIMIT_MS
+        lambda: entry_texts(view) == ["long: running", "second: waiting", "third: waiting"], timeout=READ_LIMIT_MS
     )
     assert "0/6" in view.displayed_text()
     assert "dummy train" in view.displayed_text()
     view.table.choose(3)
     QTest.keyClick(view.table, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
     qtbot.waitUntil(
-        lambda: chosen_words(view) == ["long: running", "third: waiting", "second: waiting"], timeout=READ_LIMIT_MS
+        lambda: entry_texts(view) == ["long: running", "third: waiting", "second: waiting"], timeout=READ_LIMIT_MS
     )
     QTest.keyClick(view.table, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: chosen_words(view)[1] == "third: paused", timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: entry_texts(view)[1] == "third: paused", timeout=READ_LIMIT_MS)
     view.table.choose(1)
     assert view.remove.text() == "Cancel"
     view.remove.click()
     qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
-    qtbot.waitUntil(lambda: chosen_words(view) == ["third: paused", "second: complete"], timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: entry_texts(view) == ["third: paused", "second: complete"], timeout=READ_LIMIT_MS)
     assert view.pause_all.text() == "Go on"
     view.table.choose(3)
     view.pause.click()
@@ -181,7 +181,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     with window_on(qtbot, database_path, theme) as first:
-        first.queue.add(asked("four runs", repeats=2, steps=0, seconds=1.0))
+        first.queue.add(plan("four runs", repeats=2, steps=0, seconds=1.0))
         qtbot.waitUntil(lambda: "2/4" in view_of(first).displayed_text(), timeout=RUN_LIMIT_MS)
         first.window.close()
         press(first, "&Stop and close")
@@ -206,7 +206,7 @@ def test_what_is_asked_for_before_the_window_has_looked_into_the_queue_begins_al
 ) -> None:
     runs_held, queue, looked = threading.Event(), workbench.queue, list[None]()
     workbench.sessions.run(runs_held.wait, lambda _: None, lambda _: None)
-    queue.add(asked("early"))
+    queue.add(plan("early"))
     workbench.queue.check_entries()
     workbench.reads.run(lambda: None, looked.append, lambda _: None)
     qtbot.waitUntil(lambda: len(looked) == 1)
@@ -224,15 +224,15 @@ def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_onc
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     with Store.open(database_path) as store:
-        add_plan(store, asked("left over", step_ms=2.0))
-    with window_on(qtbot, database_path, theme, lambda made: made.queue.add(asked("early"))) as opened:
+        add_plan(store, plan("left over", step_ms=2.0))
+    with window_on(qtbot, database_path, theme, lambda made: made.queue.add(plan("early"))) as opened:
         qtbot.waitUntil(lambda: outcomes_of(opened) == ["completed"] * 2, timeout=RUN_LIMIT_MS)
         assert ("left over", "paused") in [(entry.name, entry.state) for entry in entries_of(opened)]
 
 
 def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Workbench) -> None:
     with Store.open(workbench.database) as store:
-        add_plan(store, asked("left over"))
+        add_plan(store, plan("left over"))
     queue, view = workbench.queue, view_of(workbench)
     queue.offer_resume()
     qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
@@ -268,7 +268,7 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
 
 def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workbench) -> None:
     queue, view = workbench.queue, view_of(workbench)
-    queue.add(asked("long", seconds=600.0, steps=0))
+    queue.add(plan("long", seconds=600.0, steps=0))
     qtbot.waitUntil(lambda: "Measuring" in workbench.run_view.live.displayed_text(), timeout=RUN_LIMIT_MS)
     QTest.keyClick(workbench.window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
@@ -285,14 +285,14 @@ def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
     monkeypatch.setattr(StandbyLauncher, "launch", fail)
     queue, view = workbench.queue, view_of(workbench)
     with qtbot.capture_exceptions() as raised:
-        queue.add(asked("meets it"))
+        queue.add(plan("meets it"))
         qtbot.waitUntil(lambda: "Paused" in view.displayed_text(), timeout=RUN_LIMIT_MS)
         assert not queue.running
-        assert "made a mistake (ZeroDivisionError: a bug)" in said_beside(workbench)
+        assert "made a mistake (ZeroDivisionError: a bug)" in form_text(workbench)
         choose(workbench)
         workbench.run.run()
         qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
-        assert "made a mistake (ZeroDivisionError: a bug)" in said_beside(workbench)
+        assert "made a mistake (ZeroDivisionError: a bug)" in form_text(workbench)
     assert [kind for kind, *_ in raised] == [ZeroDivisionError] * 2
     assert [entry.state for entry in entries_of(workbench)] == ["paused"]
     assert outcomes_of(workbench) == ["failed"] * 2
@@ -303,9 +303,9 @@ def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
 def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) -> None:
     queue, view = workbench.queue, view_of(workbench)
     for name, seconds in (("long", 600.0), ("longer", 601.0)):
-        queue.add(asked(name, seconds=seconds, steps=0))
+        queue.add(plan(name, seconds=seconds, steps=0))
     view.unfold()
-    qtbot.waitUntil(lambda: chosen_words(view) == ["long: running", "longer: waiting"], timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: entry_texts(view) == ["long: running", "longer: waiting"], timeout=RUN_LIMIT_MS)
     view.cancel_all.click()
     press(workbench, "&Cancel all")
     qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
@@ -325,7 +325,7 @@ def hot(qtbot: QtBot, theme: Theme, database_path: Path, monkeypatch: pytest.Mon
 def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(qtbot: QtBot, hot: Workbench) -> None:
     workbench = hot
     queue, view = workbench.queue, view_of(workbench)
-    queue.add(asked("waits", gpus=1))
+    queue.add(plan("waits", gpus=1))
     qtbot.waitUntil(lambda: "GPU 0 throttled" in view.displayed_text(), timeout=RUN_LIMIT_MS)
     assert "Waiting: " in view.displayed_text()
     qtbot.waitUntil(lambda: "first run is to begin" in workbench.run_view.live.displayed_text(), timeout=READ_LIMIT_MS)
@@ -344,7 +344,7 @@ def test_a_window_that_closes_after_a_single_run_begins_nothing_of_the_queue(
     with window_on(qtbot, database_path, theme) as window:
         choose(window, seconds=600.0)
         window.run.run()
-        window.queue.add(asked("later"))
+        window.queue.add(plan("later"))
         qtbot.waitUntil(lambda: "0/2" in view_of(window).displayed_text(), timeout=READ_LIMIT_MS)
         window.quit()
         qtbot.waitUntil(lambda: not window.window.isVisible(), timeout=RUN_LIMIT_MS)
@@ -359,10 +359,10 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
     queue, view = workbench.queue, view_of(workbench)
     view.unfold()
     with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
-        queue.add(asked("known"))
+        queue.add(plan("known"))
     assert ended.args[0] == "known"
-    qtbot.waitUntil(lambda: chosen_words(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
-    assert "Entry 1 of the queue cannot be read by this version" in said_beside(workbench)
+    qtbot.waitUntil(lambda: entry_texts(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
+    assert "Entry 1 of the queue cannot be read by this version" in form_text(workbench)
 
 
 def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
@@ -389,7 +389,7 @@ def test_what_an_import_brings_is_offered_and_nothing_begins(
     qtbot: QtBot, workbench: Workbench, tmp_path: Path
 ) -> None:
     with Store.open(tmp_path / "elsewhere.db") as store:
-        add_plan(store, asked("begun elsewhere"))
+        add_plan(store, plan("begun elsewhere"))
     workbench.window.show_page(HISTORY)
     history = workbench.stored.history
     assert history is not None
@@ -409,15 +409,15 @@ def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothi
     monkeypatch.setattr(queue_sync, "_POLL_S", 0.1)
     view = view_of(workbench)
     with Store.open(workbench.database) as other:
-        entry = add_plan(other, asked("from a terminal"))
+        entry = add_plan(other, plan("from a terminal"))
         qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
         assert view.offer_banner.displayed_text == "“from a terminal” is unfinished: 0 of 2 runs done."
         assert [each.state for each in other.queue.entries()] == ["waiting"], "it is the terminal's to go on with it"
         view.offer_banner.button("not now").click()
         view.unfold()
-        qtbot.waitUntil(lambda: chosen_words(view) == ["from a terminal: paused"], timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: entry_texts(view) == ["from a terminal: paused"], timeout=READ_LIMIT_MS)
         other.queue.set_state(entry, "waiting")
-        qtbot.waitUntil(lambda: chosen_words(view) == ["from a terminal: waiting"], timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: entry_texts(view) == ["from a terminal: waiting"], timeout=READ_LIMIT_MS)
         assert not view.offer_banner.isVisible(), "what was answered is not asked again"
         choose(workbench, seconds=0.1)
         with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
@@ -443,6 +443,6 @@ def test_at_rest_the_queue_is_read_only_where_something_was_written(
     monkeypatch.setattr(queue_sync, "_read_snapshot", counted)
     qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)
     with Store.open(workbench.database) as other:
-        add_plan(other, asked("new"))
+        add_plan(other, plan("new"))
     qtbot.waitUntil(view_of(workbench).offer_banner.isVisible, timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)

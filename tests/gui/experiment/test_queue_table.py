@@ -48,20 +48,20 @@ def drop(view: QueueView, data: QMimeData, at: QPoint) -> bool:
 
 def test_an_entry_is_dragged_to_another_place(qtbot: QtBot, theme: Theme) -> None:
     view = unfolded(qtbot, theme, waiting=4)
-    asked: list[tuple[int, int]] = []
-    view.move_requested.connect(lambda entry, by: asked.append((entry, by)))
+    moves: list[tuple[int, int]] = []
+    view.move_requested.connect(lambda entry, by: moves.append((entry, by)))
     for row, to_y in ((0, 2 * ROW_HEIGHT), (3, 3), (1, 400)):
         assert drop(view, dragged(view, row), QPoint(100, to_y))
-    assert asked == [(1, 1), (4, -3), (2, 2)], "below what ended nothing waits"
+    assert moves == [(1, 1), (4, -3), (2, 2)], "below what ended nothing waits"
     for row, to_y in ((0, ROW_HEIGHT + 5), (2, 2 * ROW_HEIGHT + 5)):
         drop(view, dragged(view, row), QPoint(100, to_y))
-    assert len(asked) == 3, "it is there already"
+    assert len(moves) == 3, "it is there already"
 
 
 def test_what_ended_is_not_dragged_and_nothing_else_is_taken(qtbot: QtBot, theme: Theme) -> None:
     view = unfolded(qtbot, theme, waiting=2)
-    asked: list[tuple[int, int]] = []
-    view.move_requested.connect(lambda entry, by: asked.append((entry, by)))
+    moves: list[tuple[int, int]] = []
+    view.move_requested.connect(lambda entry, by: moves.append((entry, by)))
     model = view.table.model()
     can = [bool(model.flags(model.index(row, 0)) & Qt.ItemFlag.ItemIsDragEnabled) for row in range(3)]
     assert can == [True, True, False]
@@ -73,7 +73,7 @@ def test_what_ended_is_not_dragged_and_nothing_else_is_taken(qtbot: QtBot, theme
     going = dragged(view, 1)
     view.show_model(QueueModel().state(0.0))
     drop(view, going, QPoint(100, 3))
-    assert asked == [], "it has ended meanwhile"
+    assert moves == [], "it has ended meanwhile"
 
 
 def test_a_line_shows_where_it_would_come_to(qtbot: QtBot, theme: Theme) -> None:

@@ -32,7 +32,7 @@ def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hi
     return made
 
 
-def kept(screen: HistoryPage, run: int) -> tuple[tuple[str, ...], str]:
+def annotations(screen: HistoryPage, run: int) -> tuple[tuple[str, ...], str]:
     """The tags and note of a run in the database."""
     with screen.store() as store:
         (row,) = store.library.run_rows([run])
@@ -69,7 +69,7 @@ def test_t_tags_all_chosen_runs(screen: HistoryPage) -> None:
     QTest.keyClick(dialog.line, Qt.Key.Key_Return)
     QTest.keyClick(dialog.line, Qt.Key.Key_Return)
     screen.wait_for("Tags, note", "for the report", "Too hot.", "night", "for the report, night")
-    assert kept(screen, 1)[0] == ("for the report", "night")
+    assert annotations(screen, 1)[0] == ("for the report", "night")
 
 
 def test_a_tag_is_taken_off_by_its_box(screen: HistoryPage) -> None:
@@ -89,7 +89,7 @@ def test_n_writes_one_note_on_all_chosen_runs(screen: HistoryPage) -> None:
     QTest.keyClicks(dialog.editor, "Fan was off")
     QTest.keyClick(dialog.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     screen.wait_for("Tags, note", "Fan was off", "Fan was off", "night", "night")
-    assert kept(screen, 3)[1] == "Fan was off"
+    assert annotations(screen, 3)[1] == "Fan was off"
 
 
 def test_a_note_that_was_only_looked_at_stays(screen: HistoryPage) -> None:
@@ -107,12 +107,12 @@ def test_tags_and_note_on_the_page_of_a_run_are_kept_when_the_page_is_left(scree
     words.tags.setText("day, Throttled")
     words.note.setPlainText("Cooler now.")
     screen.escape()
-    screen.qtbot.waitUntil(lambda: kept(screen, 3) == (("day", "Throttled"), "Cooler now."), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: annotations(screen, 3) == (("day", "Throttled"), "Cooler now."), timeout=LIMIT_MS)
     screen.qtbot.waitUntil(lambda: "day, Throttled Cooler now." in screen.column("Tags, note"), timeout=LIMIT_MS)
     screen.open(3)
     words.tags.setText("day")
     screen.open(1)
-    screen.qtbot.waitUntil(lambda: kept(screen, 3)[0] == ("day",), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: annotations(screen, 3)[0] == ("day",), timeout=LIMIT_MS)
     assert words.tags.text() == "night"
 
 
@@ -124,7 +124,7 @@ def test_a_tag_that_cannot_be_is_said_and_can_be_put_right(screen: HistoryPage) 
     screen.wait_for_text("at most 60 characters")
     words.tags.setText("night, x")
     words.tags.editingFinished.emit()
-    screen.qtbot.waitUntil(lambda: kept(screen, 1)[0] == ("night", "x"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: annotations(screen, 1)[0] == ("night", "x"), timeout=LIMIT_MS)
 
 
 def test_deleted_runs_go_without_a_question_and_come_back_by_undo(screen: HistoryPage) -> None:
@@ -255,7 +255,7 @@ def test_the_menu_offers_what_can_be_done_with_the_chosen_runs(screen: HistoryPa
     menu = next(m for m in screen.view.table.findChildren(QMenu) if m.isVisible())
     words = [action.text().replace("&", "") for action in menu.actions()]
     assert words == ["Open\tEnter", "Compare 2 runs", "Tags …", "Note …", "Export", "Delete"]
-    with screen.qtbot.waitSignal(screen.view.overview.run_menu.export_requested) as asked:
+    with screen.qtbot.waitSignal(screen.view.overview.run_menu.export_requested) as requested:
         submenu_entry(screen, "Export", "CSV tables …").trigger()
-    assert asked.args == [[1, 2], "csv"]
+    assert requested.args == [[1, 2], "csv"]
     menu.close()

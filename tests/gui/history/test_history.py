@@ -201,18 +201,18 @@ def many(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hist
 def test_thousands_of_runs_cost_only_the_rows_in_view(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: set[int] = set()
+    read: set[int] = set()
     data = HistoryModel.data
 
     def counted(model: HistoryModel, index: QModelIndex, role: int = 0) -> object:
-        asked.add(index.row())
+        read.add(index.row())
         return data(model, index, role)
 
     monkeypatch.setattr(HistoryModel, "data", counted)
     many: HistoryPage = request.getfixturevalue("many")
     many.view.grab()
     in_view = many.view.table.viewport().height() // many.view.table.rowHeight(0) + 2
-    assert 0 < len(asked) <= in_view
+    assert 0 < len(read) <= in_view
 
 
 def test_scrolling_to_the_end_shows_the_first_run_ever_made(many: HistoryPage) -> None:

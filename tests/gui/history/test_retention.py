@@ -58,11 +58,11 @@ def answer(qtbot: QtBot, view: HistoryView, button: str) -> str:
     qtbot.waitUntil(lambda: view.findChild(QMessageBox) is not None, timeout=LIMIT_MS)
     box = view.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)
-    asked = f"{box.text()} {box.informativeText()}"
+    question = f"{box.text()} {box.informativeText()}"
     made = next(b for b in box.findChildren(QPushButton) if b.text() == button)
     QTest.mouseClick(made, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: view.findChild(QMessageBox) is None, timeout=LIMIT_MS)
-    return asked
+    return question
 
 
 def test_the_size_is_told_and_everything_is_kept_at_first(view: HistoryView) -> None:
@@ -73,9 +73,9 @@ def test_the_size_is_told_and_everything_is_kept_at_first(view: HistoryView) -> 
 
 def test_nothing_is_deleted_before_the_user_agrees(qtbot: QtBot, view: HistoryView, database_path: Path) -> None:
     choose(view, 7)
-    asked = answer(qtbot, view, "&Keep them")
-    assert asked.startswith("Delete the samples and logs of 1 run that ended more than 7 days ago?")
-    assert "122 samples and log lines would be deleted; figures, phases and blocks stay." in asked
+    question = answer(qtbot, view, "&Keep them")
+    assert question.startswith("Delete the samples and logs of 1 run that ended more than 7 days ago?")
+    assert "122 samples and log lines would be deleted; figures, phases and blocks stay." in question
     assert combo(view).currentText() == "Keep all samples"
     assert (retention.load_days(database_path), retention.pruned_utc_ns(database_path, 1)) == (None, None)
 

@@ -30,7 +30,7 @@ def pick(screen: HistoryPage, path: Path) -> None:
     screen.dialog(QFileDialog).reject()
 
 
-def told(screen: HistoryPage, words: str) -> bool:
+def status_has(screen: HistoryPage, words: str) -> bool:
     return any(words in label.toolTip() for label in screen.view.findChildren(QLabel))
 
 
@@ -40,19 +40,19 @@ def test_chosen_runs_are_written_to_a_database_that_another_one_imports(
     taken = tmp_path / "taken.db"
     screen.controller.transfer.export([2], "db")
     pick(screen, taken)
-    screen.qtbot.waitUntil(lambda: told(screen, f"Wrote 1 run to {taken}"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, f"Wrote 1 run to {taken}"), timeout=LIMIT_MS)
     other = history_on(tmp_path / "other.db")
     other.controller.transfer.import_runs()
     pick(other, taken)
     other.wait_for("Run", "1")
-    other.qtbot.waitUntil(lambda: told(other, "Imported 1 run as run 1."))
+    other.qtbot.waitUntil(lambda: status_has(other, "Imported 1 run as run 1."))
 
 
 def test_tables_go_into_a_new_folder(screen: HistoryPage, tmp_path: Path) -> None:
     screen.controller.transfer.export([1, 2], "csv")
     assert "new folder of csv files" in screen.dialog(QFileDialog).windowTitle()
     pick(screen, tmp_path / "tables")
-    screen.qtbot.waitUntil(lambda: told(screen, "Wrote 2 runs"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs"), timeout=LIMIT_MS)
     assert "runs.csv" in {path.name for path in (tmp_path / "tables").iterdir()}
 
 
@@ -62,7 +62,7 @@ def test_a_timeline_is_one_file(screen: HistoryPage, tmp_path: Path) -> None:
     assert dialog.windowTitle() == "Export 2 runs to a timeline"
     assert [Path(file).name for file in dialog.selectedFiles()] == ["2-runs.trace.json"]
     pick(screen, tmp_path / "two.json")
-    screen.qtbot.waitUntil(lambda: told(screen, "Wrote 2 runs to"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs to"), timeout=LIMIT_MS)
     events = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {event["pid"] for event in events} == {1, 2}
 
@@ -76,7 +76,7 @@ def test_what_is_there_already_is_left_and_said(screen: HistoryPage, tmp_path: P
     assert there.read_text() == "mine"
     screen.controller.transfer.export([1], "db")
     pick(screen, tmp_path / "others.db")
-    screen.qtbot.waitUntil(lambda: told(screen, "Wrote 1 run"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 1 run"), timeout=LIMIT_MS)
     assert "is there already" not in screen.visible_text(), "what was wrong before is not wrong now"
 
 
@@ -110,7 +110,7 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     show.click()
     count = sum(len(file.uids) for file in reference_files())
     page.qtbot.waitUntil(lambda: len(page.view.overview.listing.runs) == count, timeout=LIMIT_MS)
-    page.qtbot.waitUntil(lambda: told(page, "of the reference are here"))
+    page.qtbot.waitUntil(lambda: status_has(page, "of the reference are here"))
     assert not show.isVisible()
     page.qtbot.waitUntil(page.view.table.hasFocus)
     assert page.entry("View", "Reference runs").isChecked()
@@ -118,7 +118,7 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     assert all(words.startswith("reference") for words in page.column("Tags, note")[:40])
     page.menu_entry("View", "Reference runs")
     page.wait_for_text("No runs yet")
-    page.qtbot.waitUntil(lambda: told(page, f"Removed {count} runs of the reference."))
+    page.qtbot.waitUntil(lambda: status_has(page, f"Removed {count} runs of the reference."))
 
 
 def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_here(screen: HistoryPage) -> None:

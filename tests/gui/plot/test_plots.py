@@ -198,9 +198,9 @@ def test_a_click_on_a_name_in_the_legend_tells_which(qtbot: QtBot, theme: Theme)
     for look in (0, 1):
         made.set_curve(str(look), np.arange(3.0), np.arange(3.0), colour=look, label=f"Run {look}")
     made.legend.grab()
-    with qtbot.waitSignal(made.legend.clicked) as told:
+    with qtbot.waitSignal(made.legend.clicked) as clicked:
         QTest.mouseClick(made.legend, Qt.MouseButton.LeftButton, pos=QPoint(made.legend.width() - 8, 8))
-    assert told.args == ["1"]
+    assert clicked.args == ["1"]
     with qtbot.assertNotEmitted(made.legend.clicked):
         QTest.mouseClick(made.legend, Qt.MouseButton.LeftButton, pos=QPoint(2, 8))
 
@@ -210,11 +210,11 @@ def test_a_legend_too_narrow_gives_up_values_first_and_then_names(qtbot: QtBot, 
     for look in range(20):
         made.set_curve(str(look), np.arange(3.0), np.arange(3.0), colour=look, label=f"Run {look}")
         made.set_value(str(look), "1,234")
-    told = []
+    shown = []
     for width in (600, 4000):
         made.resize(width, 200)
-        told.append(made.legend.shows_values)
-    assert told == [False, True]
+        shown.append(made.legend.shows_values)
+    assert shown == [False, True]
 
 
 def test_an_axis_can_count(qtbot: QtBot, theme: Theme) -> None:

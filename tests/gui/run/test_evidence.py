@@ -20,7 +20,7 @@ from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.history import evidence
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.run.live import LiveModel
-from tests.fakes.evidence import AS_ASKED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE, UNKNOWN
 from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, started, training
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -63,22 +63,22 @@ def test_what_differs_stands_out_by_a_symbol_too(panel: EvidencePanel) -> None:
     panel.show_view(view_of(MISLABELLED))
     assert "✘  Standard" in visible(panel)
     assert "Auto" in visible(panel)
-    panel.show_view(view_of(AS_ASKED))
+    panel.show_view(view_of(AS_REQUESTED))
     assert not any("✘" in words for words in visible(panel))
     assert "TF32" in visible(panel)
 
 
 def test_long_names_are_elided_and_whole_under_the_pointer(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(AS_ASKED))
+    panel.show_view(view_of(AS_REQUESTED))
     name = panel.findChildren(ElidedLabel)[1]
-    assert name.text() == AS_ASKED.kernels[1].name
+    assert name.text() == AS_REQUESTED.kernels[1].name
     assert "elemWiseRNNcell&lt;float" in name.toolTip(), "brackets are no mark-up"
     assert panel.horizontalScrollBar().maximum() == 0
     assert "13 more kernels, 0.7\N{NO-BREAK SPACE}% together" in visible(panel)
 
 
 def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(AS_ASKED))
+    panel.show_view(view_of(AS_REQUESTED))
     bar = panel.findChildren(StackedBar)[0]
     assert bar.text_at(1).startswith("GEMM, 61.1")
     assert bar.text_at(0.7 * bar.width()).startswith("RNN, 31.7")
@@ -88,7 +88,7 @@ def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidenceP
 
 
 def test_the_bar_has_the_colours_of_the_scheme(panel: EvidencePanel, theme: Theme) -> None:
-    panel.show_view(view_of(AS_ASKED))
+    panel.show_view(view_of(AS_REQUESTED))
     colour = panel.findChildren(StackedBar)[0].grab().toImage().pixelColor(5, 8).name()
     theme.apply(Qt.ColorScheme.Dark)
     bars = [bar for bar in panel.findChildren(StackedBar) if bar.isVisible()]
@@ -108,7 +108,7 @@ def test_a_run_s_page_says_whether_it_ran_as_asked_and_turns_to_the_evidence(pag
     page.badge.button.click()
     assert page.evidence.isVisible()
     assert page.badge.button.text().replace("&", "") == "Hide evidence"
-    open_run(page, AS_ASKED, run=4)
+    open_run(page, AS_REQUESTED, run=4)
     assert page.evidence.isVisible(), "the next run's evidence too"
     assert "✔  Ran as asked" in page.badge.displayed_text()
     page.badge.button.click()
@@ -116,7 +116,7 @@ def test_a_run_s_page_says_whether_it_ran_as_asked_and_turns_to_the_evidence(pag
 
 
 def test_an_old_run_has_no_evidence_to_turn_to(page: RunPageView) -> None:
-    open_run(page, AS_ASKED)
+    open_run(page, AS_REQUESTED)
     page.badge.button.click()
     open_run(page, None)
     assert page.badge.displayed_text() == "No evidence was kept The run is older than the collecting of evidence."
@@ -150,7 +150,7 @@ def test_compare_says_first_which_runs_are_not_what_they_say(
     view.resize(1400, 900)
     with qtbot.waitExposed(view):
         view.show()
-    rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED)]
+    rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     view.show_model(compare(prepare_comparison([stored_run(row) for row in rows]), 1))
     wrong = evidence.describe_mismatches(rows)
     assert f"▲  {wrong} So the verdict is about what ran" in view.header.displayed_text()
@@ -167,7 +167,7 @@ def test_compare_says_first_which_runs_are_not_what_they_say(
 
 def test_the_window_s_database_gives_the_page_its_evidence(qtbot: QtBot, theme: Theme, database_path: Path) -> None:
     with Store.open(database_path) as store:
-        row = run_row(1, gpus=1, found=AS_ASKED)
-        number = keep(store, stored_run(row, evidence=AS_ASKED, portability=PORTABLE))
+        row = run_row(1, gpus=1, found=AS_REQUESTED)
+        number = keep(store, stored_run(row, evidence=AS_REQUESTED, portability=PORTABLE))
         stored = store.load(number)
-    assert evidence.stored_evidence_view(stored) == view_of(AS_ASKED)
+    assert evidence.stored_evidence_view(stored) == view_of(AS_REQUESTED)

@@ -84,14 +84,14 @@ def test_the_list_of_a_choice_tells_what_each_option_is_and_greys_what_cannot_ru
 def test_typing_a_number_tells_once_when_it_is_done(qtbot: QtBot, view: FormView) -> None:
     layers = control(view, "layers")
     assert isinstance(layers, QSpinBox)
-    told: list[tuple[str, object]] = []
-    view.edited.connect(lambda name, value: told.append((name, value)))
+    edits: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: edits.append((name, value)))
     layers.setFocus()
     layers.selectAll()
     QTest.keyClicks(layers, "12")
-    assert told == []
+    assert edits == []
     QTest.keyClick(layers, Qt.Key.Key_Return)
-    assert told == [("layers", 12)]
+    assert edits == [("layers", 12)]
 
 
 def test_none_of_what_is_counted_says_what_ends_the_run_instead(qtbot: QtBot, theme: Theme, view: FormView) -> None:
@@ -99,25 +99,25 @@ def test_none_of_what_is_counted_says_what_ends_the_run_instead(qtbot: QtBot, th
     epochs = control(view, "epochs")
     assert isinstance(epochs, QSpinBox)
     assert epochs.text() == "off"
-    told: list[tuple[str, object]] = []
-    view.edited.connect(lambda name, value: told.append((name, value)))
+    edits: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: edits.append((name, value)))
     epochs.setFocus()
     epochs.selectAll()
     QTest.keyClicks(epochs, "3")
     QTest.keyClick(epochs, Qt.Key.Key_Return)
-    assert (epochs.text(), told) == ("3", [("epochs", 3)])
+    assert (epochs.text(), edits) == ("3", [("epochs", 3)])
 
 
 def test_a_switch_and_a_choice_tell_what_was_set(qtbot: QtBot, view: FormView) -> None:
-    told: list[tuple[str, object]] = []
-    view.edited.connect(lambda name, value: told.append((name, value)))
+    edits: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: edits.append((name, value)))
     both = control(view, "bidirectional")
     assert isinstance(both, QCheckBox)
     QTest.keyClick(both, Qt.Key.Key_Space)
     mode = control(view, "mode")
     assert isinstance(mode, QComboBox)
     QTest.keyClick(mode, Qt.Key.Key_Down)
-    assert told == [("bidirectional", True), ("mode", "inference")]
+    assert edits == [("bidirectional", True), ("mode", "inference")]
 
 
 def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormView, form: VariantForm) -> None:
@@ -251,8 +251,8 @@ def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:
     view, form = FormView(theme), VariantForm("cnn10")
     qtbot.addWidget(view)
     view.show()
-    asked: list[int] = []
-    view.largest_batch_requested.connect(asked.append)
+    requests: list[int] = []
+    view.largest_batch_requested.connect(requests.append)
     for inventory, shown, says in ((CPU_INVENTORY, 32 * 16, True), (GPU_INVENTORY, 1_048_576, False)):
         form.set_machine(inventory.machine)
         view.show_model(form.state())
@@ -262,4 +262,4 @@ def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:
         assert dialog.intValue() == shown
         assert ("makes the whole machine swap" in dialog.labelText()) is says
         dialog.accept()
-        assert asked[-1] == shown
+        assert requests[-1] == shown

@@ -81,9 +81,9 @@ def held_by(bits: int, share: float) -> StoredRun:
     return replace(run, samples=samples)
 
 
-@pytest.mark.parametrize(("hold", "told"), [("heat", "25."), ("hardware slowdown", "25."), ("power limit", "")])
-def test_how_long_a_run_was_throttled_is_a_fact_of_it(hold: ThrottleCause, told: str) -> None:
+@pytest.mark.parametrize(("hold", "expected"), [("heat", "25."), ("hardware slowdown", "25."), ("power limit", "")])
+def test_how_long_a_run_was_throttled_is_a_fact_of_it(hold: ThrottleCause, expected: str) -> None:
     facts = throttled_environment(held_by(THROTTLE_CAUSES[hold][0], 0.25))
-    assert facts.get(THROTTLED_KEY, "").startswith(told)
-    assert bool(facts) == bool(told)
-    assert throttled_pct(facts) == pytest.approx(25.0 if told else 0.0, abs=1)
+    assert facts.get(THROTTLED_KEY, "").startswith(expected)
+    assert bool(facts) == bool(expected)
+    assert throttled_pct(facts) == pytest.approx(25.0 if expected else 0.0, abs=1)

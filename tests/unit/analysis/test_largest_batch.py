@@ -81,9 +81,9 @@ def test_on_the_cpu_it_wants_a_limit() -> None:
 
 
 def test_a_try_is_short_and_otherwise_the_variant() -> None:
-    asked = spec_of(gpus=1, xla=True, seconds=60.0)
-    tried = trial_spec(asked, 4096)
-    changed = {name for name, value in tried.variant.items() if value != asked.variant[name]}
+    spec = spec_of(gpus=1, xla=True, seconds=60.0)
+    tried = trial_spec(spec, 4096)
+    changed = {name for name, value in tried.variant.items() if value != spec.variant[name]}
     assert changed == {"batch_size", "steps", "warmup_steps", "evidence"}
     assert tried.variant["batch_size"] == 4096
 

@@ -191,10 +191,10 @@ def test_memory_used_after_the_measured_part_is_not_the_run_s() -> None:
 
 
 def test_what_steps_took_beyond_those_with_their_data_ready_was_waiting() -> None:
-    told = summarise(run(THREE))
-    assert (told.ready_step_ms, told.waiting_pct) == (None, None)
-    assert told.measured_s is not None
-    step_ms = 1e3 * told.measured_s / told.measured_steps
+    summary = summarise(run(THREE))
+    assert (summary.ready_step_ms, summary.waiting_pct) == (None, None)
+    assert summary.measured_s is not None
+    step_ms = 1e3 * summary.measured_s / summary.measured_steps
     assert summarise(run(THREE), ready_step_ms=step_ms / 4).waiting_pct == pytest.approx(75.0)
     assert summarise(run(THREE), ready_step_ms=step_ms * 1.1).waiting_pct == 0.0, "none is the least"
     assert summarise(run(blocks()), ready_step_ms=5.0).waiting_pct is None
@@ -265,5 +265,5 @@ def test_steady_noise_is_seldom_cut_and_a_warm_up_seldom_missed() -> None:
     warming = noise - 10 * np.exp(-np.arange(20) / 2)
     assert np.mean([warmup_blocks(rates) > 0 for rates in noise]) < 0.1
     assert np.mean([warmup_blocks(rates) > 0 for rates in warming]) > 0.9
-    kept = [rates[warmup_blocks(rates) :].mean() for rates in warming]
-    assert abs(np.mean(kept) - 100) < 0.5 * abs(warming.mean() - 100)
+    means = [rates[warmup_blocks(rates) :].mean() for rates in warming]
+    assert abs(np.mean(means) - 100) < 0.5 * abs(warming.mean() - 100)

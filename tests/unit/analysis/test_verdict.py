@@ -138,8 +138,8 @@ def test_several_variants_are_judged_together_and_a_pair_alone() -> None:
 
 def test_only_variants_with_an_interval_share_it() -> None:
     other = rows(4, [103.0, 104.0, 105.0], layout="NCHW")
-    beside = [row(7, 90.0, xla=True), row(8, None, outcome="refused", precision="tf32"), row(9, 5.0, workload="lstm")]
-    results = judge([*BASE, *other, *beside], 1)
+    without = [row(7, 90.0, xla=True), row(8, None, outcome="refused", precision="tf32"), row(9, 5.0, workload="lstm")]
+    results = judge([*BASE, *other, *without], 1)
     assert results[1].speedup == ratio(throughputs(other), throughputs(BASE))
     assert [result.decision for result in results[2:]] == ["one run each", "nothing to compare", "different workloads"]
 

@@ -15,7 +15,7 @@ from app.cli.telemetry import RateLimiter
 from app.fields import Sample, SlowSample
 from app.samples import HOST
 from app.storage.store import Store
-from tests.fakes.command_line import read_words
+from tests.fakes.command_line import parse_arguments
 from workloads.catalog import Machine, UsageError, workload
 
 
@@ -261,17 +261,17 @@ def test_a_command_of_the_layer_above_is_called() -> None:
 
 @pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
 def test_an_age_is_a_number_with_its_unit(word: str, days: float) -> None:
-    assert read_words("prune", "--older-than", word).older_than == days
+    assert parse_arguments("prune", "--older-than", word).older_than == days
 
 
 @pytest.mark.parametrize(("word", "seconds"), [("8m", 480), ("90s", 90), ("1h30m", 5400), ("2.5", 2.5), ("1m5s", 65)])
 def test_a_budget_is_a_time(word: str, seconds: float) -> None:
-    assert read_words("experiment", "lstm", "--budget", word).budget == seconds
+    assert parse_arguments("experiment", "lstm", "--budget", word).budget == seconds
 
 
 def test_telemetry_is_read_every_50_ms_unless_told_otherwise() -> None:
-    assert read_words("run", "lstm").sample_ms == 50.0
-    assert read_words("experiment", "lstm", "--sample-ms", "10").sample_ms == 10.0
+    assert parse_arguments("run", "lstm").sample_ms == 50.0
+    assert parse_arguments("experiment", "lstm", "--sample-ms", "10").sample_ms == 10.0
 
 
 def test_no_device_is_shown_more_often_than_requested() -> None:
@@ -307,21 +307,21 @@ def test_a_word_in_place_of_a_number_is_told_without_names_of_the_program_s_own(
 
 
 def test_a_number_below_0_is_a_word_of_its_own_where_no_option_takes_it() -> None:
-    assert read_words("show", "--json", "-1").run == -1
-    assert read_words("list", "--search", "-5x", "--limit", "2").search == "-5x"
+    assert parse_arguments("show", "--json", "-1").run == -1
+    assert parse_arguments("list", "--search", "-5x", "--limit", "2").search == "-5x"
 
 
 def test_an_option_may_be_abbreviated_as_long_as_one_begins_so() -> None:
-    assert read_words("experiment", "lstm", "--repeat", "4").repeats == 4
-    assert read_words("list", "--lim=2").limit == 2
+    assert parse_arguments("experiment", "lstm", "--repeat", "4").repeats == 4
+    assert parse_arguments("list", "--lim=2").limit == 2
     with pytest.raises(click.NoSuchOption):
-        read_words("experiment", "lstm", "--rep", "4")
+        parse_arguments("experiment", "lstm", "--rep", "4")
 
 
 def test_options_before_the_command_are_those_of_it(tmp_path: Path) -> None:
-    assert read_words("--db", "a.db", "--sample-ms", "20", "run", "lstm").database == Path("a.db")
-    assert read_words("--db", "a.db", "--sample-ms", "20", "run", "lstm").sample_ms == 20.0
-    assert read_words("--db", "a.db", "list", "--db", "b.db").database == Path("b.db")
+    assert parse_arguments("--db", "a.db", "--sample-ms", "20", "run", "lstm").database == Path("a.db")
+    assert parse_arguments("--db", "a.db", "--sample-ms", "20", "run", "lstm").sample_ms == 20.0
+    assert parse_arguments("--db", "a.db", "list", "--db", "b.db").database == Path("b.db")
 
 
 def test_every_command_is_in_a_section_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -344,4 +344,4 @@ def test_the_examples_of_a_command_s_help_are_true(name: str, capsys: pytest.Cap
     assert 1 <= len(examples) <= 3
     for python, m, app, *words in examples:
         assert (python, m, app, words[0]) == ("python", "-m", "app", name)
-        read_words(*words, upper=upper)
+        parse_arguments(*words, upper=upper)

@@ -6,7 +6,7 @@ import pytest
 
 from app.cli.main import main
 from app.storage.store import Store
-from tests.fakes.evidence import AS_ASKED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE, UNKNOWN
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
@@ -14,7 +14,7 @@ from tests.unit.viewmodels.stored import keep, run_row, stored_run
 def database(database_path: Path) -> Path:
     """Runs 1 to 4: as requested, mislabelled, unknown, and one without evidence."""
     with Store.open(database_path) as store:
-        for number, found in enumerate((AS_ASKED, MISLABELLED, UNKNOWN, None), 1):
+        for number, found in enumerate((AS_REQUESTED, MISLABELLED, UNKNOWN, None), 1):
             row = run_row(number, gpus=1, layers=number, found=found, gflops=13_375.0 if found else None)
             keep(store, stored_run(row, evidence=found, portability=PORTABLE if number == 1 else ()))
     return database_path

@@ -10,7 +10,7 @@ import pytest
 from app.records import RunRow, StoredRun
 from app.report.comparison import compare_document
 from app.viewmodels.compare.comparison import compare, prepare_comparison
-from tests.fakes.evidence import AS_ASKED, MISLABELLED, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, Value
 
@@ -134,7 +134,7 @@ def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
 
 
 def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
-    document = document_of([labelled(1, AS_ASKED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
+    document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
         f"Run 2 did not run what was asked. {MISLABELLED.reason} "
         "So this is about what ran, not about what was asked. NHWC ran "
@@ -147,9 +147,9 @@ def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
 @pytest.mark.parametrize(
     ("found", "match"),
     [
-        ((AS_ASKED, AS_ASKED), True),
-        ((AS_ASKED, None), None),
-        ((AS_ASKED, UNKNOWN), None),
+        ((AS_REQUESTED, AS_REQUESTED), True),
+        ((AS_REQUESTED, None), None),
+        ((AS_REQUESTED, UNKNOWN), None),
         ((UNKNOWN, MISLABELLED), False),
     ],
 )
@@ -161,6 +161,6 @@ def test_a_variant_ran_as_asked_where_each_of_its_runs_did(
 
 
 def test_what_is_not_known_is_no_warning() -> None:
-    document = document_of([labelled(1, AS_ASKED, "NCHW"), labelled(2, UNKNOWN, "NHWC")], 1)
+    document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, UNKNOWN, "NHWC")], 1)
     assert document["warnings"] == []
     assert document["verdict"]["text"].startswith("NHWC ran ")

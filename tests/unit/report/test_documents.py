@@ -111,8 +111,8 @@ def test_a_field_says_its_unit_its_period_and_what_a_read_costs() -> None:
     host = Device(device=HOST, kind="host", index=-1, name="A processor")
     document = gpus_document(Inventory(machine=Machine(), devices=(gpu, host)), {})
     field = document["gpus"][0]["fields"]["energy_mj"]
-    told = {"supported": True, "value": None, "reason": None, "unit": "mJ", "period_ms": 100.0, "cost_us": 2300.0}
-    assert field == told, "supported, though not read yet"
+    expected = {"supported": True, "value": None, "reason": None, "unit": "mJ", "period_ms": 100.0, "cost_us": 2300.0}
+    assert field == expected, "supported, though not read yet"
     named = document["gpus"][0]["fields"]
     assert set(named) | {"worker_load_pct", "worker_memory_bytes", "sampler_cpu_s"} == {*FAST_FIELDS, *SLOW_FIELDS}
     assert "fan_pct" not in document["host"]["fields"]
@@ -163,10 +163,10 @@ def line(message: TelemetryMessage) -> dict[str, object]:
 
 
 def test_a_sample_is_one_line() -> None:
-    told = line(Sample(t_ns=5, device="GPU-a", power_mw=7))
-    assert list(told)[:4] == ["t_ns", "utc", "source", "device"]
-    assert (told["utc"], told["power_mw"], told["load_pct"]) == (UTC, 7, None)
-    assert not {"type", "kind"} & set(told)
+    document = line(Sample(t_ns=5, device="GPU-a", power_mw=7))
+    assert list(document)[:4] == ["t_ns", "utc", "source", "device"]
+    assert (document["utc"], document["power_mw"], document["load_pct"]) == (UTC, 7, None)
+    assert not {"type", "kind"} & set(document)
 
 
 def test_all_but_samples_say_what_they_are() -> None:
@@ -178,9 +178,9 @@ def test_all_but_samples_say_what_they_are() -> None:
 
 def test_who_uses_a_gpu_is_a_line_with_a_list() -> None:
     using = (GpuProcess(pid=11, name="python", memory_bytes=2**30), GpuProcess(pid=12, name="ollama"))
-    told = line(Processes(t_ns=5, device="GPU-a", processes=using))
-    assert (told["kind"], told["device"]) == ("processes", "GPU-a")
-    assert told["processes"] == (
+    document = line(Processes(t_ns=5, device="GPU-a", processes=using))
+    assert (document["kind"], document["device"]) == ("processes", "GPU-a")
+    assert document["processes"] == (
         {"pid": 11, "name": "python", "memory_bytes": 2**30},
         {"pid": 12, "name": "ollama", "memory_bytes": None},
     )

@@ -53,13 +53,13 @@ def expected(database: Path, runs: Sequence[int]) -> dict[str, Table]:
         return {
             table.name: (
                 [column.name for column in table.columns],
-                [_told(row, table) for batch in found.batches(table) for row in batch],
+                [_flat_row(row, table) for batch in found.batches(table) for row in batch],
             )
             for table in found.tables
         }
 
 
-def _told(row: Sequence[Any], table: FlatTable) -> list[Any]:
+def _flat_row(row: Sequence[Any], table: FlatTable) -> list[Any]:
     return [
         utc_text(value) if column.kind == "utc" and value is not None else value
         for value, column in zip(row, table.columns, strict=True)
@@ -218,7 +218,7 @@ def test_what_a_stopped_export_leaves_behind_may_be_dropped_on_any_thread(
 ) -> None:
     monkeypatch.setattr("app.storage.transfer.progress._CHECK_EVERY_ROWS", 1)
     unraised: list[object] = []
-    monkeypatch.setattr("sys.unraisablehook", lambda told: unraised.append(told.exc_value))
+    monkeypatch.setattr("sys.unraisablehook", lambda event: unraised.append(event.exc_value))
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(
             export_files, stored, [1, 2], tmp_path / "out", "csv", TransferProgress(should_stop=lambda: True)
@@ -230,10 +230,10 @@ def test_what_a_stopped_export_leaves_behind_may_be_dropped_on_any_thread(
 
 
 def test_how_far_it_is_is_told(stored: Path, tmp_path: Path) -> None:
-    told: list[float] = []
-    export_files(stored, [1, 2], tmp_path / "out", "csv", TransferProgress(report=told.append))
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    shares: list[float] = []
+    export_files(stored, [1, 2], tmp_path / "out", "csv", TransferProgress(report=shares.append))
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
 
 
 def test_the_page_about_exports_names_every_column(stored: Path) -> None:

@@ -108,12 +108,12 @@ def test_a_run_without_evidence_says_what_it_is_without(runs: list[StoredRun]) -
 def test_figures_of_a_variant_are_those_of_the_windows_table(runs: list[StoredRun]) -> None:
     peaks = [3 << 30, 5 << 30, 4 << 30]
     alike = [run for run in runs if run.row.spec == runs[0].row.spec][: len(peaks)]
-    told = [
+    measured = [
         replace(run, row=replace(run.row, summary=replace(run.row.summary, device_peak_bytes=peak, mean_power_mw=peak)))
         for run, peak in zip(alike, peaks, strict=True)
     ]
-    table = compare(prepare_comparison(told), 1).table
-    (row,) = compare_document(compare(prepare_comparison(told), 1))["rows"]
+    table = compare(prepare_comparison(measured), 1).table
+    (row,) = compare_document(compare(prepare_comparison(measured), 1))["rows"]
     assert row["memory"]["device_peak_bytes"] == max(peaks)
     assert row["power"]["mean_mw"] == sorted(peaks)[1]
     assert row["temperature_c"] is not None
@@ -244,8 +244,8 @@ def test_the_command_line_writes_it(
     verdict = document["verdict"]["text"]
     assert (verdict if ending == "html" else escape_markdown(verdict)) in text
     assert "Most likely communication" in text, "where scaling is lost, of runs that were traced"
-    beside = {"found-speed-up.svg", "found-scaling-1.svg"}
-    assert beside <= {path.name for path in tmp_path.iterdir()} if ending == "md" else not list(tmp_path.glob("*.svg"))
+    charts = {"found-speed-up.svg", "found-scaling-1.svg"}
+    assert charts <= {path.name for path in tmp_path.iterdir()} if ending == "md" else not list(tmp_path.glob("*.svg"))
 
 
 def test_of_many_pairs_the_worst_of_each_variant_is_drawn_and_all_have_a_row() -> None:

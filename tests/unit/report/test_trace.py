@@ -123,11 +123,11 @@ def test_the_run_s_slice_says_what_ran_on_what_and_how_it_ended(stored: Path, tm
     with Store.open(stored) as store:
         store.add_environment(2, {"own_source": "def mine(): ..."})
         run = store.load(2)
-    (told,) = (event["args"] for event in named(events_of(stored, [2], tmp_path / "one.json"), "run 2", "X"))
-    assert (told["variant"], told["outcome"], told["reason"]) == (run.row.spec.variant, "failed", "It failed.")
-    assert told["devices"] == {"GPU 0": GPU.name, "Host": HOST_DEVICE.name}
-    assert told["environment"] == {"tensorflow": "2.21.0", "cpu": "A processor", "keras": "3.15.1"}
-    assert (told["uid"], told["match"]) == ("uid-2", False)
+    (details,) = (event["args"] for event in named(events_of(stored, [2], tmp_path / "one.json"), "run 2", "X"))
+    assert (details["variant"], details["outcome"], details["reason"]) == (run.row.spec.variant, "failed", "It failed.")
+    assert details["devices"] == {"GPU 0": GPU.name, "Host": HOST_DEVICE.name}
+    assert details["environment"] == {"tensorflow": "2.21.0", "cpu": "A processor", "keras": "3.15.1"}
+    assert (details["uid"], details["match"]) == ("uid-2", False)
 
 
 def test_fields_are_counters_by_device_in_a_reader_s_units_and_what_is_absent_is_left_out(
@@ -184,8 +184,8 @@ def test_lines_of_the_log_and_a_device_s_end_are_instants(stored: Path, tmp_path
 def test_several_runs_are_processes_in_the_order_asked_for_that_start_together(stored: Path, tmp_path: Path) -> None:
     events = events_of(stored, [2, 1], tmp_path / "two.json")
     check_viewable(events)
-    places = {event["pid"]: event["args"]["sort_index"] for event in named(events, "process_sort_index", "M")}
-    assert places == {2: 0, 1: 1}
+    order = {event["pid"]: event["args"]["sort_index"] for event in named(events, "process_sort_index", "M")}
+    assert order == {2: 0, 1: 1}
     assert [event["ts"] for event in events if event.get("cat") == "run"] == [0, 0]
 
 
@@ -195,8 +195,8 @@ def test_a_run_that_never_began_is_a_timeline_too(stored: Path, tmp_path: Path) 
         store.finish(run, outcome=Outcome(name="refused", reason="No."), summary=Summary(), t_ns=S, utc_ns=UTC_NS + S)
     events = events_of(stored, [run], tmp_path / "refused.json")
     check_viewable(events)
-    (told,) = (event for event in events if event["ph"] == "X")
-    assert (told["ts"], told["dur"], told["args"]["outcome"]) == (0, 0, "refused")
+    (run_slice,) = (event for event in events if event["ph"] == "X")
+    assert (run_slice["ts"], run_slice["dur"], run_slice["args"]["outcome"]) == (0, 0, "refused")
 
 
 def test_runs_of_real_gpus_have_every_sample_in_their_file(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_run_that_goes_on_is_not_exported_and_a_stopped_export_leaves_nothing(
     with pytest.raises(StoppedError):
         export_trace(stored, [1, 2], tmp_path / "out.json", TransferProgress(should_stop=lambda: True))
     assert sorted(tmp_path.iterdir()) == before
-    told: list[float] = []
-    export_trace(stored, [1, 2], tmp_path / "out.json", TransferProgress(report=told.append))
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    shares: list[float] = []
+    export_trace(stored, [1, 2], tmp_path / "out.json", TransferProgress(report=shares.append))
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

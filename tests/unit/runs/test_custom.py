@@ -175,7 +175,7 @@ def test_what_a_file_starts_ends_when_it_was_read(file: Path, database_path: Pat
 def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, database_path: Path, tmp_path: Path) -> None:
     lease = Leases(tmp_path).take([CPU], 1)
     assert lease is not None
-    told: list[str] = []
+    notices: list[str] = []
 
     def stopped(seconds: float) -> bool:
         if seconds:
@@ -183,9 +183,9 @@ def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, datab
         return False
 
     load_custom_workloads(
-        file, "", database_path, ReadOptions(leases=Leases(tmp_path), notify=told.append, wait_for_stop=stopped)
+        file, "", database_path, ReadOptions(leases=Leases(tmp_path), notify=notices.append, wait_for_stop=stopped)
     )
-    assert told == ["Reading mine.py …", "Reading mine.py waits for the run that uses the processor …"]
+    assert notices == ["Reading mine.py …", "Reading mine.py waits for the run that uses the processor …"]
 
 
 def test_files_chosen_before_are_remembered_as_long_as_they_are_there(file: Path, database_path: Path) -> None:

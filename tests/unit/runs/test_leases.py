@@ -50,7 +50,7 @@ def test_too_few_means_none(leases: Leases) -> None:
 def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
     held = leases.take(GPUS, 2)
     assert held is not None
-    told: list[str] = []
+    notices: list[str] = []
     slept: list[float] = []
 
     def stopped(seconds: float) -> bool:
@@ -59,8 +59,8 @@ def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
             held.release()
         return False
 
-    lease = leases.wait(GPUS, 1, on_wait=lambda: told.append("waiting"), wait_for_stop=stopped)
-    assert (taken(lease), told, len(slept)) == (("GPU-a",), ["waiting"], 3)
+    lease = leases.wait(GPUS, 1, on_wait=lambda: notices.append("waiting"), wait_for_stop=stopped)
+    assert (taken(lease), notices, len(slept)) == (("GPU-a",), ["waiting"], 3)
     assert lease is not None
     lease.release()
 

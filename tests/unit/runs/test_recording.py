@@ -45,10 +45,10 @@ def listed(*pids: int, device: str = "GPU-a") -> Processes:
 )
 def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words: str) -> None:
     """The last four are of a driver that numbers processes otherwise: the worker is one of those listed."""
-    neighbours = OtherProcesses(WORKER_PID)
+    processes = OtherProcesses(WORKER_PID)
     for each in lists:
-        neighbours.add(each)
-    assert neighbours.description == words
+        processes.add(each)
+    assert processes.description == words
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words
     ],
 )
 def test_who_was_there_before_the_worker_is_not_taken_for_it(lists: list[Processes], words: str) -> None:
-    neighbours = OtherProcesses(WORKER_PID, earlier_pids=[7, 9])
+    processes = OtherProcesses(WORKER_PID, earlier_pids=[7, 9])
     for each in lists:
-        neighbours.add(each)
-    assert neighbours.description == words
+        processes.add(each)
+    assert processes.description == words
 
 
 LIMIT_S = 120.0
 TRIES = 10
 """How often a busy machine may come too late before it is the program that does."""
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
-WORKER, STRANGER = 4_194_304 + 1, 4_194_304 + 2
+WORKER, OTHER_PID = 4_194_304 + 1, 4_194_304 + 2
 """Numbers that no process has."""
 DUMB = Card(uuid="GPU-dumb", flaws=(Flaw(ENERGY, pynvml.NVML_ERROR_UNKNOWN, first=3),))
 """Its energy counter answers while it is probed, and never again."""
@@ -119,18 +119,18 @@ class _Gone:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _EventList:
     events: list[RunEvent]
 
     def handle(self, event: RunEvent) -> None:
         self.events.append(event)
 
 
-def settled(recording: TelemetryRecorder, inbox: Inbox) -> tuple[list[RunEvent], float]:
+def finished(recording: TelemetryRecorder, inbox: Inbox) -> tuple[list[RunEvent], float]:
     """What was handed on at the end, and the seconds that took."""
     events: list[RunEvent] = []
     began_s = time.monotonic()
-    end = FanOut((recording, _Kept(events)))
+    end = FanOut((recording, _EventList(events)))
     recording.request_final_energy()
     Supervisor(_Gone(), inbox, WorkerTimeouts(), end.handle, ClockAnchor(0, 0)).drain(lambda: recording.awaits_energy)
     return events, time.monotonic() - began_s
@@ -185,14 +185,14 @@ def _energy_waits_s(feed: TelemetryFeed) -> tuple[float, float]:
 
 def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(feed: TelemetryFeed) -> None:
     with recorded(feed, GPU_A, GPU_B) as (recording, inbox):
-        asked_ns = time.monotonic_ns()
-        events, _ = settled(recording, inbox)
-    assert with_energy(events, asked_ns) == {GPU_A, GPU_B}
+        requested_ns = time.monotonic_ns()
+        events, _ = finished(recording, inbox)
+    assert with_energy(events, requested_ns) == {GPU_A, GPU_B}
 
 
 def test_a_counter_that_never_answers_is_waited_for_two_seconds() -> None:
     with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, inbox):
-        events, seconds = settled(recording, inbox)
+        events, seconds = finished(recording, inbox)
     assert 1.9 < seconds < LIMIT_S
     assert with_energy(events, 0) == set()
     assert any(isinstance(event, Sample) and event.device == "GPU-dumb" for event in events), "the rest is handed on"
@@ -201,7 +201,7 @@ def test_a_counter_that_never_answers_is_waited_for_two_seconds() -> None:
 def test_without_a_counter_nothing_is_waited_for() -> None:
     with feed_of(LAPTOP, hz=20.0) as feed, recorded(feed, LAPTOP.uuid) as (recording, inbox):
         recording.handle(PhaseStarted(phase="measure", t_ns=time.monotonic_ns()))
-        events, seconds = settled(recording, inbox)
+        events, seconds = finished(recording, inbox)
     assert events == []
     assert seconds < 1.9
 
@@ -209,33 +209,33 @@ def test_without_a_counter_nothing_is_waited_for() -> None:
 def test_a_lost_gpu_is_not_waited_for() -> None:
     with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, inbox):
         recording.handle(DeviceLost(t_ns=time.monotonic_ns(), device="GPU-dumb", reason="It is gone."))
-        _, seconds = settled(recording, inbox)
+        _, seconds = finished(recording, inbox)
     assert seconds < 1.9
 
 
 def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_is_not() -> None:
-    shared = Card(uuid="GPU-shared", processes=((WORKER, 3_000_000_000), (STRANGER, 1_000_000_000)))
+    shared = Card(uuid="GPU-shared", processes=((WORKER, 3_000_000_000), (OTHER_PID, 1_000_000_000)))
     own = Card(uuid="GPU-own", processes=((WORKER, 3_000_000_000),))
     with feed_of(shared, own, hz=20.0) as feed:
-        assert told_others(feed, "GPU-own") == {}
-        facts = told_others(feed, "GPU-shared")
-    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
+        assert other_processes(feed, "GPU-own") == {}
+        facts = other_processes(feed, "GPU-shared")
+    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({OTHER_PID})"}
 
 
 def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never_listed() -> None:
     """As in a container, where the driver has other numbers for its processes."""
-    with feed_of(Card(uuid="GPU-shared", processes=((STRANGER, 1_000_000_000),)), hz=20.0) as feed:
+    with feed_of(Card(uuid="GPU-shared", processes=((OTHER_PID, 1_000_000_000),)), hz=20.0) as feed:
         wait_listed(feed, "GPU-shared")
-        facts = told_others(feed, "GPU-shared")
-    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({STRANGER})"}
+        facts = other_processes(feed, "GPU-shared")
+    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({OTHER_PID})"}
 
 
-def told_others(feed: TelemetryFeed, uuid: str) -> Mapping[str, str]:
+def other_processes(feed: TelemetryFeed, uuid: str) -> Mapping[str, str]:
     """What a run on this card tells at its end, after the driver listed its processes."""
     with recorded(feed, uuid) as (recording, inbox):
         recording.follow(WORKER)
         wait_listed(feed, uuid)
-        settled(recording, inbox)
+        finished(recording, inbox)
         return recording.environment
 
 

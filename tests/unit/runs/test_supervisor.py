@@ -29,7 +29,7 @@ class Obedient:
 
     inbox: Inbox
     obeys: str
-    asked: list[str] = field(default_factory=list)
+    rungs: list[str] = field(default_factory=list)
     pid: int = 1
 
     def ask_to_stop(self) -> None:
@@ -42,7 +42,7 @@ class Obedient:
         self._ask("killed")
 
     def _ask(self, rung: str) -> None:
-        self.asked.append(rung)
+        self.rungs.append(rung)
         if rung == self.obeys:
             self.inbox.put(Exited(-1))
 
@@ -56,55 +56,55 @@ def watch(
         inbox.put(item)
     worker, events = Obedient(inbox, obeys), list[RunEvent]()
     ending = Supervisor(worker, inbox, limits or WorkerTimeouts(), events.append, CLOCK).watch()
-    return ending, worker.asked, events
+    return ending, worker.rungs, events
 
 
 def test_events_are_handed_on_in_order_without_the_worker_s_own() -> None:
     sample, line, facts = Sample(t_ns=3, device=HOST), LogLine(3, "x"), EnvironmentInfo(environment={"a": "b"})
-    ending, asked, events = watch(HELLO, PHASE, sample, line, facts, LOST, DONE, Exited(0))
+    ending, rungs, events = watch(HELLO, PHASE, sample, line, facts, LOST, DONE, Exited(0))
     assert events == [PHASE, sample, line, facts, LOST]
-    assert asked == []
+    assert rungs == []
     assert (ending.finished, ending.exit_code, ending.ended_by) == (DONE, 0, "itself")
     assert (ending.stop_requested, ending.fault, ending.gpu_lost) == (False, None, "It is gone.")
 
 
 @pytest.mark.parametrize(
-    ("obeys", "asked"),
+    ("obeys", "rungs"),
     [
         ("closed stdin", ["closed stdin"]),
         ("terminated", ["closed stdin", "terminated"]),
         ("killed", ["closed stdin", "terminated", "killed"]),
     ],
 )
-def test_stop_climbs_until_the_worker_goes(obeys: str, asked: list[str]) -> None:
+def test_stop_climbs_until_the_worker_goes(obeys: str, rungs: list[str]) -> None:
     limits = WorkerTimeouts(closed_stdin_s=0.0, terminated_s=0.0)
     ending, done, _ = watch(HELLO, StopRequested(), obeys=obeys, limits=limits)
-    assert (done, ending.ended_by, ending.stop_requested, ending.fault) == (asked, obeys, True, None)
+    assert (done, ending.ended_by, ending.stop_requested, ending.fault) == (rungs, obeys, True, None)
 
 
 def test_asking_twice_is_asking_once() -> None:
-    _, asked, _ = watch(StopRequested(), StopRequested())
-    assert asked == ["closed stdin"]
+    _, rungs, _ = watch(StopRequested(), StopRequested())
+    assert rungs == ["closed stdin"]
 
 
 def test_silence_ends_the_worker_with_a_reason() -> None:
-    ending, asked, _ = watch(HELLO, obeys="killed", limits=replace(AT_ONCE, hello_s=60.0))
-    assert asked == ["terminated", "killed"]
+    ending, rungs, _ = watch(HELLO, obeys="killed", limits=replace(AT_ONCE, hello_s=60.0))
+    assert rungs == ["terminated", "killed"]
     assert ending.fault == "The worker said nothing for 0 s and was ended; see its log."
 
 
 def test_what_never_says_hello_is_no_python_for_runs() -> None:
     no_python = "The Python of this run is none that can make runs, or is broken:"
-    ending, asked, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
-    assert (asked, ending.started) == (["terminated"], False)
+    ending, rungs, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
+    assert (rungs, ending.started) == (["terminated"], False)
     assert ending.fault == f"{no_python} it did not begin the run within 0 s; see its log."
     ending, *_ = watch(BrokenMessage("malformed", "x" * 900), obeys="terminated")
     assert ending.fault == f"{no_python} instead of beginning the run it said “{'x' * 200}”."
 
 
 def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
-    ending, asked, _ = watch(HELLO, DONE, obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
-    assert asked == ["closed stdin", "terminated"]
+    ending, rungs, _ = watch(HELLO, DONE, obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
+    assert rungs == ["closed stdin", "terminated"]
     assert (ending.finished, ending.fault) == (DONE, None)
 
 
@@ -120,8 +120,8 @@ def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
 )
 def test_a_broken_protocol_terminates(item: InboxItem, fault: str) -> None:
     first = () if isinstance(item, Hello) else (HELLO,)
-    ending, asked, events = watch(*first, item, BrokenMessage("more", "y"), obeys="terminated")
-    assert (ending.fault, asked, events) == (fault, ["terminated"], [])
+    ending, rungs, events = watch(*first, item, BrokenMessage("more", "y"), obeys="terminated")
+    assert (ending.fault, rungs, events) == (fault, ["terminated"], [])
 
 
 def test_trouble_of_a_sink_terminates_and_the_first_reason_stays() -> None:
@@ -135,7 +135,7 @@ def test_trouble_of_a_sink_terminates_and_the_first_reason_stays() -> None:
     for item in (HELLO, PHASE, PHASE):
         inbox.put(item)
     ending = Supervisor(worker, inbox, WorkerTimeouts(), full, CLOCK).watch()
-    assert (ending.fault, worker.asked, len(tried)) == ("Full for the 1. time.", ["terminated"], 2)
+    assert (ending.fault, worker.rungs, len(tried)) == ("Full for the 1. time.", ["terminated"], 2)
 
 
 def test_a_bug_in_a_sink_is_not_hidden() -> None:

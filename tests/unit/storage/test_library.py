@@ -88,7 +88,7 @@ def words_of(row: RunRow) -> str:
     gpus = row.gpu_names or (("CPU",) if row.spec.variant["gpus"] == 0 else ())
     outcome = row.outcome.name.replace("_", " ") if row.outcome else "running"
     reason = (row.outcome.reason if row.outcome else None) or ""
-    told = (
+    facts = (
         row.spec.workload,
         *gpus,
         outcome,
@@ -100,7 +100,7 @@ def words_of(row: RunRow) -> str:
     )
     started = datetime.fromtimestamp(row.started_utc_ns / S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     named = ("layouts of June",) if row.experiments else ()
-    return "\n".join((*(f"{name}={value}" for name, value in variant.items()), *told, *named, started)).lower()
+    return "\n".join((*(f"{name}={value}" for name, value in variant.items()), *facts, *named, started)).lower()
 
 
 def key_of(row: RunRow, order: str) -> Any:
@@ -349,20 +349,20 @@ def test_a_run_that_goes_on_is_not_deleted(store: Store) -> None:
 
 
 def test_for_good_only_what_is_in_the_trash_with_its_weights(store: Store) -> None:
-    kept, gone = keep(store), keep(store, uid="uid-2")
+    stays, gone = keep(store), keep(store, uid="uid-2")
     store.library.save_experiment([gone], name="x", preset=None, plan=PLAN)
-    store.library.add_tag([kept, gone], "paper")
+    store.library.add_tag([stays, gone], "paper")
     weights = [weights_path(store.path, uid) for uid in ("uid-1", "uid-2")]
     for path in weights:
         path.parent.mkdir(exist_ok=True)
         path.touch()
     store.library.delete([gone])
-    with pytest.raises(UserError, match=f"Run {kept} is not in the trash"):
-        store.library.purge([gone, kept])
+    with pytest.raises(UserError, match=f"Run {stays} is not in the trash"):
+        store.library.purge([gone, stays])
     store.library.purge([gone])
     assert [path.exists() for path in weights] == [True, False]
     for table in ("runs", "devices", "run_words", "tags"):
-        assert store._db.execute(f"SELECT DISTINCT run FROM {table}").fetchall() == [(kept,)]
+        assert store._db.execute(f"SELECT DISTINCT run FROM {table}").fetchall() == [(stays,)]
     assert store._db.execute("SELECT count(*) FROM experiments").fetchone() == (0,)
 
 

@@ -119,7 +119,7 @@ def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_pa
         store.add_environment(mine, {"driver": "575.1", "tensorflow": "2.20.0", "gpus_used": "NVIDIA A100 (GPU-1)"})
     added = add_reference(database)
     with Store.open(database) as store:
-        found = {doubt.key: doubt for doubt in comparison_warnings([store.load(mine), store.load(added[0])])}
+        found = {warning.key: warning for warning in comparison_warnings([store.load(mine), store.load(added[0])])}
     assert found["tensorflow"].values == {mine: "2.20.0", added[0]: "2.21.0"}
     assert found["driver"].severity == "warning"
     assert found["gpus_used"].values[mine] == "GPU-aaaa"

@@ -12,7 +12,7 @@ from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import Setting, custom_source
 from app.storage.store import Store
 
-KEPT: list[tuple[Setting[Any], str, str, Any]] = [
+STORED: list[tuple[Setting[Any], str, str, Any]] = [
     (known_settings.NOTICE, "notice", "sound", "sound"),
     (known_settings.STANDBY, "standby", "off", "off"),
     (known_settings.KEEP_SAMPLES_DAYS, "keep_samples_days", "30", 30),
@@ -24,7 +24,7 @@ KEPT: list[tuple[Setting[Any], str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("known", "name", "text", "value"), KEPT, ids=[name for _, name, _, _ in KEPT])
+@pytest.mark.parametrize(("known", "name", "text", "value"), STORED, ids=[name for _, name, _, _ in STORED])
 def test_a_setting_of_an_older_version_is_read_and_written_as_it_was(
     database_path: Path, known: Setting[Any], name: str, text: str, value: object
 ) -> None:
@@ -41,4 +41,4 @@ def test_a_setting_of_an_older_version_is_read_and_written_as_it_was(
 
 def test_every_setting_is_looked_at_here() -> None:
     named = [value.name for value in vars(known_settings).values() if isinstance(value, Setting)]
-    assert sorted(named) == sorted(name for _, name, _, _ in KEPT if name != "own source ab12")
+    assert sorted(named) == sorted(name for _, name, _, _ in STORED if name != "own source ab12")

@@ -257,9 +257,9 @@ def test_of_a_run_on_the_cpu_the_host_is_drawn(store: Store) -> None:
 
 
 def test_what_a_device_does_not_give_is_absent_and_not_read(store: Store) -> None:
-    telling = msgspec.structs.replace(GPU, fields={"power_mw": FieldInfo(unit="mW")})
+    reporting = msgspec.structs.replace(GPU, fields={"power_mw": FieldInfo(unit="mW")})
     run = store.begin(
-        SPEC, uid="uid-1", owner=this_process(), t_ns=0, utc_ns=UTC_NS, devices=(telling,), environment={}
+        SPEC, uid="uid-1", owner=this_process(), t_ns=0, utc_ns=UTC_NS, devices=(reporting,), environment={}
     )
     store.write(run, SAMPLES[:2])
     (gpu,) = store.load(run, ("power_mw", "load_pct")).samples

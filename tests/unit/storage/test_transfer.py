@@ -207,10 +207,10 @@ def test_how_far_it_is_is_told(full: Path, tmp_path: Path, database_path: Path) 
         lambda watch: export_database(full, [1, 2, 3], tmp_path / "out.db", watch),
         lambda watch: import_runs(database_path, full, watch),
     ):
-        told: list[float] = []
-        work(TransferProgress(report=told.append))
-        assert told == sorted(told)
-        assert told[-1] == 1.0
+        shares: list[float] = []
+        work(TransferProgress(report=shares.append))
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 20, 40])
@@ -218,9 +218,9 @@ def test_stopped_at_any_time_it_leaves_nothing(full: Path, tmp_path: Path, datab
     with Store.open(database_path) as store:
         keep(store, uid="mine")
     before, files = contents(database_path), sorted(tmp_path.iterdir())
-    asked = iter(range(1_000_000))
+    checks = iter(range(1_000_000))
     with pytest.raises(StoppedError, match="Stopped; nothing was written"):
-        import_runs(database_path, full, TransferProgress(should_stop=lambda: next(asked) >= after))
+        import_runs(database_path, full, TransferProgress(should_stop=lambda: next(checks) >= after))
     with pytest.raises(StoppedError):
         export_database(full, [1], tmp_path / "out.db", TransferProgress(should_stop=lambda: True))
     assert contents(database_path) == before
@@ -293,9 +293,9 @@ def test_long_runs_move_whole(full: Path, database_path: Path) -> None:
             "INSERT INTO samples (device_id, t_ns, power_mw) VALUES (3, ?, ?)", ((10 * S + n, n) for n in range(50_000))
         )
         store._db.conn.commit()
-    told: list[float] = []
-    import_runs(database_path, full, TransferProgress(report=told.append))
-    assert len(set(told)) > 20, "progress is told while one run is read"
+    shares: list[float] = []
+    import_runs(database_path, full, TransferProgress(report=shares.append))
+    assert len(set(shares)) > 20, "progress is told while one run is read"
     with Store.open(database_path) as store:
         (gpu, _) = store.load(2).samples
         assert gpu.device == GPU

@@ -18,7 +18,7 @@ from tests.fakes.runs import SPEC, keep
 from tests.unit.storage.contents import changed, contents
 from workloads.catalog import MAX_VARIANTS, Machine, combinations, with_defaults, workload
 
-ASKED = Plan(name="two", variants=(with_defaults(SPEC),), repeats=2, budget_s=60.0)
+PLAN = Plan(name="two", variants=(with_defaults(SPEC),), repeats=2, budget_s=60.0)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def theirs(tmp_path: Path) -> Path:
     path = tmp_path / "theirs" / "profiles.db"
     with Store.open(path) as store:
         runs = [keep(store, uid=f"uid-{n}") for n in (1, 2, 3)]
-        first, second = (store.queue.add(name=name, preset=name, plan=encode_plan(ASKED)) for name in ("two", "later"))
+        first, second = (store.queue.add(name=name, preset=name, plan=encode_plan(PLAN)) for name in ("two", "later"))
         store.queue.add_runs(first, runs[1:])
         store.queue.claim(first)
         store.queue.move(second, first)
@@ -48,13 +48,13 @@ def runs_of(path: Path, entry: QueueEntry) -> list[str]:
 def test_a_whole_database_brings_its_queue_in_its_order_paused_and_nobodys(theirs: Path, database_path: Path) -> None:
     with Store.open(database_path) as store:
         keep(store, uid="mine")
-        store.queue.add(name="ours", preset=None, plan=encode_plan(ASKED))
+        store.queue.add(name="ours", preset=None, plan=encode_plan(PLAN))
     done = import_runs(database_path, theirs)
     ours, later, two = entries(database_path)
     assert (done.entries, [entry.name for entry in (ours, later, two)]) == ((2, 3), ["ours", "later", "two"])
     assert [(entry.state, entry.owned) for entry in (later, two)] == [("paused", False)] * 2
     assert (later.experiment, runs_of(database_path, two)) == (None, ["uid-2", "uid-3"])
-    assert entry_plan(two) == structs.replace(ASKED, preset="two")
+    assert entry_plan(two) == structs.replace(PLAN, preset="two")
     again = import_runs(database_path, theirs)
     assert (again.entries, len(entries(database_path))) == ((), 3), "nothing comes twice"
 
@@ -86,7 +86,7 @@ def test_runs_made_elsewhere_come_back_to_the_entry(theirs: Path, tmp_path: Path
 def test_a_file_with_nothing_but_an_entry(tmp_path: Path, database_path: Path) -> None:
     theirs = tmp_path / "theirs.db"
     with Store.open(theirs) as store:
-        store.queue.add(name="two", preset=None, plan=encode_plan(ASKED))
+        store.queue.add(name="two", preset=None, plan=encode_plan(PLAN))
     done = import_runs(database_path, theirs)
     assert (done.runs, done.entries) == ((), (1,))
 
@@ -116,11 +116,11 @@ def test_the_most_that_can_be_asked_for_anywhere_moves_and_no_more(
     tmp_path: Path, database_path: Path, variants: int, repeats: int
 ) -> None:
     most = combinations(workload("lstm"), {"gpus": [0], "seed": range(MAX_VARIANTS)}, Machine())
-    asked = Plan(name="most", variants=tuple(most), repeats=REPEATS_LIMIT)
+    largest = Plan(name="most", variants=tuple(most), repeats=REPEATS_LIMIT)
     beyond = structs.replace(
-        asked, variants=(*asked.variants, *asked.variants[:variants]), repeats=REPEATS_LIMIT + repeats
+        largest, variants=(*largest.variants, *largest.variants[:variants]), repeats=REPEATS_LIMIT + repeats
     )
-    for name, each in (("most", asked), ("beyond", beyond)):
+    for name, each in (("most", largest), ("beyond", beyond)):
         with Store.open(tmp_path / f"{name}.db") as store:
             store.queue.add(name=name, preset=None, plan=encode_plan(each))
     assert import_runs(database_path, tmp_path / "most.db").entries == (1,)
@@ -136,10 +136,10 @@ def test_its_other_values_are_looked_at_too(theirs: Path, database_path: Path, c
 
 
 def test_an_entry_of_another_version_is_told_when_it_is_to_be_made(database_path: Path) -> None:
-    newer = msgspec.json.decode(encode_plan(ASKED))
+    newer = msgspec.json.decode(encode_plan(PLAN))
     newer["variants"][0]["workload"] = "transformer"
     with Store.open(database_path) as store:
-        none, endless = (structs.replace(ASKED, **change) for change in ({"variants": ()}, {"repeats": 10**8}))
+        none, endless = (structs.replace(PLAN, **change) for change in ({"variants": ()}, {"repeats": 10**8}))
         for plan in (
             msgspec.json.encode(newer).decode(),
             '{"variants": []}',

@@ -321,7 +321,7 @@ def test_rows_that_no_table_of_ours_takes_are_refused(
 ) -> None:
     """Write rows while the schema has no types, then restore the schema's statements."""
     with contextlib.closing(sqlite3.connect(theirs)) as connection:
-        kept = connection.execute("SELECT sql, rowid FROM sqlite_schema WHERE type = 'table'").fetchall()
+        schema = connection.execute("SELECT sql, rowid FROM sqlite_schema WHERE type = 'table'").fetchall()
     loose = "sql"
     for word in (" STRICT", " UNIQUE", " NOT NULL"):
         loose = f"replace({loose}, '{word}', '')"
@@ -330,7 +330,7 @@ def test_rows_that_no_table_of_ours_takes_are_refused(
     changed(theirs, "PRAGMA ignore_check_constraints = ON", "DROP TRIGGER runs_changed", change)
     with contextlib.closing(sqlite3.connect(theirs)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
-        connection.executemany("UPDATE sqlite_schema SET sql = ? WHERE rowid = ?", kept)
+        connection.executemany("UPDATE sqlite_schema SET sql = ? WHERE rowid = ?", schema)
         connection.commit()
     # What the look for damage finds first, the private database must find as well.
     monkeypatch.setattr(import_export, "check_damage", lambda *_: None)
@@ -421,10 +421,10 @@ FLIPS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255
 @example(flips=[(0.28515625, 128)], kept=1.0)  # a column's name that is no UTF-8
 @given(flips=FLIPS, kept=st.sampled_from([1.0, 1.0, 1.0, 0.99, 0.5]))
 def test_random_damage_is_refused_or_gives_sound_runs(
-    whole: Path, clean: Path, flips: list[tuple[float, int]], kept: float
+    whole: Path, clean: Path, flips: list[tuple[float, int]], share: float
 ) -> None:
     content = bytearray(whole.read_bytes())
-    del content[int(len(content) * kept) :]
+    del content[int(len(content) * share) :]
     for place, bits in flips:
         content[int(place * len(content))] ^= bits
     with tempfile.TemporaryDirectory() as folder:

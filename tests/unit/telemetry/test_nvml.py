@@ -29,8 +29,8 @@ def read_once(*cards: Card, missing: tuple[str, ...] = ()) -> tuple[NvmlSource, 
 
 def absent(source: NvmlSource) -> dict[str, str]:
     """What the first card lacks of the fields every run is described with."""
-    told = source.devices[0].absent
-    return {name: told[name] for name in FIELDS if name in told}
+    reasons = source.devices[0].absent
+    return {name: reasons[name] for name in FIELDS if name in reasons}
 
 
 def test_two_h200_say_everything() -> None:

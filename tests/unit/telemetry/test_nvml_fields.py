@@ -131,11 +131,11 @@ def times(fake: FakeNvml, card: Card, function: str) -> int:
 
 
 def test_dear_calls_are_made_at_most_twice_to_learn_their_cost(clock: Clock) -> None:
-    dear = Card(uuid="GPU-x", costs_ms={ENERGY: 5.0, "nvmlDeviceGetFanSpeed": 2.0}, fan_pct=30)
-    with opened(dear) as (source, fake):
-        assert times(fake, dear, ENERGY) == 2
-        assert times(fake, dear, "nvmlDeviceGetFanSpeed") == 2
-        assert times(fake, dear, "nvmlDeviceGetTemperature") == 5
+    slow = Card(uuid="GPU-x", costs_ms={ENERGY: 5.0, "nvmlDeviceGetFanSpeed": 2.0}, fan_pct=30)
+    with opened(slow) as (source, fake):
+        assert times(fake, slow, ENERGY) == 2
+        assert times(fake, slow, "nvmlDeviceGetFanSpeed") == 2
+        assert times(fake, slow, "nvmlDeviceGetTemperature") == 5
         costs_us = {name: facts.cost_us or 0 for name, facts in source.devices[0].fields.items()}
     assert costs_us["energy_mj"] == pytest.approx(5_000, abs=5)
     assert costs_us["fan_pct"] == pytest.approx(2_000, abs=5)

@@ -9,7 +9,7 @@ from app.fields import SLOW_FIELDS, Sample, SlowSample
 from app.records import RunEnded, RunStarted, StoredRun
 from app.samples import HOST, DeviceLost
 from app.telemetry.replay import Event, Replay, RunRecording
-from tests.fakes.evidence import AS_ASKED
+from tests.fakes.evidence import AS_REQUESTED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Block, PhaseStarted, Progress
 
@@ -45,7 +45,7 @@ def test_everything_comes_back_in_the_order_of_its_time() -> None:
 
 
 def test_what_a_run_left_as_evidence_comes_at_its_end() -> None:
-    assert everything(replace(RUN, evidence=AS_ASKED))[-2] == AS_ASKED
+    assert everything(replace(RUN, evidence=AS_REQUESTED))[-2] == AS_REQUESTED
 
 
 def test_values_are_those_that_were_stored_and_absent_stays_absent() -> None:

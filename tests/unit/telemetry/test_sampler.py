@@ -84,10 +84,10 @@ def process(*words: str, cards: Sequence[Card] = TWO_H200) -> Iterator["subproce
 def test_ticks_keep_their_time_although_energy_takes_19_ms() -> None:
     """The main thread reads 20 times a second; beside it the energy of two cards is asked for all the time."""
     with sampling(*SLOW_ENERGY) as (feed, said):
-        assert any(_keeps_time(*_beside_energy(feed, said)) for _ in range(TRIES))
+        assert any(_keeps_time(*_times_with_energy(feed, said)) for _ in range(TRIES))
 
 
-def _beside_energy(feed: TelemetryFeed, said: Messages) -> tuple[list[int], list[int]]:
+def _times_with_energy(feed: TelemetryFeed, said: Messages) -> tuple[list[int], list[int]]:
     """The times of some ticks, and of the readings of energy beside them."""
     times_ns: list[int] = []
     energy_ns: list[int] = []
@@ -153,11 +153,11 @@ def test_energy_is_read_promptly_for_every_gpu() -> None:
 
 
 def _energy_wait_s(feed: TelemetryFeed, said: Messages) -> float:
-    asked_ns = time.monotonic_ns()
+    began_ns = time.monotonic_ns()
     feed.read_energy()
-    read = [until(said, SlowSample, lambda sample: has_energy(sample) and sample.t_ns > asked_ns) for _ in SLOW_ENERGY]
+    read = [until(said, SlowSample, lambda sample: has_energy(sample) and sample.t_ns > began_ns) for _ in SLOW_ENERGY]
     assert {sample.device for sample in read} == {card.uuid for card in SLOW_ENERGY}
-    return (max(sample.t_ns for sample in read) - asked_ns) / 1e9
+    return (max(sample.t_ns for sample in read) - began_ns) / 1e9
 
 
 def test_what_a_field_s_period_is_comes_by_itself() -> None:

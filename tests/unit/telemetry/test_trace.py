@@ -43,8 +43,8 @@ def written(path: Path, *lines: object) -> Path:
 def by_watch(path: Path, inventory: Inventory, *telemetry: TelemetryMessage) -> Path:
     """As `watch --json` writes it."""
     head = device_lines(inventory, t_ns=START_NS - 1, utc=iso_utc(UTC_NS), source="live")
-    told = (telemetry_line(m, utc=iso_utc(UTC_NS + m.t_ns - START_NS), source="live") for m in telemetry)
-    return written(path, *head, *told)
+    lines = (telemetry_line(m, utc=iso_utc(UTC_NS + m.t_ns - START_NS), source="live") for m in telemetry)
+    return written(path, *head, *lines)
 
 
 def sample(t_ns: int, device: str = "card 1", **fields: object) -> dict[str, object]:

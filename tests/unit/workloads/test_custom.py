@@ -155,9 +155,9 @@ def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line(text: str, sentence: str) -> None:
     given = source(text)
-    told = reason_of(given, lambda: describe_file(given))
-    assert re.match(sentence, told), told
-    assert "own/" not in told
+    reason = reason_of(given, lambda: describe_file(given))
+    assert re.match(sentence, reason), reason
+    assert "own/" not in reason
 
 
 def test_a_function_that_is_not_there_is_answered_with_those_that_are() -> None:
@@ -209,8 +209,8 @@ def _lstms(model: Any) -> list[Any]:
 
 def test_layers_that_xla_cannot_compile_are_named_before_it_tries(one: Replicas) -> None:
     given = source(DENSE.replace("def batch", "model.layers[-1].supports_jit = False\n        def batch"))
-    told = reason_of(given, lambda: trained(given, spec_of(given, "dense", xla=True), one, 1))
-    assert re.match(r"mine.py:5: XLA cannot compile dense\w* \(Dense\); choose xla=false", told), told
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense", xla=True), one, 1))
+    assert re.match(r"mine.py:5: XLA cannot compile dense\w* \(Dense\); choose xla=false", reason), reason
 
 
 def test_two_replicas_make_the_step_of_one_and_regularizers_count(one: Replicas, pair: Replicas) -> None:
@@ -304,8 +304,8 @@ def test_an_optimizer_is_refused_by_a_keras_that_is_too_old(one: Replicas, monke
 
     monkeypatch.setattr(keras, "__version__", "3.3.3")
     given = with_optimizer('"sgd"')
-    told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
-    assert told == "mine.py:5: an optimizer needs Keras 3.4 or newer; this is 3.3.3."
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    assert reason == "mine.py:5: an optimizer needs Keras 3.4 or newer; this is 3.3.3."
 
 
 def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> None:
@@ -354,15 +354,15 @@ def test_what_a_function_gives_is_looked_at_before_it_is_trained(
     text = textwrap.dedent(DENSE)
     assert old in text
     given = source(text.replace(old, new))
-    told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
-    assert re.match(sentence, told), told
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    assert re.match(sentence, reason), reason
 
 
 def test_batches_of_several_shapes_are_told_with_both(one: Replicas) -> None:
     text = textwrap.dedent(DENSE).replace("(4,)", "(None, 4)").replace("(batch_size, 4)", "(batch_size, 2 + step, 4)")
     given = source(text)
-    told = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
-    assert told.startswith(
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    assert reason.startswith(
         "mine.py:5: ValueError: batch gives (8, 3, 4), (8, 1, 4) at step 1 and gave (8, 2, 4), (8, 1"
     )
 
@@ -382,7 +382,7 @@ A label of 7 is too large.
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "reason"),
     [
         (GRAPH_ERROR, "mine.py:12: ValueError: A label of 7 is too large."),
         ("Graph execution error:\n\nDetected at node A\n<stack traces unavailable>\nToo big", "ValueError: Too big"),
@@ -391,9 +391,9 @@ A label of 7 is too large.
         ("Graph execution error:", "ValueError: Graph execution error:"),
     ],
 )
-def test_of_a_library_s_words_those_are_told_that_say_what_is_wrong(message: str, told: str) -> None:
+def test_of_a_library_s_words_those_are_told_that_say_what_is_wrong(message: str, reason: str) -> None:
     ending = outcome_of(ValueError(message), {}, None, source(""))
-    assert (ending.reason or "").removeprefix("mine.py: ") == told
+    assert (ending.reason or "").removeprefix("mine.py: ") == reason
 
 
 def test_a_loss_that_is_lost_names_the_file() -> None:

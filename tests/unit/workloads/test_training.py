@@ -116,12 +116,12 @@ def test_inference_has_no_loss() -> None:
 
 
 def test_the_first_steps_end_is_told_between_its_block_and_the_next() -> None:
-    counter, told = Counter(), list[int]()
+    counter, calls = Counter(), list[int]()
     messages: list[Message] = []
     task = Task(step=counter, fetch=float, examples=4)
     plan = TrainingPlan(warmup_steps=2, seconds=1.0, steps=5)
-    Loop(task, plan, messages.append, counter.stopped, lambda: told.append(len(blocks(messages, "compile")))).run()
-    assert told == [1]
+    Loop(task, plan, messages.append, counter.stopped, lambda: calls.append(len(blocks(messages, "compile")))).run()
+    assert calls == [1]
     assert counter.steps == 8
 
 
@@ -141,10 +141,10 @@ def epochs_of(counter: Counter, epochs: int, messages: list[str]) -> tuple[bool,
 
 
 def test_epochs_are_passes_of_equal_steps_each_tested_at_its_end() -> None:
-    counter, told = Counter(), list[str]()
-    completed, messages = epochs_of(counter, 3, told)
+    counter, calls = Counter(), list[str]()
+    completed, messages = epochs_of(counter, 3, calls)
     assert completed
-    assert told[:4] == [*(f"tested after {1 + 10 * n} steps" for n in (1, 2, 3)), "hold True after 31 steps"]
+    assert calls[:4] == [*(f"tested after {1 + 10 * n} steps" for n in (1, 2, 3)), "hold True after 31 steps"]
     epochs = [message for message in messages if isinstance(message, Epoch)]
     assert [(epoch.epoch, epoch.steps, epoch.examples, epoch.loss) for epoch in epochs] == [
         (n, 10, 40, 1.0 + 10 * n) for n in (1, 2, 3)
@@ -154,12 +154,12 @@ def test_epochs_are_passes_of_equal_steps_each_tested_at_its_end() -> None:
     assert measured == sorted(measured)
     assert measured[-1] == 1.0
     (ready,) = [message for message in messages if isinstance(message, DataReady)]
-    assert told[4:] == [f"hold False after {31 + ready.steps} steps"]
+    assert calls[4:] == [f"hold False after {31 + ready.steps} steps"]
 
 
 def test_a_stopped_epoch_is_not_tested() -> None:
-    counter, told = Counter(stop_after=25), list[str]()
-    completed, messages = epochs_of(counter, 5, told)
+    counter, calls = Counter(stop_after=25), list[str]()
+    completed, messages = epochs_of(counter, 5, calls)
     assert not completed
     assert [message.epoch for message in messages if isinstance(message, Epoch)] == [1, 2]
-    assert told == ["tested after 11 steps", "tested after 21 steps"], "nor timed with its data ready"
+    assert calls == ["tested after 11 steps", "tested after 21 steps"], "nor timed with its data ready"

@@ -30,8 +30,8 @@ def spec(workload: str, batch: int, gpus: int, layout: str) -> RunSpec:
 
 def runs() -> Iterator[StoredRun]:
     """The 10-layer network at batch 128 in all four ways, one mislabelled; at 2048 two that end otherwise."""
-    places = ((1, "NHWC", 2000.0), (1, "NCHW", 2200.0), (2, "NHWC", 1600.0), (2, "NCHW", 1980.0))
-    for number, (gpus, layout, rate) in enumerate(places, 1):
+    variants = ((1, "NHWC", 2000.0), (1, "NCHW", 2200.0), (2, "NHWC", 1600.0), (2, "NCHW", 1980.0))
+    for number, (gpus, layout, rate) in enumerate(variants, 1):
         for turn, luck in enumerate((0.999, 1.001)):
             wrong = (gpus, layout) == (2, "NHWC") and turn == 1
             yield result(2 * number + turn, spec("cnn10", 128, gpus, layout), rate * luck, match=not wrong)

@@ -143,8 +143,8 @@ def test_plots_stand_side_by_side_unless_that_would_cut_the_names_of_their_lines
     for name in ("NCHW", long):
         one = chart(point(0, 0), point(10, 90), words=name)
         drawn[name] = draw_chart(replace(one, title="t", caption="c", plots=(*one.plots, *one.plots)), LIGHT)
-    places = {name: {spot.left for spot in drawing.hit_areas} for name, drawing in drawn.items()}
-    assert (len(places["NCHW"]), len(places[long])) == (4, 2)
+    lefts = {name: {spot.left for spot in drawing.hit_areas} for name, drawing in drawn.items()}
+    assert (len(lefts["NCHW"]), len(lefts[long])) == (4, 2)
     shown = [element.text for element in parsed(drawn[long]).iter(f"{TAG}text")]
     assert shown.count(long) == 4, "each plot has its title and its line's name"
 
@@ -187,10 +187,10 @@ def test_names_cover_thin_lines_only_where_they_matter_and_have_no_other_room() 
     for important in (True, False):
         (box,) = labels.place_labels([(50.0, 50.0)], ["a name"], 11.0, inside, [important], thin=[line])
         assert (box is not None) is important
-    beside = (55.0, 40.0, 145.0, 20.0)
-    (moved,) = labels.place_labels([(50.0, 50.0)], ["a name"], 11.0, inside, [True], thin=[beside])
+    thin_line = (55.0, 40.0, 145.0, 20.0)
+    (moved,) = labels.place_labels([(50.0, 50.0)], ["a name"], 11.0, inside, [True], thin=[thin_line])
     assert moved is not None
-    assert moved[0] + moved[2] <= beside[0] or moved[1] >= 60.0 or moved[1] + moved[3] <= 40.0
+    assert moved[0] + moved[2] <= thin_line[0] or moved[1] >= 60.0 or moved[1] + moved[3] <= 40.0
 
 
 def test_long_words_lose_their_middle() -> None:

@@ -29,24 +29,24 @@ def as_reference(runs: Iterable[StoredRun]) -> list[StoredRun]:
     return [replace(run, row=replace(run.row, tags=("reference",))) for run in runs]
 
 
-def told(found: Iterable[ArticleRuns]) -> list[tuple[str, int]]:
+def counts(found: Iterable[ArticleRuns]) -> list[tuple[str, int]]:
     return [(each.plan.name, len(each.runs)) for each in found]
 
 
 @pytest.mark.parametrize("name", ["article-a", "article-b", "article-c"])
 def test_the_runs_of_an_experiment_repeat_its_article_alone(plans: dict[str, Plan], name: str) -> None:
     runs = made(plans[name].specs)
-    assert told(replicated_articles(runs)) == [(name, len(runs))]
+    assert counts(replicated_articles(runs)) == [(name, len(runs))]
 
 
 def test_runs_of_several_experiments_repeat_each_of_their_articles(plans: dict[str, Plan]) -> None:
     runs = made([*plans["article-a"].specs, *plans["article-c"].specs])
-    assert told(replicated_articles(runs)) == [("article-a", 22), ("article-c", 40)]
+    assert counts(replicated_articles(runs)) == [("article-a", 22), ("article-c", 40)]
 
 
 def test_variants_that_two_articles_have_in_common_repeat_both(plans: dict[str, Plan]) -> None:
     shared = [spec for spec in plans["article-a"].variants if spec in plans["article-b"].variants]
-    assert told(replicated_articles(made(shared))) == [("article-a", 4), ("article-b", 4)]
+    assert counts(replicated_articles(made(shared))) == [("article-a", 4), ("article-b", 4)]
 
 
 def test_one_variant_or_other_runs_repeat_nothing(plans: dict[str, Plan]) -> None:

@@ -54,7 +54,7 @@ class Machinery:
         self._feed = TelemetryFeed()
         self.hand([Inventory(machine=MACHINE, devices=DEVICES)])
         self.gate = IdleWait(Host(telemetry=self._feed), limits)
-        self.told: list[str] = []
+        self.wait_reasons: list[str] = []
         self.facts: Mapping[str, str] = {}
         self._second = 0
 
@@ -63,7 +63,7 @@ class Machinery:
         coming = iter(to_come)
 
         def go_on(held: WaitStatus) -> bool:
-            self.told.append(held.reason)
+            self.wait_reasons.append(held.reason)
             self.hand(next(coming, []))
             self.clock.move(0.1)
             return not skip
@@ -75,7 +75,7 @@ class Machinery:
     def rest(self) -> "Machinery":
         """After a first wait that found the GPU at 40 °C for two seconds."""
         assert self.wait(ON_GPU, [*self.gpu(40), *self.gpu(40)]) == "N s, GPU 0 at 40 °C"
-        self.told.clear()
+        self.wait_reasons.clear()
         return self
 
     def hand(self, messages: Sequence[SamplerMessage]) -> None:
@@ -102,16 +102,16 @@ def host(load_pct: float) -> list[SamplerMessage]:
 def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do(clock: Clock) -> None:
     machine = Machinery(clock)
     assert machine.wait(ON_CPU, [*host(55), *machine.gpu(90, load_pct=55)], host(9.6)) == "N s"
-    assert machine.told == ["the host without telemetry", "CPU at 55 %"]
+    assert machine.wait_reasons == ["the host without telemetry", "CPU at 55 %"]
     assert machine.facts[HOST_LOAD_KEY] == "10"
 
 
 def test_a_host_that_stays_busy_is_waited_for_once(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF)
     assert machine.wait(ON_CPU, host(80)) == "gave up after N s: CPU at 80 %"
-    machine.told.clear()
+    machine.wait_reasons.clear()
     assert machine.wait(ON_CPU, host(70)) == "N s"
-    assert machine.told == ["the host without telemetry"]
+    assert machine.wait_reasons == ["the host without telemetry"]
     assert machine.facts[HOST_LOAD_KEY] == "70"
 
 
@@ -119,7 +119,7 @@ def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_lat
     machine = Machinery(clock, IdleLimits())
     cooling = [machine.gpu(c) for c in (50, 45, 42, *[41] * 11)]
     assert machine.wait(ON_GPU, *cooling) == "N s, GPU 0 at 41 °C"
-    assert machine.told[:2] == ["GPU 0 without telemetry, the host without telemetry", "GPU 0 at 50 °C"]
+    assert machine.wait_reasons[:2] == ["GPU 0 without telemetry, the host without telemetry", "GPU 0 at 50 °C"]
     assert machine.wait(ON_GPU, *(machine.gpu(c) for c in (70, 60, 46))) == "N s, GPU 0 at 46 °C"
 
 
@@ -134,7 +134,7 @@ def test_a_run_waits_until_nobody_else_uses_its_gpu_by_a_list_newer_than_the_run
     machine = Machinery(clock).rest()
     old, new = machine.listed(4242, later_s=-1.0), machine.listed(77)
     assert machine.wait(ON_GPU, [*machine.gpu(40), *old], new, machine.listed()) == "N s, GPU 0 at 40 °C"
-    assert machine.told[1:] == ["who uses GPU 0", "python3 (77) on GPU 0"]
+    assert machine.wait_reasons[1:] == ["who uses GPU 0", "python3 (77) on GPU 0"]
 
 
 def test_a_process_that_stays_is_waited_for_once_and_another_again(clock: Clock) -> None:
@@ -155,7 +155,7 @@ def test_a_wait_may_be_skipped_and_the_next_is_one_again(clock: Clock) -> None:
 def test_no_gate_waits_for_nothing(clock: Clock, devices: tuple[str, ...]) -> None:
     machine = Machinery(clock, IdleLimits(wait_s=0.0))
     assert machine.wait(devices) == "off"
-    assert machine.told == []
+    assert machine.wait_reasons == []
 
 
 def test_a_closed_gate_listens_no_longer(clock: Clock) -> None:
@@ -168,19 +168,19 @@ def test_two_runs_wait_at_once_each_for_its_own_gpu(clock: Clock) -> None:
     machine = Machinery(clock).rest()
     warm = Sample(t_ns=1, device="GPU-1", temperature_c=80)
     cooled = [Sample(t_ns=second * 10**9, device="GPU-1", temperature_c=60) for second in (2, 13)]
-    told: list[str] = []
+    wait_reasons: list[str] = []
 
     def other(held: WaitStatus) -> bool:
         """The wait of the run on GPU 1, in the midst of which the one for GPU 0 begins and ends."""
-        told.append(held.reason)
-        if len(told) == 1:
+        wait_reasons.append(held.reason)
+        if len(wait_reasons) == 1:
             machine.hand([warm, *host(1.0)])
-        elif len(told) == 2:
+        elif len(wait_reasons) == 2:
             machine.hand(machine.listed(77, device="GPU-1"))
             assert machine.wait(ON_GPU, machine.gpu(40)) == "N s, GPU 0 at 40 °C"
             machine.hand([*cooled, *machine.listed(device="GPU-1")])
         return True
 
     machine.gate.wait(["GPU-1"], other)
-    assert told == ["GPU 1 without telemetry, the host without telemetry", "GPU 1 at 80 °C"]
-    assert machine.told == ["GPU 0 without telemetry, the host without telemetry"], "nobody else is on GPU 0"
+    assert wait_reasons == ["GPU 1 without telemetry, the host without telemetry", "GPU 1 at 80 °C"]
+    assert machine.wait_reasons == ["GPU 0 without telemetry, the host without telemetry"], "nobody else is on GPU 0"

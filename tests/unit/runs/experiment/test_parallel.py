@@ -81,9 +81,9 @@ class InTurn(Maker):
         return own == next((each for each in self._on if each[0] == self._quick), self._on[0])
 
 
-def lender(leases: Leases, told: Callable[[], None] = lambda: None) -> Lend:
+def lender(leases: Leases, on_wait: Callable[[], None] = lambda: None) -> Lend:
     def lend(spec: RunSpec, devices: Sequence[str], stopped: Callable[[float], bool]) -> Lease | None:
-        return leases.wait(devices, int(spec.variant["gpus"]) or 1, on_wait=told, wait_for_stop=stopped)
+        return leases.wait(devices, int(spec.variant["gpus"]) or 1, on_wait=on_wait, wait_for_stop=stopped)
 
     return lend
 
@@ -168,10 +168,10 @@ def test_a_wait_for_gpus_ends_when_the_experiment_is_stopped(leases: Leases) -> 
     assert held is not None
     maker = Maker()
 
-    def told() -> None:
+    def on_wait() -> None:
         session.stop()
 
-    session = making(lender(leases, told), (SMALL, LARGE), maker)
+    session = making(lender(leases, on_wait), (SMALL, LARGE), maker)
     assert (session.run().state, maker.specs) == ("stopped", [])
     held.release()
 

@@ -32,16 +32,16 @@ def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machi
     plan = load_preset(name).plan(machine)
     assert len(plan.variants) > 1
     assert [check(spec, machine) for spec in plan.specs if check(spec, machine)] == []
-    for carried in plan.weight_transfers:
-        found = transfer_targets(carried.spec, carried.into, carried.gpus, machine)
-        assert len(found.possible) == len(carried.into)
+    for transfer in plan.weight_transfers:
+        found = transfer_targets(transfer.spec, transfer.into, transfer.gpus, machine)
+        assert len(found.possible) == len(transfer.into)
 
 
 def test_the_article_on_two_gpus_is_its_whole_matrix_with_layouts_side_by_side() -> None:
     plan = load_preset("article-c").plan(MACHINES[0])
-    places = [(s.workload, s.variant["batch_size"], s.variant["gpus"], s.variant["layout"]) for s in plan.variants]
-    assert len(set(places)) == 40
-    assert places[:3] == [("cnn10", 128, 1, "NHWC"), ("cnn10", 128, 1, "NCHW"), ("cnn10", 128, 2, "NHWC")]
+    cells = [(s.workload, s.variant["batch_size"], s.variant["gpus"], s.variant["layout"]) for s in plan.variants]
+    assert len(set(cells)) == 40
+    assert cells[:3] == [("cnn10", 128, 1, "NHWC"), ("cnn10", 128, 1, "NCHW"), ("cnn10", 128, 2, "NHWC")]
     assert {spec.variant["precision"] for spec in plan.variants} == {"tf32"}
     assert (plan.repeats, plan.notes) == (3, ())
     assert load_preset("article-c").plan(MACHINES[0], repeats=1).repeats == 1
@@ -68,8 +68,8 @@ def test_every_cell_of_a_table_of_ratios_is_measured_on_a_gpu(name: str) -> None
         cells = [table.variant(line, column, plan.variants) for line in table.rows for column in table.columns]
         assert None not in cells
         assert all(table.baseline_of(column, plan.variants) in plan.variants for column in table.columns)
-    carried = {each.spec.variant["implementation"] for each in plan.weight_transfers}
-    assert carried == ({"cudnn"} if name == "article-b" else set())
+    transferred = {each.spec.variant["implementation"] for each in plan.weight_transfers}
+    assert transferred == ({"cudnn"} if name == "article-b" else set())
 
 
 def test_a_width_asked_for_makes_repeats_the_most_there_are() -> None:

@@ -55,11 +55,11 @@ def test_it_is_the_same_whatever_it_is_called_and_in_whatever_order_but_not_of_a
     a, b = PLAN.variants
     c = complete("dummy", {"gpus": 0, "batch_size": 64}, Machine())
     first, _ = enqueue(store, structs.replace(PLAN, variants=(a, b, c)))
-    other_words = structs.replace(PLAN, name="typed the other way round", variants=(a, c, b))
-    assert enqueue(store, other_words)[0].entry == first.entry
+    same = structs.replace(PLAN, name="typed the other way round", variants=(a, c, b))
+    assert enqueue(store, same)[0].entry == first.entry
     for other, preset in (((b, a, c), None), ((a, b), None), ((a, b, c), "quick")):
         assert enqueue(store, structs.replace(PLAN, variants=other, preset=preset))[1]
-    assert enqueue(store, structs.replace(other_words, again=True))[1]
+    assert enqueue(store, structs.replace(same, again=True))[1]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_of_as_many_repeats_the_narrower_width_is_made(store: Store) -> None:
     narrow, wide = (structs.replace(PLAN, until_pct=width) for width in (0.5, 2.0))
     first, _ = enqueue(store, wide)
     store.queue.claim(first.entry)
-    for asked, width in ((narrow, 0.5), (wide, 0.5), (PLAN, None)):
-        assert entry_plan(enqueue(store, asked)[0]).until_pct == width
+    for plan, width in ((narrow, 0.5), (wide, 0.5), (PLAN, None)):
+        assert entry_plan(enqueue(store, plan)[0]).until_pct == width
 
 
 def test_an_entry_of_the_version_before_goes_on_with_every_limit(store: Store) -> None:

@@ -87,10 +87,10 @@ def test_forwards_and_backwards_in_turn() -> None:
 @given(st.integers(1, 12), st.integers(1, 12))
 def test_every_variant_runs_as_often_as_asked_and_drift_falls_on_all_alike(variants: int, repeats: int) -> None:
     order = interleaved_order(variants, repeats)
-    places = [[place for place, index in enumerate(order) if index == variant] for variant in range(variants)]
-    assert [len(where) for where in places] == [repeats] * variants
+    positions = [[place for place, index in enumerate(order) if index == variant] for variant in range(variants)]
+    assert [len(where) for where in positions] == [repeats] * variants
     if repeats % 2 == 0:
-        assert len({sum(where) for where in places}) == 1, "the same mean place for all"
+        assert len({sum(where) for where in positions}) == 1, "the same mean place for all"
 
 
 def rows(*made: tuple[RunSpec, OutcomeName, float]) -> list[RunRow]:

@@ -27,7 +27,7 @@ class Maker:
         then: Callable[[], None] = lambda: None,
         luck: tuple[float, ...] = (1.0, 1.001, 0.999),
     ) -> None:
-        self.asked: list[tuple[RunSpec, int, int]] = []
+        self.requests: list[tuple[RunSpec, int, int]] = []
         self.facts: list[Mapping[str, str]] = []
         self.then = then
         self._large = large
@@ -35,11 +35,13 @@ class Maker:
 
     def __call__(self, turn: PlannedRun) -> RunHeader:
         spec = turn.spec
-        self.asked.append((spec, turn.position, turn.total))
+        self.requests.append((spec, turn.position, turn.total))
         self.facts.append(turn.environment)
         self.then()
         outcome = self._large if spec == LARGE else "completed"
-        return header(len(self.asked), spec, 1000.0 * self._luck[len(self.asked) % len(self._luck)], outcome=outcome)
+        return header(
+            len(self.requests), spec, 1000.0 * self._luck[len(self.requests) % len(self._luck)], outcome=outcome
+        )
 
 
 def lend(spec: RunSpec, _devices: Sequence[str], _stopped: Callable[[float], bool]) -> Lease:
@@ -61,28 +63,28 @@ def session(
 def test_it_makes_every_run_in_its_order() -> None:
     maker = Maker()
     found = session(PLAN, (), CPU, maker).run()
-    assert maker.asked == [(SMALL, 1, 4), (LARGE, 2, 4), (LARGE, 3, 4), (SMALL, 4, 4)]
+    assert maker.requests == [(SMALL, 1, 4), (LARGE, 2, 4), (LARGE, 3, 4), (SMALL, 4, 4)]
     assert (found.state, found.planned, found.done, found.next_s) == ("complete", 4, 4, None)
 
 
 def test_it_makes_only_what_is_not_stored() -> None:
     maker = Maker()
     found = session(PLAN, [header(8, SMALL), header(9, LARGE)], CPU, maker).run()
-    assert maker.asked == [(LARGE, 3, 4), (SMALL, 4, 4)]
+    assert maker.requests == [(LARGE, 3, 4), (SMALL, 4, 4)]
     assert [run.row.run for run in found.runs] == [8, 9, 1, 2]
 
 
 def test_a_variant_that_ran_out_of_memory_is_not_repeated() -> None:
     maker = Maker("out_of_memory")
     found = session(PLAN, (), CPU, maker).run()
-    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, SMALL]
+    assert [spec for spec, *_ in maker.requests] == [SMALL, LARGE, SMALL]
     assert (found.state, found.planned, found.done) == ("complete", 3, 3)
 
 
 def test_what_failed_is_not_made_again_at_once() -> None:
     maker = Maker("failed")
     found = session(PLAN, (), CPU, maker).run()
-    assert len(maker.asked) == 4
+    assert len(maker.requests) == 4
     assert (found.state, found.planned, found.done) == ("failed", 4, 2)
 
 
@@ -90,7 +92,7 @@ def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked
     five = structs.replace(PLAN, repeats=5)
     maker = Maker("failed")
     found = session(five, (), CPU, maker).run()
-    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, SMALL, SMALL, SMALL]
+    assert [spec for spec, *_ in maker.requests] == [SMALL, LARGE, LARGE, SMALL, SMALL, SMALL, SMALL]
     assert (found.state, found.planned, found.done) == ("failed", 10, 5)
     assert found.describe_given_up() == (
         "1 variant was given up for now: two of its runs in a row failed for the same reason."
@@ -110,7 +112,7 @@ def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -
         return replace(made, row=replace(made.row, outcome=replace(outcome, reason=f"Out of luck {made.row.run}.")))
 
     found = session(structs.replace(PLAN, repeats=4), (), CPU, unlucky).run()
-    assert ([spec for spec, *_ in maker.asked].count(LARGE), found.describe_given_up()) == (4, "")
+    assert ([spec for spec, *_ in maker.requests].count(LARGE), found.describe_given_up()) == (4, "")
     assert session(PLAN, (), CPU, Maker("failed")).run().describe_given_up() == "", "both turns were had"
 
 
@@ -120,7 +122,7 @@ def test_an_experiment_ends_early_without_the_variant_that_was_given_up_and_has_
     found = session(
         structs.replace(PLAN, variants=(SMALL, middle, LARGE), repeats=20, until_pct=0.5), (), CPU, maker
     ).run()
-    made = [spec for spec, *_ in maker.asked]
+    made = [spec for spec, *_ in maker.requests]
     assert (made.count(LARGE), found.state) == (2, "failed")
     assert 4 <= made.count(SMALL) == made.count(middle) < 10
 
@@ -130,21 +132,21 @@ def test_a_stop_between_two_runs_starts_no_other() -> None:
     making = session(PLAN, (), CPU, maker)
     maker.then = making.stop
     found = making.run()
-    assert (len(maker.asked), found.state, found.done) == (1, "stopped", 1)
+    assert (len(maker.requests), found.state, found.done) == (1, "stopped", 1)
 
 
 def test_a_run_the_user_stopped_ends_it() -> None:
     maker = Maker("stopped")
     found = session(PLAN, (), CPU, maker).run()
-    assert (len(maker.asked), found.state, found.done) == (2, "stopped", 1)
+    assert (len(maker.requests), found.state, found.done) == (2, "stopped", 1)
 
 
 def test_a_budget_is_not_begun_that_does_not_suffice() -> None:
     maker = Maker()
     assert session(structs.replace(PLAN, budget_s=9.0), (), CPU, maker).run().state == "out of budget"
-    assert maker.asked == [], "a run that measures for ten seconds"
+    assert maker.requests == [], "a run that measures for ten seconds"
     found = session(structs.replace(PLAN, budget_s=19.0), (), CPU, maker).run()
-    assert [spec for spec, *_ in maker.asked] == [SMALL], "it took 20 s by the clock it was stored with"
+    assert [spec for spec, *_ in maker.requests] == [SMALL], "it took 20 s by the clock it was stored with"
     assert (found.state, found.done) == ("out of budget", 1)
     assert found.next_s is not None
     assert found.next_s > 19
@@ -158,28 +160,28 @@ def test_it_ends_early_once_the_speed_ups_are_known_and_then_makes_nothing() -> 
     assert session(plan, found.runs, CPU, Maker()).run().state == "settled"
     again = Maker()
     session(plan, found.runs, CPU, again).run()
-    assert again.asked == []
+    assert again.requests == []
     assert session(structs.replace(plan, until_pct=None), found.runs, CPU, again).run().done == 18
 
 
 def test_where_speed_ups_stay_wide_repeats_are_the_limit() -> None:
     maker = Maker(luck=(1.0, 1.3, 0.8))
     found = session(structs.replace(PLAN, repeats=5, until_pct=0.5), (), CPU, maker).run()
-    assert (found.state, found.done, len(maker.asked)) == ("complete", 10, 10)
+    assert (found.state, found.done, len(maker.requests)) == ("complete", 10, 10)
 
 
 def test_a_run_whose_weights_are_tried_is_made_once_and_last() -> None:
-    carried = WeightTransfer(
+    transfer = WeightTransfer(
         spec=complete("lstm", {"gpus": 0, "save_weights": True}, CPU), into=("block_fused",), gpus=0
     )
-    plan = structs.replace(PLAN, weight_transfers=(carried,))
+    plan = structs.replace(PLAN, weight_transfers=(transfer,))
     maker = Maker()
     found = session(plan, (), CPU, maker).run()
-    assert [spec for spec, *_ in maker.asked] == [SMALL, LARGE, LARGE, SMALL, carried.spec]
+    assert [spec for spec, *_ in maker.requests] == [SMALL, LARGE, LARGE, SMALL, transfer.spec]
     assert (found.state, found.planned, found.done) == ("complete", 5, 5)
     early = Maker()
     found = session(structs.replace(plan, repeats=9, until_pct=0.5), (), CPU, early).run()
-    assert (found.state, len(early.asked), early.asked[-1][0]) == ("settled", 9, carried.spec)
+    assert (found.state, len(early.requests), early.requests[-1][0]) == ("settled", 9, transfer.spec)
 
 
 def test_nothing_is_begun_after_it_once_it_was_stopped_or_its_time_is_spent() -> None:
@@ -196,7 +198,7 @@ def test_nothing_is_begun_after_it_once_it_was_stopped_or_its_time_is_spent() ->
 def test_a_run_that_does_not_count_is_made_once_more_in_its_place() -> None:
     maker, judged = Maker(), iter([True, False, True, True, True])
     found = session(PLAN, (), CPU, maker, accept=lambda _: next(judged)).run()
-    assert maker.asked == [(SMALL, 1, 4), (LARGE, 2, 4), (LARGE, 2, 4), (LARGE, 3, 4), (SMALL, 4, 4)]
+    assert maker.requests == [(SMALL, 1, 4), (LARGE, 2, 4), (LARGE, 2, 4), (LARGE, 3, 4), (SMALL, 4, 4)]
     assert (found.state, found.done, [run.row.run for run in found.runs]) == ("complete", 4, [1, 3, 4, 5])
 
 
@@ -208,7 +210,7 @@ def test_a_repeat_is_not_begun_once_it_was_stopped() -> None:
     maker = Maker()
     making = session(PLAN, (), CPU, maker, accept=counts)
     found = making.run()
-    assert (found.state, found.planned, found.done, len(maker.asked)) == ("stopped", 4, 0, 1)
+    assert (found.state, found.planned, found.done, len(maker.requests)) == ("stopped", 4, 0, 1)
 
 
 def test_it_waits_before_every_run_that_is_possible_here() -> None:
@@ -236,4 +238,4 @@ def test_no_run_follows_a_wait_in_which_it_was_stopped() -> None:
         return {}
 
     making = session(PLAN, (), CPU, maker, wait=wait)
-    assert (making.run().state, maker.asked) == ("stopped", [])
+    assert (making.run().state, maker.requests) == ("stopped", [])

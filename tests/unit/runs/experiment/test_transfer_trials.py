@@ -13,8 +13,8 @@ from workloads.catalog import Machine, complete
 CPU = Machine(cpu_count=4)
 SPEC = complete("lstm", {"gpus": 0, "save_weights": True}, CPU)
 OTHER = complete("lstm", {"gpus": 0}, CPU)
-CARRIED = WeightTransfer(spec=SPEC, into=("standard", "fused"), gpus=0)
-PLAN = Plan(name="one", variants=(OTHER,), repeats=2, weight_transfers=(CARRIED,))
+TRANSFER = WeightTransfer(spec=SPEC, into=("standard", "fused"), gpus=0)
+PLAN = Plan(name="one", variants=(OTHER,), repeats=2, weight_transfers=(TRANSFER,))
 
 
 def trial(implementation: str, device: str = "cpu", difference: float = 1e-7) -> PortabilityResult:
@@ -35,10 +35,10 @@ def tried(number: int, *trials: PortabilityResult) -> RunHeader:
 
 def test_it_is_the_newest_completed_run_of_the_variant() -> None:
     runs = [header(1, SPEC), header(2, SPEC), header(3, SPEC, outcome="failed"), header(4, OTHER)]
-    found = run_to_transfer(CARRIED, runs)
+    found = run_to_transfer(TRANSFER, runs)
     assert found is not None
     assert found.row.run == 2
-    assert run_to_transfer(CARRIED, runs[2:]) is None
+    assert run_to_transfer(TRANSFER, runs[2:]) is None
 
 
 def test_a_trial_is_the_newest_on_that_kind_of_device() -> None:

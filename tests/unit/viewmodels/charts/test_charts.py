@@ -60,12 +60,12 @@ def test_speed_up_bars_are_the_verdicts_numbers(found: ChartGallery) -> None:
     results = {result.runs[0].run: result for result in judge([run.row for run in grid()], 1)}
     base, *others = shown.bars
     assert (base.runs[0], base.value, base.text) == (1, None, "baseline")
-    told = [bar for bar in others if bar.value is not None]
-    for bar in told:
+    measured = [bar for bar in others if bar.value is not None]
+    for bar in measured:
         speedup = results[bar.runs[0]].speedup
         assert speedup is not None
         assert (bar.value, bar.low, bar.high) == (speedup.value, speedup.low, speedup.high)
-    values = [bar.value or 0.0 for bar in told]
+    values = [bar.value or 0.0 for bar in measured]
     assert values == sorted(values, reverse=True), "the fastest stands first"
     assert [(bar.label, bar.text) for bar in others if bar.value is None] == [
         ("NHWC · 1 GPU · Batch size 1024", "out of memory"),
@@ -190,20 +190,20 @@ def test_without_memory_traffic_only_the_share_of_the_peak_is_drawn() -> None:
 def test_one_run_that_was_held_up_moves_the_share_no_more_than_the_table_s() -> None:
     first, *others = grid()
     held_up = replace(first, row=replace(first.row, summary=replace(first.row.summary, measured_s=40.0)))
-    told = [
+    shares = [
         {bar.label: bar.value for bar in bars(gallery_of(runs, 1), "roofline").bars}
         for runs in ([first, *others], [held_up, *others])
     ]
-    assert told[0] == told[1]
+    assert shares[0] == shares[1]
 
 
 def test_a_picture_with_nothing_to_say_says_why() -> None:
     runs = [result(n, spec_of("NHWC", 1, 256), 1000.0) for n in (1, 2)]
     found = gallery_of(runs, 1)
     assert found.charts == ()
-    told = {silent.key: silent.why for silent in found.no_data}
-    assert told["batch"] == "No variant was run with several batch sizes."
-    assert set(told) == {"speed-up", "energy-ratio", "batch", "frontier", "gpus", "roofline"}
+    reasons = {silent.key: silent.why for silent in found.no_data}
+    assert reasons["batch"] == "No variant was run with several batch sizes."
+    assert set(reasons) == {"speed-up", "energy-ratio", "batch", "frontier", "gpus", "roofline"}
 
 
 def test_a_run_keeps_the_colour_it_is_given() -> None:

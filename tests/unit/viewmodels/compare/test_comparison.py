@@ -22,7 +22,7 @@ from app.viewmodels.compare.table import Arrangement, TableRow, estimate_cell, t
 from app.viewmodels.compare.verdict import SINGLE_RUN_NOTE
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import panned, zoomed
-from tests.fakes.evidence import AS_ASKED, MISLABELLED
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Epoch
 
@@ -287,7 +287,7 @@ def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -
 
 
 def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
-    rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
+    rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
     assert of(rows).verdict.text.startswith(f"Run 2 did not run what was asked. {MISLABELLED.reason}")
     assert column(of(rows), "As asked") == ["yes", "no"]
     assert column(of(rows), "GFLOPS") == ["–", "1,870"]
@@ -295,8 +295,8 @@ def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
 
 
 def test_a_variant_says_how_many_of_its_runs_are_not_what_was_asked() -> None:
-    rows = [run_row(n, found=MISLABELLED if n == 3 else AS_ASKED) for n in (1, 2, 3)]
-    assert column(of([*rows, run_row(4, units=128, found=AS_ASKED), run_row(5, units=128)]), "As asked") == [
+    rows = [run_row(n, found=MISLABELLED if n == 3 else AS_REQUESTED) for n in (1, 2, 3)]
+    assert column(of([*rows, run_row(4, units=128, found=AS_REQUESTED), run_row(5, units=128)]), "As asked") == [
         "no, 1 of 3",
         "yes",
     ]
@@ -304,7 +304,7 @@ def test_a_variant_says_how_many_of_its_runs_are_not_what_was_asked() -> None:
 
 def test_runs_in_different_environments_are_doubted() -> None:
     runs = [stored_run(run_row(n), environment={"driver": driver}) for n, driver in ((1, "580"), (2, "575"))]
-    assert any("575" in doubt.sentence for doubt in compare(prepare_comparison(runs), 1).warnings)
+    assert any("575" in warning.sentence for warning in compare(prepare_comparison(runs), 1).warnings)
 
 
 def looks_of(rows: Sequence[RunRow]) -> list[int]:
@@ -380,11 +380,11 @@ def test_a_variant_with_one_run_is_that_run_and_unfolds_to_nothing() -> None:
 
 
 def test_a_wide_interval_is_told_by_its_ends_and_a_narrow_one_in_percent() -> None:
-    told = [
+    texts = [
         estimate_cell(Estimate(1000.0, low, high, 3)).unit
         for low, high in ((900.0, 1110.0), (500.0, 2000.0), (None, None))
     ]
-    assert told == ["±\N{NO-BREAK SPACE}10.5\N{NO-BREAK SPACE}%", "500–2,000", ""]
+    assert texts == ["±\N{NO-BREAK SPACE}10.5\N{NO-BREAK SPACE}%", "500–2,000", ""]
 
 
 def head(rows: Sequence[RunRow]) -> ComparisonHeader:
@@ -401,7 +401,7 @@ def test_the_first_sentence_of_a_verdict_stands_by_itself() -> None:
 
 
 def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_on_the_screen_and_once_copied() -> None:
-    rows = [run_row(1, found=AS_ASKED), run_row(2, layers=4, found=MISLABELLED)]
+    rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     found = head(rows)
     meant = "So the verdict is about what ran, not about what was asked."
     assert found.lines[0] == (f"▲  {describe_mismatches(rows)} {meant}", "warning")

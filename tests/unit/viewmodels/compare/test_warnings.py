@@ -12,7 +12,7 @@ from app.records import CONCURRENT_GPUS_KEY, HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHER
 from app.storage.store import Store
 from app.viewmodels.compare.warnings import ComparisonWarning, comparison_warnings
 from app.viewmodels.format.environment import format_values_by_run
-from tests.fakes.evidence import AS_ASKED, MISLABELLED
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run
 from workloads.protocol import Evidence, RunSpec, Value
 
@@ -22,13 +22,13 @@ MEASURED = range(BEGIN_NS + 4 * S, BEGIN_NS + 12 * S, S // 10)
 """Times of samples in the measured part."""
 
 
-def kept(
+def stored(
     store: Store,
     number: int,
     *,
     environment: Mapping[str, str] = ENVIRONMENT,
     throughput: float = 1000.0,
-    found: Evidence | None = AS_ASKED,
+    found: Evidence | None = AS_REQUESTED,
     **variant: Value,
 ) -> StoredRun:
     """A run of one GPU as the database has it; its number there is that of its turn."""
@@ -51,19 +51,19 @@ def sampled(store: Store, run: StoredRun, share: float = 1.0, **fields: int) -> 
 
 
 def only(found: tuple[ComparisonWarning, ...]) -> ComparisonWarning:
-    (doubt,) = found
-    return doubt
+    (warning,) = found
+    return warning
 
 
 def test_like_runs_give_no_doubt(store: Store) -> None:
-    runs = [sampled(store, kept(store, n), throttle_reasons=1, power_limit_mw=700_000) for n in (1, 2)]
+    runs = [sampled(store, stored(store, n), throttle_reasons=1, power_limit_mw=700_000) for n in (1, 2)]
     assert comparison_warnings(runs) == ()
-    assert comparison_warnings([kept(store, 3), runs[0]]) == (), "what nobody recorded is no difference"
+    assert comparison_warnings([stored(store, 3), runs[0]]) == (), "what nobody recorded is no difference"
 
 
 def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_is_a_note(store: Store) -> None:
     other = {**ENVIRONMENT, "driver": "575.2", "kernel": "6.9"}
-    runs = [kept(store, 1), kept(store, 2, environment=other), kept(store, 3)]
+    runs = [stored(store, 1), stored(store, 2, environment=other), stored(store, 3)]
     first, second = comparison_warnings(runs)
     assert first == ComparisonWarning(
         key="driver",
@@ -72,23 +72,23 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
         severity="warning",
     )
     assert (second.key, second.severity) == ("kernel", "note")
-    more = [kept(store, run, environment={"cpu_count": count}) for run, count in ((4, "8"), (5, "2"))]
+    more = [stored(store, run, environment={"cpu_count": count}) for run, count in ((4, "8"), (5, "2"))]
     assert only(comparison_warnings(more)).sentence == "Processors differ: 8 (run 4), 2 (run 5)."
 
 
 def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
     other = {**ENVIRONMENT, "tensorflow": "2.16.2"}
-    runs = [kept(store, 1), kept(store, 2, environment=other, interpreter="/envs/tf216"), kept(store, 3)]
+    runs = [stored(store, 1), stored(store, 2, environment=other, interpreter="/envs/tf216"), stored(store, 3)]
     found = only(comparison_warnings(runs))
     assert (found.sentence, found.severity) == ("TensorFlow differs: 2.16.2 (run 2), else 2.21.0.", "note")
-    exchanged = kept(store, 4, interpreter="/envs/tf216")
+    exchanged = stored(store, 4, interpreter="/envs/tf216")
     assert only(comparison_warnings([*runs, exchanged])).severity == "warning", "one environment had both"
 
 
 def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:
-    doubt = only(comparison_warnings([kept(store, 1), kept(store, 2, found=MISLABELLED)]))
-    assert doubt.sentence == f"Run 2 did not run what was asked. {MISLABELLED.reason}"
-    assert (doubt.key, doubt.values) == ("evidence", {2: MISLABELLED.reason})
+    warning = only(comparison_warnings([stored(store, 1), stored(store, 2, found=MISLABELLED)]))
+    assert warning.sentence == f"Run 2 did not run what was asked. {MISLABELLED.reason}"
+    assert (warning.key, warning.values) == ("evidence", {2: MISLABELLED.reason})
 
 
 @pytest.mark.parametrize(
@@ -101,53 +101,53 @@ def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:
     ],
 )
 def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: str, severity: str) -> None:
-    hot = sampled(store, kept(store, 1), share=0.5, throttle_reasons=reasons)
-    free = sampled(store, kept(store, 2), throttle_reasons=1)
-    doubt = only(comparison_warnings([hot, free]))
-    assert doubt.sentence == f"GPUs were throttled {words} in some runs only: run 1 for 50 % of the measured part."
-    assert doubt.severity == severity
-    assert comparison_warnings([sampled(store, kept(store, 3), share=0.03, throttle_reasons=reasons), free]) == (), (
+    hot = sampled(store, stored(store, 1), share=0.5, throttle_reasons=reasons)
+    free = sampled(store, stored(store, 2), throttle_reasons=1)
+    warning = only(comparison_warnings([hot, free]))
+    assert warning.sentence == f"GPUs were throttled {words} in some runs only: run 1 for 50 % of the measured part."
+    assert warning.severity == severity
+    assert comparison_warnings([sampled(store, stored(store, 3), share=0.03, throttle_reasons=reasons), free]) == (), (
         "a moment"
     )
 
 
 @pytest.mark.parametrize("reasons", [0x20, 0x40, 0x80])
 def test_all_runs_held_back_are_told_of_but_for_the_power_limit(store: Store, reasons: int) -> None:
-    hot = [sampled(store, kept(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
-    doubt = only(comparison_warnings(hot))
-    assert doubt.sentence.endswith(" in all runs: run 1 for 100 %, run 2 for 100 % of the measured part.")
-    assert (doubt.severity, doubt.values) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
-    untold = only(comparison_warnings([*hot, kept(store, 3)])).sentence
-    assert " in all runs that tell: run 1" in untold
+    hot = [sampled(store, stored(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
+    warning = only(comparison_warnings(hot))
+    assert warning.sentence.endswith(" in all runs: run 1 for 100 %, run 2 for 100 % of the measured part.")
+    assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
+    sentence = only(comparison_warnings([*hot, stored(store, 3)])).sentence
+    assert " in all runs that tell: run 1" in sentence
 
 
 def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
-    runs = [kept(store, 1), kept(store, 2)]
+    runs = [stored(store, 1), stored(store, 2)]
     for run, held_ns in zip(runs, (0, 2 * S), strict=True):
         readings = ((BEGIN_NS + 2 * S, 7), (BEGIN_NS + 14 * S, 7 + held_ns * 12 // 8))
         store.write(
             run.row.run,
             [SlowSample(t_ns=t, device=GPUS[0].device, throttled_thermal_ns=value) for t, value in readings],
         )
-    doubt = only(comparison_warnings([store.load(run.row.run) for run in runs]))
-    assert doubt.key == "throttled heat"
-    assert "run 2 for 25 % of the measured part" in doubt.sentence
+    warning = only(comparison_warnings([store.load(run.row.run) for run in runs]))
+    assert warning.key == "throttled heat"
+    assert "run 2 for 25 % of the measured part" in warning.sentence
 
 
 def test_settings_of_the_card_differ(store: Store) -> None:
-    low = sampled(store, kept(store, 1), power_limit_mw=400_000, throttle_reasons=0)
-    full = sampled(store, kept(store, 2), power_limit_mw=700_000, throttle_reasons=0)
+    low = sampled(store, stored(store, 1), power_limit_mw=400_000, throttle_reasons=0)
+    full = sampled(store, stored(store, 2), power_limit_mw=700_000, throttle_reasons=0)
     assert only(comparison_warnings([low, full])).sentence == (
         "The GPUs' power limit differs: 400\N{NO-BREAK SPACE}W (run 1), 700\N{NO-BREAK SPACE}W (run 2)."
     )
-    fixed = sampled(store, kept(store, 3), power_limit_mw=700_000, throttle_reasons=0x2)
+    fixed = sampled(store, stored(store, 3), power_limit_mw=700_000, throttle_reasons=0x2)
     assert only(comparison_warnings([fixed, full])).sentence == (
         "How the GPUs' clocks are set differs: set by hand (run 3), automatic (run 2)."
     )
 
 
 def test_another_kind_of_card_is_told_though_the_runs_asked_for_it(store: Store) -> None:
-    runs = [kept(store, 1, devices="0"), kept(store, 2, devices="1")]
+    runs = [stored(store, 1, devices="0"), stored(store, 2, devices="1")]
     assert comparison_warnings(runs) == ()
     other = replace(runs[1], row=replace(runs[1].row, gpu_names=("NVIDIA A100",)))
     assert only(comparison_warnings([runs[0], other])).sentence == (
@@ -156,27 +156,27 @@ def test_another_kind_of_card_is_told_though_the_runs_asked_for_it(store: Store)
 
 
 def test_somebody_else_on_the_gpu(store: Store) -> None:
-    shared = kept(store, 1, environment={**ENVIRONMENT, OTHERS_ON_GPU_KEY: "python3 (4242)"})
-    doubt = only(comparison_warnings([shared, kept(store, 2)]))
-    assert doubt.sentence == (
+    shared = stored(store, 1, environment={**ENVIRONMENT, OTHERS_ON_GPU_KEY: "python3 (4242)"})
+    warning = only(comparison_warnings([shared, stored(store, 2)]))
+    assert warning.sentence == (
         "Other processes used the GPU during a run, which makes it slower (run 1: python3 (4242))."
     )
-    assert (doubt.key, doubt.values) == (OTHERS_ON_GPU_KEY, {1: "python3 (4242)"})
+    assert (warning.key, warning.values) == (OTHERS_ON_GPU_KEY, {1: "python3 (4242)"})
 
 
 def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
     def after(number: int, wait: str, **variant: Any) -> StoredRun:
-        return kept(store, number, environment={**ENVIRONMENT, IDLE_WAIT_KEY: wait}, **variant)
+        return stored(store, number, environment={**ENVIRONMENT, IDLE_WAIT_KEY: wait}, **variant)
 
     gave_up = [after(n, f"gave up after {60 + n} s: init (1) on GPU 0") for n in (1, 2)]
     fair = [after(3, "12 s, GPU 0 at 41 °C"), after(4, "skipped after 2 s: GPU 0 at 70 °C"), after(5, "off")]
-    doubt = only(comparison_warnings([*gave_up, *fair]))
-    assert doubt.sentence == (
+    warning = only(comparison_warnings([*gave_up, *fair]))
+    assert warning.sentence == (
         "The wait for cool, unused GPUs timed out before a run (runs 1 and 2: init (1) on GPU 0)."
     )
-    assert (doubt.severity, doubt.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
+    assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
     host = [after(n, "gave up after 3 s: the processors at 34 %", gpus=0) for n in (6, 7)]
-    assert IDLE_WAIT_KEY not in [doubt.key for doubt in comparison_warnings(host)], (
+    assert IDLE_WAIT_KEY not in [warning.key for warning in comparison_warnings(host)], (
         "how busy it was while they measured is told"
     )
 
@@ -187,34 +187,34 @@ def earlier(store: Store, run: StoredRun, *shown: StoredRun) -> list[StoredRun]:
 
 def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
     for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
-        kept(store, number, throughput=rate, layout="NHWC")
-    elsewhere = kept(store, 4, throughput=500.0, layout="NHWC", environment={**ENVIRONMENT, "driver": "1"})
-    newest = kept(store, 5, throughput=950.0, layout="NHWC")
-    other = kept(store, 6, throughput=1064.0)
+        stored(store, number, throughput=rate, layout="NHWC")
+    elsewhere = stored(store, 4, throughput=500.0, layout="NHWC", environment={**ENVIRONMENT, "driver": "1"})
+    newest = stored(store, 5, throughput=950.0, layout="NHWC")
+    other = stored(store, 6, throughput=1064.0)
     older = earlier(store, newest, newest, other)
     assert elsewhere.row.run in [run.row.run for run in older], "found, but of another environment"
-    doubt = only(comparison_warnings([newest, other], older))
-    assert doubt.sentence == (
+    warning = only(comparison_warnings([newest, other], older))
+    assert warning.sentence == (
         "The baseline has drifted: its run here ran 5.0 % slower than older runs "
         "of the same variant in the same environment."
     )
-    assert doubt.values == {5: "950\N{NO-BREAK SPACE}images/s"}
-    steady = kept(store, 7, throughput=1001.0, layout="NHWC")
+    assert warning.values == {5: "950\N{NO-BREAK SPACE}images/s"}
+    steady = stored(store, 7, throughput=1001.0, layout="NHWC")
     assert comparison_warnings([steady, other], earlier(store, steady, steady, other, newest)) == ()
 
 
 def test_one_older_run_and_one_new_one_tell_nothing(store: Store) -> None:
-    old, new = (kept(store, n, throughput=rate, layout="NHWC") for n, rate in ((1, 1000.0), (2, 900.0)))
+    old, new = (stored(store, n, throughput=rate, layout="NHWC") for n, rate in ((1, 1000.0), (2, 900.0)))
     older = earlier(store, new, new)
     assert [run.row.run for run in older] == [old.row.run]
-    assert comparison_warnings([new, kept(store, 3)], older) == ()
+    assert comparison_warnings([new, stored(store, 3)], older) == ()
 
 
 def test_a_newer_program_is_no_other_environment_for_a_drift(store: Store) -> None:
     for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
-        kept(store, number, throughput=rate, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "a"})
-    newest = kept(store, 4, throughput=950.0, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "b"})
-    assert [doubt.key for doubt in comparison_warnings([newest], earlier(store, newest, newest))] == ["drift"]
+        stored(store, number, throughput=rate, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "a"})
+    newest = stored(store, 4, throughput=950.0, layout="NHWC", environment={**ENVIRONMENT, "git_commit": "b"})
+    assert [warning.key for warning in comparison_warnings([newest], earlier(store, newest, newest))] == ["drift"]
 
 
 def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) -> None:
@@ -222,11 +222,11 @@ def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) 
         return {**ENVIRONMENT, IDLE_WAIT_KEY: f"{number} s", HOST_LOAD_KEY: str(number), THROTTLED_KEY: str(number)}
 
     for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
-        kept(store, number, throughput=rate, layout="NHWC", environment=facts(number))
+        stored(store, number, throughput=rate, layout="NHWC", environment=facts(number))
     newest, other = (
-        kept(store, n, throughput=950.0, layout=x, environment=facts(n)) for n, x in ((4, "NHWC"), (5, "NCHW"))
+        stored(store, n, throughput=950.0, layout=x, environment=facts(n)) for n, x in ((4, "NHWC"), (5, "NCHW"))
     )
-    assert [doubt.key for doubt in comparison_warnings([newest, other], earlier(store, newest, newest, other))] == [
+    assert [warning.key for warning in comparison_warnings([newest, other], earlier(store, newest, newest, other))] == [
         "drift"
     ]
 
@@ -234,20 +234,20 @@ def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) 
 def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) -> None:
     """The made-up host is at 90 %, with a worker that uses one and a half processors."""
     of_two, of_four = ({**ENVIRONMENT, "cpu_count": count} for count in ("2", "4"))
-    quiet, busy = (kept(store, n, environment=of, gpus=0) for n, of in ((1, of_two), (2, of_four)))
-    assert "others_on_host" not in {doubt.key for doubt in comparison_warnings([quiet])}
-    doubt = next(doubt for doubt in comparison_warnings([quiet, busy]) if doubt.key == "others_on_host")
-    assert doubt.sentence.endswith("while a run measured, which makes it slower: run 2 by 52 %.")
-    assert (doubt.values[1], doubt.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
-    on_gpu = kept(store, 3, environment=of_four)
-    assert "others_on_host" not in {doubt.key for doubt in comparison_warnings([on_gpu])}, "a GPU computes there"
+    quiet, busy = (stored(store, n, environment=of, gpus=0) for n, of in ((1, of_two), (2, of_four)))
+    assert "others_on_host" not in {warning.key for warning in comparison_warnings([quiet])}
+    warning = next(warning for warning in comparison_warnings([quiet, busy]) if warning.key == "others_on_host")
+    assert warning.sentence.endswith("while a run measured, which makes it slower: run 2 by 52 %.")
+    assert (warning.values[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
+    on_gpu = stored(store, 3, environment=of_four)
+    assert "others_on_host" not in {warning.key for warning in comparison_warnings([on_gpu])}, "a GPU computes there"
 
 
 def on_card(store: Store, number: int, card: int, started_s: int, **facts: str) -> StoredRun:
     started_ns = UTC_NS + started_s * S
-    row = run_row(number, workload="cnn10", found=AS_ASKED)
+    row = run_row(number, workload="cnn10", found=AS_REQUESTED)
     row = replace(row, started_utc_ns=started_ns, ended_utc_ns=started_ns + 12 * S)
-    run = stored_run(row, environment={**ENVIRONMENT, **facts}, evidence=AS_ASKED)
+    run = stored_run(row, environment={**ENVIRONMENT, **facts}, evidence=AS_REQUESTED)
     host, gpu = run.samples
     return store.load(keep(store, replace(run, samples=(host, replace(gpu, device=GPUS[card])))))
 
@@ -255,31 +255,35 @@ def on_card(store: Store, number: int, card: int, started_s: int, **facts: str) 
 def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_say_so(store: Store) -> None:
     old = [on_card(store, 1, 0, 0), on_card(store, 2, 1, 5)]
     new = on_card(store, 3, 0, 100, **{CONCURRENT_GPUS_KEY: "NVIDIA H200 (GPU-1)"})
-    assert CONCURRENT_GPUS_KEY not in {doubt.key for doubt in comparison_warnings([*old, new])}
+    assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([*old, new])}
     alone = on_card(store, 4, 1, 200)
-    doubt = next(doubt for doubt in comparison_warnings([*old, new, alone]) if doubt.key == CONCURRENT_GPUS_KEY)
-    assert doubt.sentence.startswith("Run 4 had the machine to itself")
-    on_cpu = kept(store, 5, gpus=0)
-    assert CONCURRENT_GPUS_KEY not in {doubt.key for doubt in comparison_warnings([new, on_cpu])}, (
+    warning = next(warning for warning in comparison_warnings([*old, new, alone]) if warning.key == CONCURRENT_GPUS_KEY)
+    assert warning.sentence.startswith("Run 4 had the machine to itself")
+    on_cpu = stored(store, 5, gpus=0)
+    assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([new, on_cpu])}, (
         "it has no card to be alone on"
     )
 
 
 def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) -> None:
-    beside = {**ENVIRONMENT, CONCURRENT_GPUS_KEY: "NVIDIA H200 (GPU-1)"}
-    first, second, alone = kept(store, 1, environment=beside), kept(store, 2, environment=beside), kept(store, 3)
+    concurrent = {**ENVIRONMENT, CONCURRENT_GPUS_KEY: "NVIDIA H200 (GPU-1)"}
+    first, second, alone = (
+        stored(store, 1, environment=concurrent),
+        stored(store, 2, environment=concurrent),
+        stored(store, 3),
+    )
     assert comparison_warnings([first, second]) == (), "both alike"
-    doubt = only(comparison_warnings([first, second, alone]))
-    assert doubt.sentence == ("Run 3 had the machine to itself; the others shared it with runs on other GPUs.")
-    assert (doubt.severity, doubt.values[1], doubt.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
+    warning = only(comparison_warnings([first, second, alone]))
+    assert warning.sentence == ("Run 3 had the machine to itself; the others shared it with runs on other GPUs.")
+    assert (warning.severity, warning.values[1], warning.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
 
 
 def test_many_runs_that_were_held_back_share_their_figures(store: Store) -> None:
-    held = [sampled(store, kept(store, n), share=0.5 + n / 100, throttle_reasons=0x20) for n in range(10, 50, 10)]
-    free = sampled(store, kept(store, 50), throttle_reasons=0)
+    held = [sampled(store, stored(store, n), share=0.5 + n / 100, throttle_reasons=0x20) for n in range(10, 50, 10)]
+    free = sampled(store, stored(store, 50), throttle_reasons=0)
     one_by_one = only(comparison_warnings([*held, free])).sentence
     assert one_by_one.count("run ") == 4
-    more = sampled(store, kept(store, 60), share=0.95, throttle_reasons=0x20)
+    more = sampled(store, stored(store, 60), share=0.95, throttle_reasons=0x20)
     numbers = [run.row.run for run in (*held, more)]
     assert only(comparison_warnings([*held, more, free])).sentence == (
         f"GPUs were throttled because of heat in some runs only: runs {numbers[0]}–{numbers[-2]} and {numbers[-1]} "
@@ -302,21 +306,21 @@ def on_cards(store: Store, number: int, *cards: str, flops: int | None = None, *
 def test_two_cards_that_every_variant_ran_on_are_a_remark(store: Store) -> None:
     turns = ((A, "NCHW"), (B, "NHWC"), (B, "NCHW"), (A, "NHWC"), (A, "NHWC"))
     runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
-    doubt = only(comparison_warnings(runs))
-    assert doubt.sentence == "2 NVIDIA H200 were used: GPU-10f9e528 by 3 runs, GPU-20f9e528 by 2."
-    assert (doubt.severity, doubt.values[2]) == ("note", B)
+    warning = only(comparison_warnings(runs))
+    assert warning.sentence == "2 NVIDIA H200 were used: GPU-10f9e528 by 3 runs, GPU-20f9e528 by 2."
+    assert (warning.severity, warning.values[2]) == ("note", B)
     assert comparison_warnings([run for run, (card, _) in zip(runs, turns, strict=True) if card == A]) == (), "one card"
 
 
 def test_variants_that_share_no_card_are_named_with_theirs(store: Store) -> None:
     turns = ((A, "NCHW", 64), (B, "NHWC", 64), (A, "NCHW", 64), (A, "NCHW", 128), (B, "NCHW", 128))
     runs = [on_cards(store, n, card, layout=layout, batch_size=b) for n, (card, layout, b) in enumerate(turns, 1)]
-    doubt = only(comparison_warnings(runs))
-    assert doubt.sentence == (
+    warning = only(comparison_warnings(runs))
+    assert warning.sentence == (
         "2 NVIDIA H200 were used, and some variants share no GPU, so that the GPU may be the difference: "
         "only GPU-10f9e528 ran NCHW · batch size 64; only GPU-20f9e528 ran NHWC · batch size 64."
     )
-    assert doubt.severity == "warning"
+    assert warning.severity == "warning"
 
 
 def test_many_variants_of_a_card_are_counted(store: Store) -> None:
@@ -344,7 +348,7 @@ def test_of_many_cards_only_how_often_they_were_used(store: Store) -> None:
 
 
 def test_who_shared_the_gpus_of_many_runs_is_said_once(store: Store) -> None:
-    runs = [kept(store, n, environment={**ENVIRONMENT, OTHERS_ON_GPU_KEY: f"p{max(1, n - 4)}"}) for n in range(1, 11)]
+    runs = [stored(store, n, environment={**ENVIRONMENT, OTHERS_ON_GPU_KEY: f"p{max(1, n - 4)}"}) for n in range(1, 11)]
     assert only(comparison_warnings(runs)).sentence.endswith(
         "(runs 1–5: p1; run 6: p2; run 7: p3; run 8: p4; and 2 more)."
     )

@@ -13,7 +13,7 @@ from app.viewmodels.experiment.matrix import MatrixForm
 from app.viewmodels.experiment.matrix_state import MatrixRow
 from app.viewmodels.experiment.preview import describe_estimate
 from app.viewmodels.run.form import VariantForm
-from tests.fakes.command_line import read_words
+from tests.fakes.command_line import parse_arguments
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads import catalog
 from workloads.catalog import MAX_VARIANTS, CustomFile, Machine, Parameter
@@ -39,7 +39,7 @@ def read(matrix: MatrixForm) -> SimpleNamespace:
     """The command as the command line understands it."""
     words = shlex.split(matrix.command())
     assert words[:3] == ["python", "-m", "app"]
-    return read_words(*words[3:])
+    return parse_arguments(*words[3:])
 
 
 def by_command(matrix: MatrixForm, machine: Machine) -> list[RunSpec]:
@@ -73,10 +73,10 @@ def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one
         (3, "Block-fused with XLA on"),
     ]
     assert "XLA cannot compile the cuDNN LSTM" in state.refused[0].reason
-    asked = matrix.plan()
-    assert len(asked.variants) == 12
-    assert asked.notes == tuple(f"3 left out. {group.text}" for group in state.refused)
-    assert all(not catalog.check(spec, TWO_GPUS) for spec in asked.variants)
+    plan = matrix.plan()
+    assert len(plan.variants) == 12
+    assert plan.notes == tuple(f"3 left out. {group.text}" for group in state.refused)
+    assert all(not catalog.check(spec, TWO_GPUS) for spec in plan.variants)
 
 
 def test_reasons_that_differ_in_numbers_alone_are_one_line() -> None:
@@ -124,10 +124,10 @@ def test_the_command_makes_the_same_variants_in_the_same_order(machine: Machine)
     matrix.tick("bidirectional", False, on=False)
     matrix.enter_list("batch_size", "16, 32")
     matrix.choose_baseline(1)
-    asked = matrix.plan()
-    assert by_command(matrix, machine) == list(asked.variants)
-    assert all(spec.variant["bidirectional"] for spec in asked.variants)
-    assert asked.name == " ".join(["lstm", *read(matrix).settings])
+    plan = matrix.plan()
+    assert by_command(matrix, machine) == list(plan.variants)
+    assert all(spec.variant["bidirectional"] for spec in plan.variants)
+    assert plan.name == " ".join(["lstm", *read(matrix).settings])
 
 
 def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:

@@ -56,7 +56,7 @@ def test_energy_is_told_by_example_step_and_phase_with_source_and_error() -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "has_note"),
     [
         (run(), True),
         (run(growth=True), False),
@@ -66,10 +66,10 @@ def test_energy_is_told_by_example_step_and_phase_with_source_and_error() -> Non
         (stored_run(run_row(1, memory_growth=False)), False),
     ],
 )
-def test_a_card_is_full_because_tensorflow_took_it(given: StoredRun, told: bool) -> None:
+def test_a_card_is_full_because_tensorflow_took_it(given: StoredRun, has_note: bool) -> None:
     note = derived.memory_note(given)
-    assert bool(note) is told
-    assert not told or note == (
+    assert bool(note) is has_note
+    assert not has_note or note == (
         "The GPU's memory looks full because TensorFlow took it: memory growth was off. "
         f"The run itself needed 3.0{NBSP}GiB."
     )

@@ -55,8 +55,8 @@ def test_an_unknown_workload_still_has_a_name() -> None:
 def test_another_python_is_named_by_its_folder() -> None:
     paths = ("", "/envs/TF216", "/envs/tf219/bin/python", "/mine/.venv", "/usr/bin/python3.12")
     specs = [complete("lstm", {"interpreter": path}, Machine()) for path in paths]
-    told = ["own Python", "Python TF216", "Python tf219", "Python mine/.venv", "Python python3.12"]
-    assert variant_names(specs) == told
+    names = ["own Python", "Python TF216", "Python tf219", "Python mine/.venv", "Python python3.12"]
+    assert variant_names(specs) == names
     assert short_name(specs[1]) == "lstm Standard · CPU · batch 32 · python TF216"
 
 

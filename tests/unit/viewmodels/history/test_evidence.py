@@ -12,7 +12,7 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.evidence import EvidenceView, describe_mismatches, evidence_view, stored_evidence_view
 from app.viewmodels.history.kernel_time import MAX_KERNELS
-from tests.fakes.evidence import AS_ASKED, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
 from tests.fakes.scaling import LIMPING, ONE
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, OutcomeName, RunSpec, Value
@@ -27,7 +27,7 @@ def view(found: Evidence | None, outcome: OutcomeName | None = "completed", **va
 
 
 def test_a_run_that_ran_as_asked_says_what_it_was() -> None:
-    badge = view(AS_ASKED).badge
+    badge = view(AS_REQUESTED).badge
     assert (badge.symbol, badge.title, badge.tone) == ("✔", "Ran as asked", "good")
     assert badge.detail == "cuDNN · TF32 on tensor cores · XLA off · 1 GPU"
 
@@ -57,8 +57,8 @@ def test_what_is_not_known_says_why_not() -> None:
 
 def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
     auto = msgspec.structs.replace(
-        AS_ASKED,
-        requested={**AS_ASKED.requested, "implementation": "auto", "precision": "float32"},
+        AS_REQUESTED,
+        requested={**AS_REQUESTED.requested, "implementation": "auto", "precision": "float32"},
         match=False,
         reason="No.",
     )
@@ -69,9 +69,9 @@ def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
 
 def test_a_badge_says_on_what_and_how_it_was_computed() -> None:
     assert view(ON_CPU, gpus=0).badge.detail == "Standard · float32 · XLA off · CPU"
-    ran = {**AS_ASKED.actual, "replicas": "2", "xla": "partly"}
-    without = tuple(msgspec.structs.replace(kernel, tensor_cores=False) for kernel in AS_ASKED.kernels)
-    two = msgspec.structs.replace(AS_ASKED, actual=ran, kernels=without)
+    ran = {**AS_REQUESTED.actual, "replicas": "2", "xla": "partly"}
+    without = tuple(msgspec.structs.replace(kernel, tensor_cores=False) for kernel in AS_REQUESTED.kernels)
+    two = msgspec.structs.replace(AS_REQUESTED, actual=ran, kernels=without)
     assert view(two).badge.detail == "cuDNN · TF32 · XLA partly · 2 GPUs"
 
 
@@ -92,19 +92,19 @@ def test_where_there_is_none_it_says_why(outcome: OutcomeName | None, variant: d
 
 
 def test_kernels_are_ranked_with_their_share_and_the_rest_together() -> None:
-    shown = view(AS_ASKED)
-    total_ns = sum(kernel.time_ns for kernel in AS_ASKED.kernels)
+    shown = view(AS_REQUESTED)
+    total_ns = sum(kernel.time_ns for kernel in AS_REQUESTED.kernels)
     assert len(shown.kernels) == MAX_KERNELS
     first = shown.kernels[0]
     assert (first.kind, first.count, first.tensor_cores) == ("GEMM", 1000, "yes")
     assert first.share == pytest.approx(9_410_000 / total_ns)
-    assert first.help == f"{AS_ASKED.kernels[0].name}\n1,000 times, 9.41{NBSP}µs each on average"
-    left = sum(kernel.time_ns for kernel in AS_ASKED.kernels[MAX_KERNELS:])
+    assert first.help == f"{AS_REQUESTED.kernels[0].name}\n1,000 times, 9.41{NBSP}µs each on average"
+    left = sum(kernel.time_ns for kernel in AS_REQUESTED.kernels[MAX_KERNELS:])
     assert shown.other_kernels == f"13 more kernels, {100 * left / total_ns:.1f}{NBSP}% together"
 
 
 def test_time_is_told_by_class_and_between_kernels() -> None:
-    shown = view(AS_ASKED)
+    shown = view(AS_REQUESTED)
     assert [share.name for share in shown.classes][:3] == ["GEMM", "RNN", "point-wise"]
     assert sum(share.share for share in shown.classes) == pytest.approx(1.0)
     assert len({share.colour for share in shown.classes}) == len(shown.classes)
@@ -114,7 +114,7 @@ def test_time_is_told_by_class_and_between_kernels() -> None:
 
 
 def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
-    assert f"2.48{NBSP}ms each." in view(AS_ASKED, gpus=2).traced
+    assert f"2.48{NBSP}ms each." in view(AS_REQUESTED, gpus=2).traced
 
 
 def test_several_devices_have_a_row_each_and_one_has_none() -> None:
@@ -130,13 +130,13 @@ def test_several_devices_have_a_row_each_and_one_has_none() -> None:
 
 
 def test_on_the_cpu_there_are_ops() -> None:
-    on_cpu, on_gpu = view(ON_CPU, gpus=0), view(AS_ASKED)
+    on_cpu, on_gpu = view(ON_CPU, gpus=0), view(AS_REQUESTED)
     assert (on_cpu.noun, on_cpu.idle_label) == ("op", "nothing ran")
     assert (on_gpu.noun, on_gpu.idle_label) == ("kernel", "no kernel ran")
 
 
 def test_three_sources_are_a_sentence_too() -> None:
-    all_three = msgspec.structs.replace(AS_ASKED, sources=("graph", "trace", "hlo"))
+    all_three = msgspec.structs.replace(AS_REQUESTED, sources=("graph", "trace", "hlo"))
     assert view(all_three).sources == ("Seen in the executed graph, the profiler's trace and XLA's optimised program.")
 
 
@@ -150,12 +150,12 @@ def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
 
 def test_runs_with_the_same_wrong_label_are_told_together() -> None:
     wrong, other = MISLABELLED, msgspec.structs.replace(MISLABELLED, reason="the mask is not right-padded")
-    rows = [run_row(1, found=AS_ASKED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
+    rows = [run_row(1, found=AS_REQUESTED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
     assert describe_mismatches(rows) == (f"Runs 2 and 3 did not run what was asked. {MISLABELLED.reason}")
     assert describe_mismatches([*rows, run_row(5, found=other)]).endswith(
         "Run 5 did not run what was asked. The mask is not right-padded."
     )
-    assert describe_mismatches([run_row(1, found=AS_ASKED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
+    assert describe_mismatches([run_row(1, found=AS_REQUESTED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
 
 
 def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() -> None:
@@ -172,7 +172,7 @@ def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() 
 
 
 def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
-    shown = [cells.verified(run_row(1, found=found)) for found in (AS_ASKED, MISLABELLED, UNKNOWN, None)]
+    shown = [cells.verified(run_row(1, found=found)) for found in (AS_REQUESTED, MISLABELLED, UNKNOWN, None)]
     assert [(cell.symbol, cell.text, cell.tone) for cell in shown] == [
         ("✔", "yes", "good"),
         ("✘", "no", "warning"),

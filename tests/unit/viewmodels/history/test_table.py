@@ -33,7 +33,7 @@ from app.viewmodels.history.table import (
     visible_page,
     widest,
 )
-from tests.fakes.evidence import AS_ASKED, MISLABELLED, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import UTC_NS, S, run_row, stored_run
 from workloads.protocol import RunSpec
 
@@ -97,7 +97,7 @@ def test_absent_figures_are_dashes_and_a_run_without_an_outcome_is_running() -> 
 
 
 def test_whether_runs_ran_as_asked_is_told_in_a_word() -> None:
-    found = (AS_ASKED, MISLABELLED, UNKNOWN, None)
+    found = (AS_REQUESTED, MISLABELLED, UNKNOWN, None)
     rows = rows_of(*(run_row(n, found=each) for n, each in enumerate(found, 1)))
     assert [texts(row)["As asked"] for row in rows] == ["yes", "no", "unknown", ""]
 
@@ -165,8 +165,8 @@ def test_an_experiment_without_a_run_among_those_found_has_no_line() -> None:
 
 def test_the_saved_filter_in_force_is_known_whatever_the_order() -> None:
     filters = {"fast ones": RunQuery(text="cudnn", outcome="completed")}
-    asked = RunQuery(text=" cudnn", outcome="completed", order="throughput")
-    assert Listing(query=asked, options=offered(5, filters=filters)).filter_name == "fast ones"
+    query = RunQuery(text=" cudnn", outcome="completed", order="throughput")
+    assert Listing(query=query, options=offered(5, filters=filters)).filter_name == "fast ones"
     assert Listing(query=RunQuery(text="cudnn"), options=offered(5, filters=filters)).filter_name == ""
 
 
@@ -211,8 +211,8 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
 
 
 def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
-    row = run_row(12, gpus=1, gflops=13_375.0, found=AS_ASKED)
-    detail = run_detail(stored_run(row, evidence=AS_ASKED), UTC)
+    row = run_row(12, gpus=1, gflops=13_375.0, found=AS_REQUESTED)
+    detail = run_detail(stored_run(row, evidence=AS_REQUESTED), UTC)
     assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed"]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.items}
     assert facts["Operations per step"] == "334\N{NO-BREAK SPACE}billion"

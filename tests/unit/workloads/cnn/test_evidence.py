@@ -38,15 +38,15 @@ def test_keras_keeps_the_layout_where_nothing_is_transposed(one: Replicas, workl
 
 
 @pytest.mark.parametrize(
-    ("asked", "really", "words"),
+    ("requested", "really", "words"),
     [("native", "keras", "batch norm as plain arithmetic"), ("keras", "native", "TensorFlow's fused batch norm")],
 )
 @pytest.mark.parametrize("xla", [False, True])
-def test_another_implementation_is_found(one: Replicas, asked: str, really: str, words: str, xla: bool) -> None:
-    spec = spec_of("cnn10", implementation=asked, layout="NHWC", mode="inference", channels=2, xla=xla)
+def test_another_implementation_is_found(one: Replicas, requested: str, really: str, words: str, xla: bool) -> None:
+    spec = spec_of("cnn10", implementation=requested, layout="NHWC", mode="inference", channels=2, xla=xla)
     evidence = collect_evidence(spec, one, really={"implementation": really}, steps=xla)
     assert (evidence.match, evidence.actual["implementation"]) == (False, really)
-    assert (evidence.reason or "").startswith(f"What ran is not {asked}: it has {words}.")
+    assert (evidence.reason or "").startswith(f"What ran is not {requested}: it has {words}.")
 
 
 def test_another_layout_is_found_and_its_layers_named(one: Replicas) -> None:

@@ -39,7 +39,7 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
 
 
 @pytest.mark.parametrize(
-    ("asked", "really", "words"),
+    ("requested", "really", "words"),
     [
         ("gemm2", "gemm8", "2 loops of 8 products per iteration"),
         ("gemm8", "standard", "2 loops of 2 products per iteration"),
@@ -50,12 +50,12 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
         ("cudnn", "standard", "2 loops of 2 products per iteration"),
     ],
 )
-def test_a_wrong_label_is_found(one: Replicas, asked: str, really: str, words: str) -> None:
-    spec = spec_of("lstm", implementation=asked)
+def test_a_wrong_label_is_found(one: Replicas, requested: str, really: str, words: str) -> None:
+    spec = spec_of("lstm", implementation=requested)
     evidence = collect_evidence(spec, one, really={"implementation": really})
     assert evidence.match is False
-    assert evidence.reason == f"What ran is not {asked}: it has {words}."
-    assert evidence.requested["implementation"] == asked
+    assert evidence.reason == f"What ran is not {requested}: it has {words}."
+    assert evidence.requested["implementation"] == requested
     assert evidence.actual["implementation"] == really
 
 
@@ -176,7 +176,7 @@ GATES = Kernel(name="elemWiseRNNcell", kind="rnn", count=1, time_ns=500)
 
 
 @pytest.mark.parametrize(
-    ("asked", "kernels", "ran", "match"),
+    ("requested", "kernels", "ran", "match"),
     [
         ("tf32", (TENSOR, CUDA), "tf32", True),
         ("tf32", (CUDA,), "float32", False),
@@ -189,11 +189,11 @@ GATES = Kernel(name="elemWiseRNNcell", kind="rnn", count=1, time_ns=500)
     ],
 )
 def test_on_a_gpu_kernels_tell_tf32_from_float32(
-    asked: str, kernels: tuple[Kernel, ...], ran: str | None, match: bool | None
+    requested: str, kernels: tuple[Kernel, ...], ran: str | None, match: bool | None
 ) -> None:
     from workloads.tensorflow.evidence.aspects import precision
 
-    found = precision(seen_on_gpu(asked, kernels=kernels))
+    found = precision(seen_on_gpu(requested, kernels=kernels))
     assert (found.actual, found.matches) == (ran, match)
 
 
@@ -251,7 +251,7 @@ def cudnn_calls(count: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "layers", "calls", "ran"),
+    ("requested", "layers", "calls", "ran"),
     [
         ("cudnn", 4, 4, "cudnn"),
         ("auto", 4, 4, "cudnn"),
@@ -261,14 +261,14 @@ def cudnn_calls(count: int) -> tuple[Any, ...]:
         ("cudnn_stack", 4, 4, "cudnn"),
     ],
 )
-def test_cudnn_layer_by_layer_and_the_stack_in_one_call(asked: str, layers: int, calls: int, ran: str) -> None:
+def test_cudnn_layer_by_layer_and_the_stack_in_one_call(requested: str, layers: int, calls: int, ran: str) -> None:
     from workloads.tensorflow.evidence.aspects import Observation
     from workloads.tensorflow.lstm.evidence import lstm_implementation
 
-    spec = spec_of("lstm", implementation=asked, layers=layers)
+    spec = spec_of("lstm", implementation=requested, layers=layers)
     found = lstm_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
     assert found.actual == ran
-    assert found.matches is (ran == asked or asked == "auto")
+    assert found.matches is (ran == requested or requested == "auto")
 
 
 NCCL = Kernel(name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)", kind="communication", count=4, time_ns=9)
@@ -280,11 +280,11 @@ def two_gpus(requested: str = "nccl", **more: str) -> RunSpec:
     return spec_of("cnn10", gpus=2, all_reduce=requested, **more)
 
 
-@pytest.mark.parametrize("asked", ["hierarchical", "one_device"])
-def test_copies_are_told_by_who_adds(one: Replicas, asked: str) -> None:
-    pair = replicas_on(["CPU:0", "CPU:1"], asked)
-    evidence = collect_evidence(two_gpus(asked), pair)
-    assert (evidence.requested["all_reduce"], evidence.actual["all_reduce"]) == (asked, asked)
+@pytest.mark.parametrize("requested", ["hierarchical", "one_device"])
+def test_copies_are_told_by_who_adds(one: Replicas, requested: str) -> None:
+    pair = replicas_on(["CPU:0", "CPU:1"], requested)
+    evidence = collect_evidence(two_gpus(requested), pair)
+    assert (evidence.requested["all_reduce"], evidence.actual["all_reduce"]) == (requested, requested)
     other = collect_evidence(two_gpus("nccl"), pair)
     assert other.match is False
     assert "Gradients were exchanged by copies, added on" in (other.reason or "")

@@ -31,12 +31,12 @@ def test_sequences_of_different_lengths(padding: str) -> None:
     (sequences, lengths), targets = adding_problem(1, 0, 2000, 9, 5, padding)
     sequences, lengths, targets = sequences.numpy(), lengths.numpy(), targets.numpy()
     assert set(lengths) == set(range(4, 10)), "from half of the time steps to all of them"
-    places = np.arange(9) - (9 - lengths if padding == "left_padded" else 0 * lengths)[:, np.newaxis]
-    valid = (places >= 0) & (places < lengths[:, np.newaxis])
+    positions = np.arange(9) - (9 - lengths if padding == "left_padded" else 0 * lengths)[:, np.newaxis]
+    valid = (positions >= 0) & (positions < lengths[:, np.newaxis])
     assert (sequences[~valid] == 0).all()
     assert (sequences[valid][:, 2:] != 0).all()
     marks = sequences[..., 1]
-    first_half = places < lengths[:, np.newaxis] // 2
+    first_half = positions < lengths[:, np.newaxis] // 2
     assert ((marks * first_half).sum(axis=1) == 1).all()
     assert ((marks * ~first_half).sum(axis=1) == 1).all()
     np.testing.assert_allclose(targets[:, 0], (sequences[..., 0] * marks).sum(axis=1), rtol=1e-6)

@@ -168,8 +168,8 @@ def test_a_place_that_cannot_be_written_is_named(
         monkeypatch.setenv(name, "before")
     saved = saved_by(variant_of(), one, tmp_path / "run.npz")
     taken = tmp_path / "run.npz" / "model.keras"
-    errand = ExportModel(weights_path=str(tmp_path / "run.npz"), trained=saved.variant, model_paths=(str(taken),))
-    answer = perform(errand)
+    job = ExportModel(weights_path=str(tmp_path / "run.npz"), trained=saved.variant, model_paths=(str(taken),))
+    answer = perform(job)
     assert isinstance(answer, JobFailed)
     assert str(tmp_path / "run.npz") in answer.reason
     assert "cannot be written" in answer.reason

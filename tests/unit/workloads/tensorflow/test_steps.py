@@ -39,8 +39,8 @@ def trained(workload: str, variant: Variant, replicas: Replicas, steps: int) -> 
         models.append(recipe.model())
         return models[0]
 
-    kept = Recipe(model=keep, optimizer=recipe.optimizer, batch=recipe.batch)
-    task = build_task(kept, variant, replicas)
+    changed = Recipe(model=keep, optimizer=recipe.optimizer, batch=recipe.batch)
+    task = build_task(changed, variant, replicas)
     return models[0], [task.fetch(task.step()) for _ in range(steps)]
 
 
@@ -237,15 +237,15 @@ def test_only_several_gpus_are_told_their_steps_ahead(monkeypatch: pytest.Monkey
 
     from workloads.tensorflow import runtime
 
-    told: list[bool] = []
+    calls: list[bool] = []
     made: list[Sequence[str]] = []
     monkeypatch.setattr(runtime, "replicas_on", lambda devices, all_reduce: made.append(devices))
-    monkeypatch.setattr(tf.config.experimental, "set_synchronous_execution", told.append)
+    monkeypatch.setattr(tf.config.experimental, "set_synchronous_execution", calls.append)
     for name in ("optimizer.set_experimental_options", "experimental.enable_tensor_float_32_execution"):
         monkeypatch.setattr(f"tensorflow.config.{name}", lambda value: None)
     runtime.configure(small("cnn10") | {"gpus": gpus, "all_reduce": "nccl"})
     assert made == [[f"GPU:{index}" for index in range(gpus)]]
-    assert told == [gpus == 1]
+    assert calls == [gpus == 1]
 
 
 def test_steps_told_ahead_are_the_same_steps(pair: Replicas, run_ahead: None) -> None:
