@@ -418,8 +418,8 @@ FLIPS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255
 
 
 @settings(max_examples=60, deadline=None)
-@example(flips=[(0.28515625, 128)], kept=1.0)  # a column's name that is no UTF-8
-@given(flips=FLIPS, kept=st.sampled_from([1.0, 1.0, 1.0, 0.99, 0.5]))
+@example(flips=[(0.28515625, 128)], share=1.0)  # a column's name that is no UTF-8
+@given(flips=FLIPS, share=st.sampled_from([1.0, 1.0, 1.0, 0.99, 0.5]))
 def test_random_damage_is_refused_or_gives_sound_runs(
     whole: Path, clean: Path, flips: list[tuple[float, int]], share: float
 ) -> None:
