@@ -25,7 +25,6 @@ _SHORTCUTS = (
     ("Ctrl+.", "Stop the run"),
     ("Ctrl+E", "On the Run screen: compare several values of any parameter"),
     ("Ctrl+O", "Replay a trace, a file that `watch --json` wrote"),
-    ("Ctrl+1 … Ctrl+4", "Run, Monitor, History, Compare"),
     ("Ctrl+S", "Save the plot under the pointer, or all plots, as an image"),
     ("Ctrl+J", "Go to the queue, where these keys act on an experiment:"),
     ("Alt+↑, Alt+↓", "Move it up or down"),
@@ -158,7 +157,9 @@ class MainWindow(QMainWindow):
         self._theme.apply_style_sheet(box)
         box.setWindowTitle("Keyboard shortcuts")
         box.setTextFormat(Qt.TextFormat.RichText)
-        rows = "".join(f"<tr><td><b>{keys}</b>&nbsp;&nbsp;</td><td>{action}</td></tr>" for keys, action in _SHORTCUTS)
+        pages = (f"Ctrl+1 … Ctrl+{len(self._pages)}", ", ".join(page.title for page in self._pages))
+        shown = (pages, *_SHORTCUTS)
+        rows = "".join(f"<tr><td><b>{keys}</b>&nbsp;&nbsp;</td><td>{action}</td></tr>" for keys, action in shown)
         box.setText(f"<table cellspacing='6'>{rows}</table>")
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.open()

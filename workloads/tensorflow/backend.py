@@ -137,13 +137,11 @@ class TensorflowBackend:
 
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
     """Return the function that gives a built-in workload's recipe for a variant."""
-    if workload == "lstm":
-        from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.cnn import model as cnn
+    from workloads.tensorflow.lstm import model as lstm
 
-        return model.recipe
-    from workloads.tensorflow.cnn.model import recipe_of as cnn_recipe_of
-
-    return cnn_recipe_of(workload)
+    recipes = {"lstm": lstm.recipe, "cnn10": cnn.recipe_of("cnn10"), "wrn28-10": cnn.recipe_of("wrn28-10")}
+    return recipes[workload]
 
 
 def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":
