@@ -133,9 +133,9 @@ class ProgramCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the command's name; raises `click.UsageError`."""
-        return super().parse_args(ctx, self._sort_words(ctx, args))
+        return super().parse_args(ctx, self._options_first(ctx, args))
 
-    def _sort_words(self, ctx: click.Context, words: Sequence[str]) -> list[str]:
+    def _options_first(self, ctx: click.Context, words: Sequence[str]) -> list[str]:
         """Return the options with their values, then `--` and the arguments, among which -1 would be an option."""
         known = {
             name: param for param in self.get_params(ctx) if isinstance(param, click.Option) for name in param.opts

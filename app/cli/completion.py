@@ -118,7 +118,7 @@ def show(shell: str) -> int:
 @click.pass_context
 def candidates(context: click.Context, /, shell: str, line: str) -> int:
     """Print what could stand at the end of a line, one candidate per line with its help behind a tab."""
-    words = _program_words(line)
+    words = _program_arguments(line)
     if words is None:
         return 0
     top = context.find_root()
@@ -134,7 +134,7 @@ def candidates(context: click.Context, /, shell: str, line: str) -> int:
     return 0
 
 
-def _program_words(line: str) -> list[str] | None:
+def _program_arguments(line: str) -> list[str] | None:
     """Return the words behind the program, the last one empty behind a space; None where it is another program."""
     words = split_arg_string(line)
     if line.endswith(" "):

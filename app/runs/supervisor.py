@@ -38,14 +38,14 @@ class WorkerTimeouts:
 
     Attributes:
         hello_s: To say hello. A standby worker may still import when it gets its order, and says hello after that.
-        silence_s: Between two messages.
+        message_gap_s: Between two messages.
         closed_stdin_s: To end after its stdin was closed.
         terminated_s: To end after SIGTERM.
         finished_s: To end after its last message.
     """
 
     hello_s: float = 120.0
-    silence_s: float = 300.0
+    message_gap_s: float = 300.0
     closed_stdin_s: float = 5.0
     terminated_s: float = 3.0
     finished_s: float = 5.0
@@ -175,7 +175,7 @@ class Supervisor:
 
     def _extend_deadline(self) -> None:
         if self._started and self._end_method == "itself" and self._finished is None:
-            self._deadline_s = time.monotonic() + self._limits.silence_s
+            self._deadline_s = time.monotonic() + self._limits.message_gap_s
 
     def _forward(self, event: RunEvent) -> None:
         """Emit one event; a sink that cannot store it (a full disk) ends the run."""
@@ -194,7 +194,7 @@ class Supervisor:
         if self._end_method != "itself" or self._finished is not None:
             self._escalate_to(_END_METHODS[min(_END_METHODS.index(self._end_method) + 1, len(_END_METHODS) - 1)])
         elif self._started:
-            self._give_up(f"The worker said nothing for {self._limits.silence_s:.0f} s and was ended; see its log.")
+            self._give_up(f"The worker said nothing for {self._limits.message_gap_s:.0f} s and was ended; see its log.")
         else:
             self._give_up(f"{BROKEN_PYTHON} it did not begin the run within {self._limits.hello_s:.0f} s; see its log.")
 

@@ -26,7 +26,7 @@ from tests.fakes.sessions import LIMIT_S, PATIENT, dummy, going, is_measured, ru
 from workloads.protocol import Block, PhaseStarted, Progress, RunSpec, Value
 
 ROOT = Path(__file__).parents[2]
-IMPATIENT = replace(PATIENT, silence_s=3.0, closed_stdin_s=0.3, finished_s=0.3)
+IMPATIENT = replace(PATIENT, message_gap_s=3.0, closed_stdin_s=0.3, finished_s=0.3)
 """For workers that obey a SIGTERM, and no word before it."""
 PHASES = ["import", "build", "compile", "warmup", "measure", "finish"]
 HELLO = (

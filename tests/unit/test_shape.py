@@ -1,8 +1,7 @@
-"""The size budget of the house: small modules, functions and classes, no cycles, a docstring on every public thing."""
+"""The shape of the source: a file is a topic, classes and functions are short, no cycles, public things documented."""
 
 import ast
 import graphlib
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +15,25 @@ SOURCES = [
 TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 MODULE_LINES = 400
+LEAST_MODULE_LINES = 60
 CLASS_LINES = 250
 FUNCTION_LINES = 60
-MOST_FUNCTION_LINES = 30
-MEDIAN_FUNCTION_LINES = 12
+
+SMALL_MODULES = {
+    "app/cli/presets.py": "experiment.py, its only user, would pass the most lines with it",
+    "app/cli/services.py": "imported by commands that start fast; cli/runs.py imports what makes runs",
+    "app/errors.py": "imported by every layer, also by the light start of the command line",
+    "app/gui/actions.py": "a record that every screen imports",
+    "app/gui/save_shown.py": "imported when a picture is saved, for it needs the plots",
+    "app/paths.py": "imported by every layer",
+    "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
+    "workloads/bare.py": "a process of its own",
+    "workloads/build.py": "the one place that leads from a spec to a backend",
+    "workloads/flops.py": "a topic: the operations of a step by formula",
+    "workloads/framework.py": "the framework's name and versions, imported by the catalog",
+    "workloads/tensorflow/evidence/__main__.py": "a process of its own",
+}
+"""Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Named = Function | ast.ClassDef
@@ -59,22 +73,29 @@ def imports_of(name: str, known: set[str]) -> set[str]:
     return found & known
 
 
-def test_modules_are_short() -> None:
+def module_sizes() -> dict[str, int]:
+    """The lines of every module but the empty packages."""
     sizes = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
-    assert {name: size for name, size in sizes.items() if size > MODULE_LINES} == {}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def test_modules_are_short() -> None:
+    assert {name: size for name, size in module_sizes().items() if size > MODULE_LINES} == {}
+
+
+def test_modules_are_topics_and_no_crumbs() -> None:
+    small = {name for name, size in module_sizes().items() if size < LEAST_MODULE_LINES}
+    assert small == set(SMALL_MODULES), "merge it into its user, or list it with the reason"
 
 
 def test_classes_are_short() -> None:
-    sizes = {place: lines(node) for place, node in nodes(ast.ClassDef)}
-    assert {place: size for place, size in sizes.items() if size > CLASS_LINES} == {}
+    sizes = {location: lines(node) for location, node in nodes(ast.ClassDef)}
+    assert {location: size for location, size in sizes.items() if size > CLASS_LINES} == {}
 
 
 def test_functions_are_short() -> None:
-    sizes = {place: lines(node) for place, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)}
-    assert {place: size for place, size in sizes.items() if size > FUNCTION_LINES} == {}
-    longer = {place: size for place, size in sizes.items() if size > MOST_FUNCTION_LINES}
-    assert len(longer) <= len(sizes) / 10, longer
-    assert statistics.median(sizes.values()) <= MEDIAN_FUNCTION_LINES
+    sizes = {location: lines(node) for location, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)}
+    assert {location: size for location, size in sizes.items() if size > FUNCTION_LINES} == {}
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -89,11 +110,11 @@ def test_no_module_imports_itself_through_others() -> None:
 def test_public_things_say_what_they_are() -> None:
     silent = [name for name, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
     for name, tree in TREES.items():
-        silent += [f"{name}:{node.lineno} {node.name}" for node in public(tree.body) if not is_described(node)]
+        silent += [f"{name}:{node.lineno} {node.name}" for node in public(tree.body) if not is_documented(node)]
     assert silent == []
 
 
-def is_described(node: Named) -> bool:
+def is_documented(node: Named) -> bool:
     """Whether a definition has a docstring, or needs none: an overload or an override."""
     decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     return bool(ast.get_docstring(node) or decorators & {"overload", "override"})

@@ -15,7 +15,7 @@ from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, Wor
 from app.samples import HOST, DeviceLost
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, PhaseStarted
 
-AT_ONCE = WorkerTimeouts(hello_s=0.0, silence_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
+AT_ONCE = WorkerTimeouts(hello_s=0.0, message_gap_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
 CLOCK = ClockAnchor(t_ns=1, utc_ns=1)
 HELLO = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=1, utc_ns=1)
 PHASE = PhaseStarted(phase="import", t_ns=2)
@@ -95,7 +95,7 @@ def test_silence_ends_the_worker_with_a_reason() -> None:
 
 def test_what_never_says_hello_is_no_python_for_runs() -> None:
     no_python = "The Python of this run is none that can make runs, or is broken:"
-    ending, rungs, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
+    ending, rungs, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, message_gap_s=60.0))
     assert (rungs, ending.started) == (["terminated"], False)
     assert ending.fault == f"{no_python} it did not begin the run within 0 s; see its log."
     ending, *_ = watch(BrokenMessage("malformed", "x" * 900), obeys="terminated")
@@ -103,7 +103,7 @@ def test_what_never_says_hello_is_no_python_for_runs() -> None:
 
 
 def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
-    ending, rungs, _ = watch(HELLO, DONE, obeys="terminated", limits=replace(AT_ONCE, silence_s=60.0))
+    ending, rungs, _ = watch(HELLO, DONE, obeys="terminated", limits=replace(AT_ONCE, message_gap_s=60.0))
     assert rungs == ["closed stdin", "terminated"]
     assert (ending.finished, ending.fault) == (DONE, None)
 

@@ -1,0 +1,83 @@
+"""Identifiers use the glossary's terms: none contains a word that docs/glossary.md retires."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+SOURCES = [
+    ROOT / "start.py",
+    *(path for folder in ("app", "workloads", "tests") for path in (ROOT / folder).rglob("*.py")),
+]
+
+AT_THE_END = {"words"}
+"""Retired only as the last word of a longer name: `words` alone are words."""
+
+DATA = {
+    "asked": "key of evidence in documents and columns of the database",
+    "AS_ASKED": "the documents' and the window's words for a match",
+    "carried": "key of plans stored in the queue",
+    "settled": "state of experiments in documents and in the database",
+}
+"""Names that are data, and so keep their old words."""
+
+
+def retired_terms() -> set[str]:
+    """Return the words of the glossary's last table, each in singular and plural."""
+    table = GLOSSARY.read_text(encoding="utf-8").split("## Words not used in identifiers")[1]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")][2:]
+    words = {word for row in rows for word in re.sub(r"\(.*?\)", "", row).replace(",", " ").split()}
+    return words | {f"{word}s" for word in words if not word.endswith("s")}
+
+
+def name_parts(name: str) -> list[str]:
+    """Return the words of a name in snake_case or CamelCase, in small letters."""
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Return every name that a module defines, with its line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) if (
+                not name.startswith("test_")
+            ):
+                yield name, node.lineno
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name, node.lineno
+
+
+def is_retired(name: str, retired: set[str]) -> bool:
+    """Whether a name contains a retired word."""
+    parts = name_parts(name)
+    return bool(set(parts) & (retired - AT_THE_END)) or (len(parts) > 1 and parts[-1] in AT_THE_END)
+
+
+def test_no_identifier_uses_a_retired_word() -> None:
+    retired = retired_terms()
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in SOURCES
+        for name, line in identifiers(ast.parse(path.read_text(encoding="utf-8")))
+        if name not in DATA and is_retired(name, retired)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("errand", True),
+        ("_Errand", True),
+        ("stop_asked", True),
+        ("figure_words", True),
+        ("words", False),
+        ("task", False),
+    ],
+)
+def test_the_check_itself_knows_a_retired_word(name: str, expected: bool) -> None:
+    assert is_retired(name, retired_terms()) is expected
