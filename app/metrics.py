@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from app import units
 from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
-from app.analysis.measured import peak_power_mw, peak_temperature_c
+from app.analysis.energy import peak_power_mw, peak_temperature_c
 from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu
 from app.records import RunRow, StoredRun, Summary
 from workloads.catalog import FRAMEWORK

@@ -68,7 +68,7 @@ DIRECTIONS = ("forward", "backward")
 def weight_shapes(config: LstmConfig) -> dict[str, tuple[int, ...]]:
     """Return each weight's shape by its name, such as `layer0/forward/kernel`, in the order of a model's `weights`.
 
-    `workloads.tensorflow.lstm.stack` says what they hold.
+    `workloads.tensorflow.lstm.loop` says what they hold.
     """
     found: dict[str, tuple[int, ...]] = {}
     gates = GATES * config.units

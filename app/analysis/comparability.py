@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.intervals import Estimate, pooled_ratio
-from app.analysis.measured import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.verdict import group_by_variant, same_work, throughputs
 from app.fields import Sample
 from app.plan import MAX_THROTTLED_PCT

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from app.analysis.energy import measured_means
 from app.analysis.intervals import Estimate, mean, ratio
-from app.analysis.measured import measured_means
 from app.analysis.verdict import throughputs
 from app.records import StoredRun
 from workloads.catalog import parameter_names

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from app.analysis import energy
-from app.analysis.measured import gpu_columns
+from app.analysis.energy import gpu_columns
 from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
 from app.samples import HOST
 from workloads.protocol import Epoch

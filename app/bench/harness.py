@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.runs.launcher import Exited, LocalLauncher, WorkerEvent, child_environment
-from app.telemetry.inventory import take_inventory
+from app.telemetry.sampler import take_inventory
 from workloads import catalog
 from workloads.protocol import PROTOCOL_VERSION, Block, Start
 

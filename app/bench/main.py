@@ -10,7 +10,7 @@ from app.bench import compare, database, quick, resume, sampler, window, worker
 from app.bench.harness import Result
 from app.cli.options import COUNT, OneOf, command
 from app.runs.host import environment_info
-from app.telemetry.inventory import take_inventory
+from app.telemetry.sampler import take_inventory
 from workloads.catalog import UsageError
 
 BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {

@@ -26,8 +26,8 @@ from app.storage.owner import this_process
 from app.storage.retention import size_bytes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.inventory import take_inventory
 from app.telemetry.messages import SamplerMessage
+from app.telemetry.sampler import take_inventory
 from workloads import catalog
 
 _HZ = 20.0

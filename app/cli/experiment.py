@@ -55,8 +55,8 @@ from app.runs.experiment.presets import NamedPreset, load_preset
 from app.runs.experiment.progress import estimate_remaining
 from app.runs.experiment.queue import enqueue, entry_plan
 from app.runs.experiment.reuse import reusable_as_newest
+from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
 from app.runs.experiment.session import Experiment
-from app.runs.experiment.stopping import MAX_REPEATS, parse_precision_pct
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.experiment.preview import describe_estimate, describe_uncounted, sequential_reason

@@ -33,7 +33,7 @@ from app.runs.experiment.entry_session import EntryStatus
 from app.runs.experiment.presets import load_preset
 from app.runs.experiment.progress import queue_progress
 from app.storage.queue import Queue
-from app.telemetry.inventory import take_inventory
+from app.telemetry.sampler import take_inventory
 from workloads.catalog import UsageError
 
 _ACTIONS = ("list", "go-on", "move", "pause", "resume", "remove")

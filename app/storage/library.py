@@ -14,7 +14,7 @@ from app.errors import UserError
 from app.paths import weights_path
 from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
 from app.records import RunRow
-from app.storage import experiments, listing
+from app.storage import listing, queue
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
 from app.storage.owner import unfinished_runs
@@ -125,7 +125,7 @@ class Library:
             uids = self._db.execute("SELECT uid FROM runs WHERE run IN (SELECT value FROM json_each(?))", (run_list,))
             weights = [weights_path(self.path, uid) for (uid,) in uids.fetchall()]
             self._db.execute("DELETE FROM runs WHERE run IN (SELECT value FROM json_each(?))", (run_list,))
-            experiments.delete_empty(self._db)
+            queue.delete_empty(self._db)
         for path in weights:
             path.unlink(missing_ok=True)
 
@@ -205,19 +205,19 @@ class Library:
         now_ns = time.time_ns() if utc_ns is None else utc_ns
         with transaction(self._db, self.path):
             self._require_runs(runs)
-            return experiments.save_experiment(
+            return queue.save_experiment(
                 self._db, runs, uid=uuid.uuid4().hex, name=name, preset=preset, plan=plan, utc_ns=now_ns
             )
 
     def experiments(self) -> list[StoredExperiment]:
         """Return all experiments that have a run outside the trash, newest first."""
         with translate_sqlite_errors(self.path):
-            return [found for found in experiments.load_experiments(self._db) if found.runs]
+            return [found for found in queue.load_experiments(self._db) if found.runs]
 
     def runs_of_experiment(self, experiment: int) -> tuple[int, ...]:
         """Return an experiment's runs in the order they were made or reused, without those in the trash."""
         with translate_sqlite_errors(self.path):
-            found = experiments.load_experiments(self._db, experiment)
+            found = queue.load_experiments(self._db, experiment)
         return found[0].runs if found else ()
 
     def _require_runs(self, runs: Iterable[int]) -> None:

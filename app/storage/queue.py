@@ -1,5 +1,6 @@
-"""The queue: the experiments that are not finished, in order, each owned by the process that runs it, if any."""
+"""Experiments in the database: those that are stored, and the queue of those that are not finished."""
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -9,10 +10,82 @@ from typing import Any
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.queries import QueueEntry, SettableState
-from app.storage import experiments
+from app.queries import QueueEntry, SettableState, StoredExperiment
 from app.storage.database import transaction, translate_sqlite_errors
+from app.storage.listing import TRASH
 from app.storage.owner import Owner, this_process
+
+_EXPERIMENT_COLUMNS = ("experiment", "uid", "name", "preset", "created_utc_ns", "plan")
+_RUNS = (
+    "SELECT run FROM experiment_runs WHERE experiment_runs.experiment = experiments.experiment"
+    f" AND run NOT IN ({TRASH}) ORDER BY place LIMIT -1"
+)
+
+
+def load_experiments(db: Database, experiment: int | None = None) -> list[StoredExperiment]:
+    """Return one experiment, or all, newest first, without the runs in the trash."""
+    found = db.execute(
+        f"SELECT {', '.join(_EXPERIMENT_COLUMNS)}, (SELECT json_group_array(run) FROM ({_RUNS})) FROM experiments"
+        " WHERE ?1 IS NULL OR experiment = ?1 ORDER BY created_utc_ns DESC, experiment DESC",
+        (experiment,),
+    )
+    return [
+        StoredExperiment(**dict(zip(_EXPERIMENT_COLUMNS, values, strict=True)), runs=tuple(json.loads(runs)))
+        for *values, runs in found
+    ]
+
+
+def save_experiment(
+    db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str | None, plan: str, utc_ns: int
+) -> int:
+    """Save runs as an experiment and return its number.
+
+    An experiment of the same name and variants that has one of the runs is extended: more or fewer repeats make no
+    other experiment.
+
+    Args:
+        db: An open database, within a transaction.
+        runs: The runs.
+        uid: Number of a new experiment that is the same in every database.
+        name: Its name.
+        preset: Key of its preset, if any.
+        plan: Its `Plan` as JSON.
+        utc_ns: When a new one is made.
+    """
+    found = db.execute(
+        "SELECT experiment FROM experiments JOIN experiment_runs USING (experiment)"
+        " WHERE name = ? AND json_extract(plan, '$.variants') = json_extract(?, '$.variants')"
+        " AND run IN (SELECT value FROM json_each(?)) ORDER BY experiment DESC",
+        (name, plan, json.dumps(list(runs))),
+    ).fetchone()
+    if found is None:
+        values = (uid, name, preset, utc_ns, plan)
+        found = db.execute(
+            f"INSERT INTO experiments ({', '.join(_EXPERIMENT_COLUMNS[1:])}) VALUES (?, ?, ?, ?, ?)"
+            " RETURNING experiment",
+            values,
+        ).fetchone()
+    else:
+        db.execute("UPDATE experiments SET plan = ? WHERE experiment = ?", (plan, found[0]))
+    experiment: int = found[0]
+    add_runs(db, experiment, runs)
+    return experiment
+
+
+def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
+    """Add the runs that an experiment does not have yet, after those it has."""
+    last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
+    positioned = enumerate(runs, 0 if last is None else last + 1)
+    db.conn.executemany(
+        "INSERT OR IGNORE INTO experiment_runs (experiment, run, place) VALUES (?, ?, ?)",
+        ((experiment, run, position) for position, run in positioned),
+    )
+
+
+def delete_empty(db: Database) -> None:
+    """Delete the experiments that have no run left, in the trash or out of it."""
+    db.execute("DELETE FROM experiments WHERE experiment NOT IN (SELECT experiment FROM experiment_runs)")
+
 
 _OWNER_COLUMNS = ("owner_pid", "owner_started_s", "owner_boot_id")
 _COLUMNS = ("entry", "uid", "name", "preset", "plan", "state", "added_utc_ns", "experiment", *_OWNER_COLUMNS)
@@ -141,7 +214,7 @@ class Queue:
                 return None
             experiment: int | None = found[-1]
             if experiment is not None:
-                experiments.add_runs(self._db, experiment, runs)
+                add_runs(self._db, experiment, runs)
             elif runs:
                 experiment = self._create_experiment(entry, runs, *found[:-1])
         return experiment
@@ -150,7 +223,7 @@ class Queue:
         self, entry: int, runs: Sequence[int], uid: str, name: str, preset: str | None, plan: str
     ) -> int:
         # By the entry's own uid it is the same experiment on every machine that goes on with it.
-        experiment = experiments.save_experiment(
+        experiment = save_experiment(
             self._db, runs, uid=uid, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
         )
         self._db.execute("UPDATE queue SET experiment = ? WHERE entry = ?", (experiment, entry))

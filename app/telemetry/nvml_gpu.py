@@ -11,18 +11,18 @@ import pynvml
 
 from app.fields import FIELDS, Sample, SlowSample
 from app.samples import Device, FieldInfo
-from app.telemetry import nvml_gpm
+from app.telemetry import nvml_calls
 from app.telemetry.nvml_calls import (
     ENERGY_CALL,
     FAST_CALLS,
     PCIE_COUNTER_CALL,
     SLOW_CALLS,
+    Gpm,
     Number,
     NvmlCall,
     PreparedRead,
     ScheduledCall,
 )
-from app.telemetry.nvml_gpm import Gpm
 from workloads.catalog import Gpu
 
 _MAX_CHANGES = 64
@@ -193,7 +193,7 @@ class GpuReader:
         """Return the slow fields that are due by now, or None."""
         values: dict[str, Any] = {}
         if self._gpm is not None and self._gpm_due_s <= now_s:
-            self._gpm_due_s = now_s + nvml_gpm.INTERVAL_S
+            self._gpm_due_s = now_s + nvml_calls.INTERVAL_S
             values.update(self._gpm_values(self._gpm))
         for scheduled in self._slow:
             if scheduled.due_s <= now_s:
@@ -283,11 +283,11 @@ class GpuReader:
         except pynvml.NVMLError as error:
             gpm.close()
             _raise_if_lost(error)
-            self.absent.update({name: absence_reason(error) for name in nvml_gpm.FIELDS})
+            self.absent.update({name: absence_reason(error) for name in nvml_calls.FIELDS})
             return
         self._gpm = gpm
         self.fields.update({name: FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us) for name in available})
-        self.absent.update({name: "not supported" for name in nvml_gpm.FIELDS if name not in available})
+        self.absent.update({name: "not supported" for name in nvml_calls.FIELDS if name not in available})
 
 
 def absence_reason(error: pynvml.NVMLError) -> str:

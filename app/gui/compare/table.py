@@ -1,17 +1,178 @@
-"""The comparison table: variants expand into runs, check boxes hide curves, one row is the baseline."""
+"""The table of a comparison: its model, how its first columns are painted, and the view."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QItemSelectionModel, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QMenu
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QAction,
+    QColor,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyle, QStyleOptionButton, QStyleOptionViewItem, QWidget
 
 from app.gui.actions import Actions
-from app.gui.compare.table_model import CHECK_BOX_WIDTH, EXPANDER_WIDTH, MARKS_WIDTH, CompareDelegate, CompareModel
+from app.gui.plot.legend import paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
+from app.gui.widgets.cell_table import CELL_ROLE, ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, table_text
+from app.viewmodels.format.cells import Cell
+
+ROW_ROLE = CELL_ROLE + 1
+EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
+_SWATCH_WIDTH = 24
+MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
+"""Width of expander, check box and swatch at the left of the first column."""
+
+_NO_PARENT = QModelIndex()
+_RADIO, _DOT = 6.0, 3.0
+_HIDDEN_ALPHA = 60
+
+
+class CompareModel(CellModel):
+    """The arranged rows; the check state of the first column shows and hides curves."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.table = CompareTable()
+        self.rows: Sequence[TableRow] = ()
+        self.arrangement = Arrangement()
+        self.hidden: frozenset[int] = frozenset()
+
+    def set_table(self, table: CompareTable, arrangement: Arrangement, hidden: Collection[int]) -> None:
+        """Show this table.
+
+        Args:
+            table: Its variants and runs.
+            arrangement: Order, grouping and unfolded variants.
+            hidden: Runs whose curves are not shown.
+        """
+        self.beginResetModel()
+        self.table, self.arrangement, self.columns = table, arrangement, table.columns
+        self.rows = arrangement.rows(table)
+        self.hidden = frozenset(hidden)
+        self.endResetModel()
+
+    def hide_runs(self, hidden: Collection[int]) -> None:
+        """Hide the curves of these runs alone."""
+        self.hidden = frozenset(hidden)
+        if self.rows:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0), [Qt.ItemDataRole.CheckStateRole])
+
+    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
+        """Return the number of rows, one per variant or run."""
+        return 0 if parent.isValid() else len(self.rows)
+
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """Return the cells of a row."""
+        return self.rows[row].cells
+
+    def title(self, column: int) -> str:
+        """Return the title, with an arrow where the rows are ordered by it."""
+        title = super().title(column)
+        if column != self.arrangement.column:
+            return title
+        return f"{title} {'↓' if self.arrangement.descending else '↑'}"
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Return the row itself or its check state; the rest as in every table."""
+        row = self.rows[index.row()]
+        if role == ROW_ROLE:
+            return row
+        if role == Qt.ItemDataRole.CheckStateRole and index.column() == 0:
+            return self._check_state(row)
+        if role == Qt.ItemDataRole.AccessibleTextRole and self.table.keys[index.column()] == BASE:
+            return "baseline" if row.is_baseline else "not the baseline"
+        return super().data(index, role)
+
+    def _check_state(self, row: TableRow) -> Qt.CheckState | None:
+        if row.style is None:
+            return None
+        hidden = self.hidden.intersection(row.runs)
+        if not hidden:
+            return Qt.CheckState.Checked
+        return Qt.CheckState.PartiallyChecked if len(hidden) < len(row.runs) else Qt.CheckState.Unchecked
+
+
+class CompareDelegate(CellDelegate):
+    """Paints expander, check box and swatch in the first column and the radio mark of the baseline."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """Paint the cell, then the marks of its column."""
+        super().paint(painter, option, index)
+        row = index.data(ROW_ROLE)
+        area = QRect(option.rect)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if index.column() == 0:
+            self._paint_marks(painter, area, row, index)
+        elif index.data(Qt.ItemDataRole.AccessibleTextRole) is not None and row.kind != "member":
+            self._paint_radio(painter, area, chosen=row.is_baseline)
+        painter.restore()
+
+    def content_area(self, option: QStyleOptionViewItem, index: AnyIndex) -> QRect:
+        """Return the area of the text, in the first column right of its marks."""
+        area = super().content_area(option, index)
+        return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
+
+    def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, index: AnyIndex) -> None:
+        model = index.model()
+        assert isinstance(model, CompareModel)
+        middle = area.center().y()
+        if row.kind == "variant":
+            self._paint_expander(
+                painter, QPointF(area.left() + GRID, middle), row.runs[0] in model.arrangement.unfolded
+            )
+        if row.style is None:
+            return
+        state = Qt.CheckState(index.data(Qt.ItemDataRole.CheckStateRole))
+        self._paint_check_box(
+            painter,
+            QRect(area.left() + EXPANDER_WIDTH, middle - CHECK_BOX_WIDTH // 2, CHECK_BOX_WIDTH, CHECK_BOX_WIDTH),
+            state,
+        )
+        colour = self._theme.curve_colour(row.style)
+        colour.setAlpha(_HIDDEN_ALPHA if state == Qt.CheckState.Unchecked else 255)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        left = area.left() + EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID + (_SWATCH_WIDTH - swatch_width(row.style)) // 2
+        paint_swatch(painter, left, middle, colour, row.style)
+
+    def _paint_expander(self, painter: QPainter, position: QPointF, expanded: bool) -> None:
+        painter.save()
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self._theme.colours.muted))
+        painter.translate(position)
+        if expanded:
+            painter.rotate(90)
+        painter.drawPolygon([QPointF(-2, -4), QPointF(3, 0), QPointF(-2, 4)])
+        painter.restore()
+
+    def _paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
+        box = QStyleOptionButton()
+        box.rect = area
+        on = {Qt.CheckState.Checked: QStyle.StateFlag.State_On, Qt.CheckState.Unchecked: QStyle.StateFlag.State_Off}
+        box.state = QStyle.StateFlag.State_Enabled | on.get(state, QStyle.StateFlag.State_NoChange)
+        view = self.parent()
+        assert isinstance(view, QWidget)
+        view.style().drawPrimitive(QStyle.PrimitiveElement.PE_IndicatorCheckBox, box, painter, view)
+
+    def _paint_radio(self, painter: QPainter, area: QRect, *, chosen: bool) -> None:
+        colours = self._theme.colours
+        middle = QRectF(area).center()
+        painter.setPen(QPen(QColor(colours.accent if chosen else colours.faint), 1.5))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawEllipse(middle, _RADIO, _RADIO)
+        if chosen:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(colours.accent))
+            painter.drawEllipse(middle, _DOT, _DOT)
+
 
 _MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 2
 _VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32

@@ -17,7 +17,7 @@ from app.queries import RemainingWork
 from app.runs.custom import ReadOptions, resolve_workload
 from app.runs.experiment.presets import FindWorkload, add_user_preset_file, load_preset
 from app.runs.experiment.progress import estimate_remaining
-from app.runs.experiment.stopping import MAX_REPEATS
+from app.runs.experiment.schedule import MAX_REPEATS
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.experiment.matrix import MatrixForm

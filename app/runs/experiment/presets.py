@@ -14,7 +14,7 @@ from app.paths import RESOURCES
 from app.plan import Plan, Repeats, WeightTransfer
 from app.runs.custom import parse_workload_path
 from app.runs.experiment.article import Article
-from app.runs.experiment.stopping import MAX_REPEATS, parse_precision_pct
+from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import PRESET_FILES
 from workloads.catalog import (

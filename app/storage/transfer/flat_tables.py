@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.storage.database import open_database, translate_sqlite_errors
-from app.storage.transfer.copying import count_rows, require_exportable
-from app.storage.transfer.progress import RowCounter, TransferProgress
-from app.storage.transfer.tables import (
+from app.storage.transfer.copying import (
     DEVICE_TABLES,
     DEVICES,
     EXPERIMENT_RUNS,
@@ -22,7 +20,10 @@ from app.storage.transfer.tables import (
     Column,
     Table,
     columns,
+    count_rows,
+    require_exportable,
 )
+from app.storage.transfer.progress import RowCounter, TransferProgress
 
 Row = Sequence[Any]
 

@@ -17,7 +17,7 @@ from app.storage import retention
 from app.storage.database import open_database, transaction, translate_sqlite_errors
 from app.storage.files import MIN_FREE_BYTES, atomic_output, disk_space
 from app.storage.migrations import migrations
-from app.storage.transfer.copying import RunCopier, count_rows, require_exportable
+from app.storage.transfer.copying import TRANSFERRED, RunCopier, count_rows, require_exportable
 from app.storage.transfer.progress import NO_PROGRESS, RowCounter, TransferProgress, interruptible
 from app.storage.transfer.source_file import SourceFile, check_damage, inspect_file, open_source, translate_file_errors
 from app.storage.transfer.staging import (
@@ -31,7 +31,6 @@ from app.storage.transfer.staging import (
     schema_version,
     staged_tables,
 )
-from app.storage.transfer.tables import TRANSFERRED
 from app.storage.transfer.validation import check_values
 
 _SPACE_FACTOR = 3

@@ -15,18 +15,18 @@ from sqlite_utils import Database
 from app.errors import DatabaseError
 from app.storage.database import known_migrations
 from app.storage.migrations import APPLICATION_ID, migrations
-from app.storage.transfer.copying import count_rows
-from app.storage.transfer.progress import RowCounter
-from app.storage.transfer.source_file import SourceFile
-from app.storage.transfer.tables import (
+from app.storage.transfer.copying import (
     DEVICE_TABLES,
     EXPERIMENT_RUNS,
     QUEUE,
     TRANSFERRED,
     Table,
     columns,
+    count_rows,
     stored_columns,
 )
+from app.storage.transfer.progress import RowCounter
+from app.storage.transfer.source_file import SourceFile
 
 MAX_RUNS = 200_000
 """The most runs that a source file may hold."""

@@ -13,8 +13,8 @@ from app.errors import DatabaseError, UserError
 from app.plan import Repeats, Variants
 from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
+from app.storage.transfer.copying import TRANSFERRED, Column, columns
 from app.storage.transfer.source_file import SourceFile
-from app.storage.transfer.tables import TRANSFERRED, Column, columns
 from workloads import catalog
 from workloads.catalog import Parameter, UsageError
 from workloads.protocol import KernelClass, PhaseName, RunSpec, TimedPhase, Value, Variant

@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from app import units
-from app.analysis.measured import measured_means
+from app.analysis.energy import measured_means
 from app.analysis.summary import flops_per_s
 from app.analysis.verdict import throughputs
 from app.viewmodels.charts import model

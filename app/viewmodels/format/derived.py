@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from app import units
-from app.analysis.measured import gpu_columns
+from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
 from app.fields import fields_of
 from app.metrics import METRICS

@@ -3,7 +3,7 @@
 import numpy as np
 
 from app.analysis.align import TimeSeries, decimate, seconds_since, with_gaps
-from app.analysis.measured import gpu_columns
+from app.analysis.energy import gpu_columns
 from app.fields import Field
 from app.records import SampleColumns, StoredRun
 from app.samples import Device

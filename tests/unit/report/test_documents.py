@@ -133,7 +133,7 @@ def test_energy_of_phases_steps_and_memory_stand_in_the_document(database_path: 
 
 
 def test_a_machine_without_a_gpu_says_why() -> None:
-    from app.telemetry.inventory import take_inventory
+    from app.telemetry.sampler import take_inventory
 
     with installed(Driver(cards=(LAPTOP,))):
         assert gpus_document(take_inventory(), {})["gpus"][0]["name"] == LAPTOP.name

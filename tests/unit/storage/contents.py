@@ -9,7 +9,7 @@ from sqlite_utils import Database
 
 from app.storage.database import known_migrations
 from app.storage.migrations import migrations
-from app.storage.transfer.tables import TRANSFERRED, stored_columns
+from app.storage.transfer.copying import TRANSFERRED, stored_columns
 
 Rows = dict[str, list[tuple[Any, ...]]]
 

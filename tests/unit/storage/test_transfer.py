@@ -15,9 +15,9 @@ from app.storage.library import Library
 from app.storage.owner import Owner, boot_id
 from app.storage.reference import FOLDER
 from app.storage.store import Store
+from app.storage.transfer.copying import NOT_TRANSFERRED, TRANSFERRED
 from app.storage.transfer.import_export import ExistingRun, export_database, import_runs
 from app.storage.transfer.progress import StoppedError, TransferProgress
-from app.storage.transfer.tables import NOT_TRANSFERRED, TRANSFERRED
 from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
 from tests.unit.storage.contents import changed, contents, older
 

@@ -7,7 +7,7 @@ import pytest
 _READERS = (
     "app.telemetry.nvml",
     "app.telemetry.nvml_gpu",
-    "app.telemetry.nvml_gpm",
+    "app.telemetry.nvml_calls",
     "tests.fakes.nvml",
 )
 _LOOK_S = 2**-20

@@ -7,7 +7,7 @@ import msgspec
 from app.fields import Sample
 from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import updated_inventory
-from app.telemetry.inventory import take_inventory
+from app.telemetry.sampler import take_inventory
 from tests.fakes.nvml import installed
 from tests.fakes.nvml_cards import MIG, TWO_H200, Card, Driver
 from tests.unit.telemetry.sources import opened

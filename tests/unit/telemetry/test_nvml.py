@@ -9,8 +9,8 @@ import pytest
 from app.errors import TelemetryError
 from app.fields import Sample
 from app.samples import DeviceLost
-from app.telemetry.inventory import take_inventory
 from app.telemetry.nvml import NvmlSource
+from app.telemetry.sampler import take_inventory
 from tests.fakes.nvml import LAPTOP, NO_PERMISSION, RTX_2080_TI, TWO_H200, Card, Driver, installed
 
 FIELDS = ("power_mw", "load_pct", "memory_bytes", "temperature_c", "sm_clock_mhz", "power_limit_mw")

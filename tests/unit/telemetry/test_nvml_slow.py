@@ -9,7 +9,7 @@ import pytest
 
 from app.fields import Sample, SlowSample
 from app.samples import DeviceLost, FieldsUpdated, Processes
-from app.telemetry import nvml_gpm
+from app.telemetry import nvml_calls
 from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Flaw
@@ -70,16 +70,16 @@ def test_a_counter_that_fails_once_begins_anew(clock: Clock) -> None:
 
 
 def gpm_of(source: NvmlSource) -> dict[str, float]:
-    return {name: value for name, value in slow_values(source).items() if name in nvml_gpm.FIELDS}
+    return {name: value for name, value in slow_values(source).items() if name in nvml_calls.FIELDS}
 
 
 def test_gpm_tells_of_the_time_since_the_reading_before(clock: Clock) -> None:
     """The fake answers as an H200 does, with zeros for samples less than 100 ms apart."""
     with opened(H200) as (source, fake):
         assert gpm_of(source) == {}, "the probe was only just now: better nothing than zeros"
-        clock.passed_s += nvml_gpm.INTERVAL_S
+        clock.passed_s += nvml_calls.INTERVAL_S
         first = gpm_of(source)
-        clock.passed_s += nvml_gpm.INTERVAL_S
+        clock.passed_s += nvml_calls.INTERVAL_S
         second = gpm_of(source)
     assert first["sm_active_pct"] == 96.0
     assert first["dram_active_pct"] == 16.0
@@ -97,7 +97,7 @@ def test_gpm_that_fails_once_harms_nothing_else(clock: Clock) -> None:
         clock.passed_s += 1.1
         slow = slow_values(source)
     assert "energy_mj" in slow
-    assert not set(slow) & set(nvml_gpm.FIELDS)
+    assert not set(slow) & set(nvml_calls.FIELDS)
 
 
 def test_the_energy_counter_is_read_at_once_when_asked() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from workloads.cnn import flatten, net_of
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
-from workloads.tensorflow.evidence.ops import Op
+from workloads.tensorflow.evidence.graph import Op
 
 _MAX_LAYERS_SHOWN = 4
 

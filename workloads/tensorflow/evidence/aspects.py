@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from workloads.protocol import Kernel, RunSpec, Variant
+from workloads.tensorflow.evidence.graph import Op, main_products
 from workloads.tensorflow.evidence.kernels import makes_products
-from workloads.tensorflow.evidence.ops import Op, main_products
 from workloads.tensorflow.evidence.xplane import Trace
 
 

@@ -11,8 +11,8 @@ from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from workloads.protocol import DeviceTime, Kernel
+from workloads.tensorflow.evidence.graph import Op, plain_type
 from workloads.tensorflow.evidence.kernels import classify, on_tensor_cores
-from workloads.tensorflow.evidence.ops import Op, plain_type
 
 _DTYPES = {
     xla_data_pb2.F32: "float32",

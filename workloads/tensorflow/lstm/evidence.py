@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from workloads.lstm import IMPLEMENTATIONS, OpPattern, config_of, find_implementation
 from workloads.protocol import Variant
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
-from workloads.tensorflow.evidence.ops import CLUSTER, Op, main_products, ops_by_device
+from workloads.tensorflow.evidence.graph import CLUSTER, Op, main_products, ops_by_device
 
 
 def expected_patterns(variant: Variant) -> dict[str, OpPattern]:

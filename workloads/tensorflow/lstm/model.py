@@ -7,17 +7,16 @@ import tensorflow as tf
 
 from workloads.lstm import config_of
 from workloads.protocol import Variant
-from workloads.tensorflow.lstm import fused_ops, keras_stack, ladder, wavefront
-from workloads.tensorflow.lstm.loop import valid_steps
-from workloads.tensorflow.lstm.stack import MakeStack, Stack, initial_weights
+from workloads.tensorflow.lstm import fused_ops, ladder
+from workloads.tensorflow.lstm.loop import MakeStack, Stack, initial_weights, valid_steps
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
 from workloads.tensorflow.synthetic import adding_problem
 
 STACKS: dict[str, MakeStack] = {
-    "standard": keras_stack.keras_standard_stack,
-    "cudnn": keras_stack.keras_cudnn_stack,
-    "auto": keras_stack.keras_auto_stack,
+    "standard": fused_ops.keras_standard_stack,
+    "cudnn": fused_ops.keras_cudnn_stack,
+    "auto": fused_ops.keras_auto_stack,
     "block_fused": fused_ops.block_fused_stack,
     "cudnn_stack": fused_ops.single_call_stack,
     "gemm8": ladder.gemm8_stack,
@@ -26,7 +25,7 @@ STACKS: dict[str, MakeStack] = {
     "fused": ladder.fused_stack,
     "pretransposed": ladder.pretransposed_stack,
     "combined_input": ladder.combined_input_stack,
-    "wavefront": wavefront.wavefront_stack,
+    "wavefront": ladder.wavefront_stack,
 }
 """Who makes the stack of each implementation in `workloads.lstm.IMPLEMENTATIONS`."""
 

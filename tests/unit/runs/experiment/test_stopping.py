@@ -4,8 +4,13 @@ import pytest
 
 from app.plan import Plan
 from app.records import RunRow
-from app.runs.experiment.schedule import is_precision_reached, remaining_runs, stopping_rule
-from app.runs.experiment.stopping import StoppingRule, parse_precision_pct
+from app.runs.experiment.schedule import (
+    StoppingRule,
+    is_precision_reached,
+    parse_precision_pct,
+    remaining_runs,
+    stopping_rule,
+)
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec

@@ -74,7 +74,7 @@ def layout_of_a_rewritten_graph() -> Any:
     """As TensorFlow's layout optimizer leaves it on a GPU, where it works."""
     from workloads.tensorflow.cnn.evidence import image_layout
     from workloads.tensorflow.evidence.aspects import Observation
-    from workloads.tensorflow.evidence.ops import Op
+    from workloads.tensorflow.evidence.graph import Op
     from workloads.tensorflow.evidence.xplane import Trace
 
     name = "replica_1/block2/conv1/Conv2D"

@@ -11,7 +11,7 @@ from workloads.catalog import Machine, complete
 from workloads.lstm import LADDER
 from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
 from workloads.tensorflow.evidence.aspects import Observation, all_reduce
-from workloads.tensorflow.evidence.ops import Op
+from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
@@ -200,7 +200,7 @@ def test_on_a_gpu_kernels_tell_tf32_from_float32(
 @pytest.mark.parametrize(("exact", "ran"), [(True, "float32"), (False, "tf32")])
 def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) -> None:
     from workloads.tensorflow.evidence.aspects import precision
-    from workloads.tensorflow.evidence.ops import Op
+    from workloads.tensorflow.evidence.graph import Op
 
     dot = Op(type="MatMul", name="dot", dtype="float32", loop="while", compiled=True, exact=exact)
     seen = seen_on_gpu("float32", kernels=(SILENT,))
@@ -210,7 +210,7 @@ def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) ->
 
 def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
     from workloads.tensorflow.evidence.aspects import Observation
-    from workloads.tensorflow.evidence.ops import Op
+    from workloads.tensorflow.evidence.graph import Op
     from workloads.tensorflow.evidence.xplane import Trace
 
     spec = spec_of("lstm")
@@ -242,7 +242,7 @@ def test_a_profiler_that_saw_no_kernel_of_a_gpu_says_so() -> None:
 
 
 def cudnn_calls(count: int) -> tuple[Any, ...]:
-    from workloads.tensorflow.evidence.ops import Op
+    from workloads.tensorflow.evidence.graph import Op
 
     forward = [
         Op(type="CudnnRNNV3", name=f"lstm_{n}/CudnnRNNV3", device="GPU:0", dtype="float32") for n in range(count)

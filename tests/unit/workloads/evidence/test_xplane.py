@@ -95,7 +95,7 @@ def test_on_the_cpu_what_only_holds_operations_is_left_to_them() -> None:
 def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.evidence.profile import trace_steps
+    from workloads.tensorflow.evidence.collector import trace_steps
     from workloads.training import Task
 
     matrix = tf.random.stateless_normal([300, 300], [1, 1])
@@ -121,7 +121,7 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.evidence.profile import run_guarded, trace_steps
+    from workloads.tensorflow.evidence.collector import run_guarded, trace_steps
     from workloads.training import Task
 
     task = Task(step=lambda: 1, fetch=float, examples=1)
@@ -138,7 +138,7 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 def test_a_profiler_that_hangs_is_left_behind() -> None:
     import threading
 
-    from workloads.tensorflow.evidence.profile import run_guarded
+    from workloads.tensorflow.evidence.collector import run_guarded
     from workloads.tensorflow.evidence.xplane import Trace
 
     answered = threading.Event()

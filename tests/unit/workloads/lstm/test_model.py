@@ -51,7 +51,7 @@ def test_two_features_are_enough() -> None:
 @pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True), ("auto", "auto")])
 def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool | str) -> None:
     from workloads.tensorflow.lstm import model
-    from workloads.tensorflow.lstm.keras_stack import KerasStack
+    from workloads.tensorflow.lstm.fused_ops import KerasStack
 
     given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
     variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant
