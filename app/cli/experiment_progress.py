@@ -102,7 +102,7 @@ def _describe_progress(found: Experiment, goes_on: str, *, shown: bool) -> str:
     far = f"{found.done} of {found.planned} {units.plural('run', found.planned)} done{_describe_extra_runs(found)}"
     if found.state == "settled":
         repeats = stopping_rule(found.plan, [run.row for run in found.runs]).repeats
-        return f"Settled after {repeats} repeats: {found.done} runs done{_describe_extra_runs(found)}."
+        return f"Target precision reached after {repeats} repeats: {found.done} runs done{_describe_extra_runs(found)}."
     if found.state == "out of budget" and found.next_s is not None:
         budget_s = found.plan.budget_s
         if budget_s is not None and found.next_s >= budget_s:

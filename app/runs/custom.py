@@ -176,7 +176,7 @@ def _load_stored(database: Path, sha256: str) -> _StoredFile | None:
 def _describe(source: Source, name: str, options: ReadOptions) -> tuple[CustomWorkload, ...]:
     file = Path(source.path).name
     options.notify(f"Reading {file} …")
-    wait_message = f"Reading {file} waits for the run that uses the processor …"
+    wait_message = f"{file} will be read when the run on the CPU ends …"
     lease = options.leases.wait(
         [CPU], 1, on_wait=lambda: options.notify(wait_message), wait_for_stop=options.wait_for_stop
     )

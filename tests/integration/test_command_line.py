@@ -207,7 +207,9 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
     assert max(document["half_widths_pct"]) <= 99
     first, *_, last = done.stderr.splitlines()
     assert first == "40 runs planned at most, 0 done, 40 left (time not known yet)."
-    assert last.startswith(f"Settled after {document['repeats']} repeats: {document['done']} runs done. Speed-ups are")
+    assert last.startswith(
+        f"Target precision reached after {document['repeats']} repeats: {document['done']} runs done. Speed-ups are"
+    )
     again = command_line(*words, "--json")
     assert json.loads(again.stdout) == document, "nothing is run twice"
     assert "Nothing is left to run; --again makes every run anew." in again.stderr

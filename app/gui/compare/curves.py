@@ -52,7 +52,7 @@ class CurvesView(QWidget):
     @property
     def full_button(self) -> QPushButton:
         """Button that shows the runs from beginning to end."""
-        return self._time_bar.range_button("whole")
+        return self._time_bar.range_button("full run")
 
     def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
         """Show the measured part of the curves.
@@ -151,7 +151,7 @@ class CurvesView(QWidget):
 
 
 def _ranges(curves: CompareCurves) -> dict[str, Span]:
-    return {"measured": curves.measured, "whole": curves.whole}
+    return {"measured": curves.measured, "full run": curves.whole}
 
 
 def _with_run_numbers(panel: Panel) -> Panel:

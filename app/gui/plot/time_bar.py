@@ -19,7 +19,7 @@ LIVE_RANGES = {
 }
 STORED_RANGES = {
     "measured": "Show the measured part (1)",
-    "whole": "Show everything from beginning to end (2). Ctrl and the wheel zoom, dragging moves; "
+    "full run": "Show everything from beginning to end (2). Ctrl and the wheel zoom, dragging moves; "
     "or click into the plots and use +, −, Shift and the arrows",
 }
 

@@ -102,7 +102,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
             panels=panels,
             window=measured,
             bands=bands,
-            ranges={"measured": measured, "whole": (0.0, end_s)},
+            ranges={"measured": measured, "full run": (0.0, end_s)},
         ),
         log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
         log_title=_log_title(len(run.log)),

@@ -385,7 +385,7 @@ def test_a_preset_waits_in_sight_for_the_run_that_uses_the_processor_and_no_long
     screen.open()
     screen.matrix.show_page(1)
     screen.matrix.presets.file_chosen.emit(str(preset_of_mine))
-    screen.wait_for_text("Reading mine.py waits for the run that uses the processor …")
+    screen.wait_for_text("mine.py will be read when the run on the CPU ends …")
     close_jobs(screen.view)
     lease.release()
 

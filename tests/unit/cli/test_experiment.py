@@ -77,7 +77,10 @@ def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
     found = Experiment.from_runs(structs.replace(PLAN, repeats=9, until_pct=0.5), "stopped", HEADERS, CPU)
-    pattern = r"Settled after 4 repeats: 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.5 % was asked for\."
+    pattern = (
+        r"Target precision reached after 4 repeats: 8 runs done\."
+        r" Speed-ups are known to ± 0\.\d+ %; ± 0\.5 % was asked for\."
+    )
     assert re.fullmatch(pattern, describe_ending(found))
     (ahead,) = describe_plan(found, (), CPU)
     assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)

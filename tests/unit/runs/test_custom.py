@@ -185,7 +185,7 @@ def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, datab
     load_custom_workloads(
         file, "", database_path, ReadOptions(leases=Leases(tmp_path), notify=notices.append, wait_for_stop=stopped)
     )
-    assert notices == ["Reading mine.py …", "Reading mine.py waits for the run that uses the processor …"]
+    assert notices == ["Reading mine.py …", "mine.py will be read when the run on the CPU ends …"]
 
 
 def test_files_chosen_before_are_remembered_as_long_as_they_are_there(file: Path, database_path: Path) -> None:
