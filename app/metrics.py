@@ -4,11 +4,12 @@ To add a metric, add a row to `METRICS`. A metric that History sorts by needs a 
 database; everything else reads the row.
 """
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter as field
 from typing import Any, Literal
+
+import numpy as np
 
 from app import units
 from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
@@ -26,7 +27,10 @@ Better = Literal["higher", "lower", ""]
 Section = Literal["Summary", "Energy", "Memory, highest", "Telemetry", "Run"]
 """The group of a run's page that has the metric."""
 
-_FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {"median": statistics.median, "highest": max}
+_FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {
+    "median": lambda values: float(np.median(values)),
+    "highest": max,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from app.runs.custom import ReadOptions, resolve_workload
 from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.session import RunServices
-from app.runs.standby import StandbyLauncher, is_standby_wanted
+from app.runs.standby import StandbyLauncher
+from app.runs.standby_setting import is_standby_wanted
 from app.samples import SAMPLE_MS
 from app.storage.files import disk_space
 from app.viewmodels.experiment.matrix_state import parse_values

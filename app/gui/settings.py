@@ -14,7 +14,7 @@ from app.errors import UserError
 from app.gui.threads import Background
 from app.gui.window import MainWindow
 from app.records import RunEnded, RunStarted
-from app.runs.standby import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
+from app.runs.standby_setting import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
 from app.samples import Inventory
 from app.storage.known_settings import NOTICE, STANDBY, Setting
 from app.viewmodels.format.naming import short_name

@@ -11,15 +11,12 @@ run's end is counted), never the other way round.
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Final
 
-from app.errors import DatabaseError, TelemetryError
 from app.records import LogLine
 from app.runs.launcher import (
     WORKER,
@@ -33,8 +30,6 @@ from app.runs.launcher import (
     requested_interpreter,
 )
 from app.runs.leases import CPU, Lease, Leases
-from app.telemetry.feed import TelemetryFeed
-from workloads.catalog import Machine
 from workloads.protocol import STANDBY, Hello, Start
 
 _log = logging.getLogger("variantscope.worker")
@@ -312,55 +307,3 @@ class _StandbyWorker:
             elif isinstance(event, Exited):
                 message = f"(the standby worker ended with exit status {event.exit_code}: this run started cold)"
                 post(LogLine(time.monotonic_ns(), message))
-
-
-AUTOMATIC: Final = "automatic"
-ON: Final = "on"
-OFF: Final = "off"
-
-STANDBY_VARIABLE: Final = "VARIANTSCOPE_STANDBY"
-"""The environment variable, `on` or `off`; with another value the setting decides, or the machine."""
-
-MIN_PROCESSORS: Final = 8
-"""An import uses one processor for some seconds during a run; with so many, runs on H200s were no slower for it."""
-
-
-def environment_choice() -> str:
-    """Return the value of the variable, `on` or `off`; "" if it has no such value."""
-    choice = os.environ.get(STANDBY_VARIABLE, "").strip().lower()
-    return choice if choice in (ON, OFF) else ""
-
-
-def is_standby_wanted(feed: TelemetryFeed, stored_choice: Callable[[], str | None] = lambda: None) -> bool:
-    """Return whether to have standby workers: by the variable, else by the setting, else by the machine.
-
-    Waits until the machine is known. False if telemetry or the database does not answer.
-
-    Args:
-        feed: Telemetry of the machine.
-        stored_choice: Reads the setting; None is automatic.
-    """
-    try:
-        choice = environment_choice() or stored_choice()
-        if choice in (ON, OFF):
-            return choice == ON
-        return supports_standby(feed.wait_inventory().machine)
-    except (TelemetryError, DatabaseError):
-        return False
-
-
-def supports_standby(machine: Machine) -> bool:
-    """Return whether a machine has standby workers by default."""
-    return not no_standby_reason(machine)
-
-
-def no_standby_reason(machine: Machine) -> str:
-    """Return why a machine has none by default, in a few words; "" if it has.
-
-    Without a GPU no import may go on during a run, so none would be ready for the next.
-    """
-    if not machine.gpus:
-        return "no GPU"
-    if machine.cpu_count < MIN_PROCESSORS:
-        return f"fewer than {MIN_PROCESSORS} processors"
-    return ""

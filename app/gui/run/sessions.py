@@ -12,7 +12,8 @@ from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.probes import LargestBatchSession
 from app.runs.session import RunServices, RunSession
-from app.runs.standby import StandbyLauncher, is_standby_wanted
+from app.runs.standby import StandbyLauncher
+from app.runs.standby_setting import is_standby_wanted
 from app.storage.database import load_setting
 from app.storage.known_settings import STANDBY
 from app.telemetry.feed import TelemetryFeed

@@ -283,7 +283,7 @@ class VariantForm:
             return reason is None, reason or ""
         if parameter.name == "devices" and not self.machine.gpus:
             return False, ""
-        if parameter.name == "interpreter" and (version := catalog.installed_framework(str(value))):
+        if parameter.name == "interpreter" and value and (version := catalog.installed_framework(str(value))):
             return True, f"{catalog.FRAMEWORK.name} {version}."
         return True, self._no_gpu_text if parameter.name == "gpus" and any(o.reason for o in options) else ""
 

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.theme import Theme
-from app.runs.standby import STANDBY_VARIABLE
+from app.runs.standby_setting import STANDBY_VARIABLE
 from app.storage.database import load_setting
 from app.storage.known_settings import STANDBY
 from app.storage.store import Store

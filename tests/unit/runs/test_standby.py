@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import DatabaseError
-from app.runs.standby import MIN_PROCESSORS, STANDBY_VARIABLE, is_standby_wanted, supports_standby
+from app.runs.standby_setting import MIN_PROCESSORS, STANDBY_VARIABLE, is_standby_wanted, supports_standby
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
 from workloads.schema import Gpu
