@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""Notes, tags and the trash from the command line, on runs of real workers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""Confidence intervals of means and ratios, and how many repeats are enough."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""Curves in bounded memory, and what each pixel column of a plot shows of them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""The figures of a run: summary, warm-up cut and the telemetry's audit."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""The inventory of a machine, and what later readings change in it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""Which stored runs count for an experiment, and what is left to run."""
 
 import sys
 from collections.abc import Mapping

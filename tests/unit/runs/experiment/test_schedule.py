@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""What is left of a plan, in which order, and when it may stop."""
 
 from collections.abc import Sequence
 from dataclasses import replace

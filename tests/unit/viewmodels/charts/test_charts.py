@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""The charts of compared runs as values: axes, ticks, points and bars."""
 
 import math
 from dataclasses import replace

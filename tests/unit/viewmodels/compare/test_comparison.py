@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""A comparison as values: table, curves, header and names of variants."""
 
 from collections.abc import Sequence
 from dataclasses import replace

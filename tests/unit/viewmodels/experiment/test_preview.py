@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""What an experiment would run: refused combinations and preset lines."""
 
 from app.viewmodels.experiment.preview import PresetLine, RefusedGroup, describe_refused
 

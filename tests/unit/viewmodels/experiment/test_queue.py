@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""The queue as values: rows, banners and cells."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""Names of variants, runs and GPUs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""Numbers with their units, and ticks of axes."""
 
 import math
 

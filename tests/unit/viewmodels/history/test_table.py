@@ -1,4 +1,4 @@
-"""TODO docstring"""
+"""The table of stored runs and the page of one, as values."""
 
 from dataclasses import replace
 from datetime import UTC
