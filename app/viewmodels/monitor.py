@@ -106,9 +106,9 @@ _WINDOW_S = 60.0
 _MAX_PROCESSES = 8
 _WITH_GPU = (
     "With an NVIDIA GPU each GPU has a row here: curves of its power, load and memory, its temperature and clocks, "
-    "what holds it back, and which programs use it.\n\n"
+    "clock limits, and which programs use it.\n\n"
     "Runs measured on two H200s come with the program. Put them into the history; "
-    "Replay on a run's page plays what their cards did."
+    "Replay on a run's page plays what their GPUs did."
 )
 
 

@@ -1,4 +1,4 @@
-"""Notes, tags and the trash from the command line, on runs of real workers."""
+"""Experiments, reference runs and annotations from the command line, on real databases."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is left of a plan, in which order, and when it may stop."""
+"""What is left of a plan, in which order and on which GPUs at the same time, and how long it takes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
