@@ -137,7 +137,13 @@ def _describe_precision(found: Experiment) -> str:
 
 
 def load_result(found: Experiment, tables: Sequence[MeasuredTable], database: Path) -> ExperimentResult:
-    """Load the runs that an experiment compares, and compare them."""
+    """Load the runs that an experiment compares, and compare them.
+
+    Args:
+        found: The experiment, with the headers of its runs.
+        tables: An article's measured tables; empty if it repeats none.
+        database: Where its runs are stored.
+    """
     with Store.open(database) as store:
         return experiment_result(found, runs_in_order(found, store.load), tables)
 

@@ -71,7 +71,13 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
 
 
 def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
-    """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise as `one_variant`."""
+    """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise as `one_variant`.
+
+    Args:
+        workload: The workload.
+        settings: Words `name=value,value`.
+        machine: The machine that defaults and limits are for.
+    """
     lists = {name: _value_list(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
     return catalog.combinations(workload, lists, machine)
 

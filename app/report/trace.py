@@ -93,12 +93,26 @@ class Track:
         )
 
     def instant(self, name: str, category: str, t_ns: int, *, process_wide: bool = False) -> TraceEvent:
-        """Return an instant, shown across its process if it is `process_wide`."""
+        """Return an instant, shown across its process if it is `process_wide`.
+
+        Args:
+            name: What happened.
+            category: Its category, by which viewers filter.
+            t_ns: When, on the host's monotonic clock.
+            process_wide: Whether it is drawn over all lines of its process.
+        """
         reach: Literal["t", "p"] = "p" if process_wide else "t"
         return TraceEvent(name=name, ph="i", pid=self.pid, tid=self.tid, ts=self.to_us(t_ns), cat=category, s=reach)
 
     def counter(self, name: str, unit: str, t_us: int, value: float) -> TraceEvent:
-        """Return the value of a counter of the process from a time in microseconds on."""
+        """Return the value of a counter of the process from a time in microseconds on.
+
+        Args:
+            name: The counter.
+            unit: Its unit.
+            t_us: Microseconds since the start of the run.
+            value: The value from then on.
+        """
         return TraceEvent(name=name, ph="C", pid=self.pid, tid=self.tid, ts=t_us, args={unit: value})
 
     def to_us(self, t_ns: int) -> int:

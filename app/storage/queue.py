@@ -73,7 +73,13 @@ def save_experiment(
 
 
 def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
-    """Add the runs that an experiment does not have yet, after those it has."""
+    """Add the runs that an experiment does not have yet, after those it has.
+
+    Args:
+        db: The open database.
+        experiment: The experiment's number.
+        runs: Runs in their order.
+    """
     last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
     positioned = enumerate(runs, 0 if last is None else last + 1)
     db.conn.executemany(

@@ -40,7 +40,14 @@ class CellDelegate(QStyledItemDelegate):
         self.paint_cell(painter, option, index, index.data(CELL_ROLE))
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint the row's background, then symbol, text or number, and unit."""
+        """Paint the row's background, then symbol, text or number, and unit.
+
+        Args:
+            painter: Paints within the option's rectangle.
+            option: The state and the rectangle of the cell.
+            index: The cell's index.
+            cell: What it shows.
+        """
         painter.save()
         self.paint_background(painter, option)
         painter.setFont(tabular(option.font))

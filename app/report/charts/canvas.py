@@ -69,7 +69,13 @@ class Canvas:
         )
 
     def add_mark(self, marks: str, area: tuple[float, float, float, float], item: ChartItem) -> None:
-        """Draw marks, and make an area (left, top, width, height) hit them."""
+        """Draw marks, and make an area (left, top, width, height) hit them.
+
+        Args:
+            marks: SVG elements.
+            area: The area in pixels.
+            item: The chart item that the area stands for.
+        """
         self.parts.append(svg.with_tooltip(marks, item.tooltip))
         left, top, width, height = area
         self.hit_areas.append(HitArea(left=left, top=top, width=width, height=height, item=item))

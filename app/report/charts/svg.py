@@ -36,7 +36,14 @@ def text_width(label: str, size: float = TEXT_PX) -> float:
 
 
 def elide(label: str, width: float, size: float = TEXT_PX, *, bold: bool = False) -> str:
-    """Return the text, without its middle if it is wider than `width` pixels."""
+    """Return the text, without its middle if it is wider than `width` pixels.
+
+    Args:
+        label: The text.
+        width: The room in pixels.
+        size: The font's size in pixels.
+        bold: Whether it is set in bold.
+    """
     width /= _BOLDER if bold else 1
     if text_width(label, size) <= width:
         return label
@@ -91,14 +98,31 @@ def text(
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1, dash: str = "") -> str:
-    """Return a straight line from the first point to the second."""
+    """Return a straight line from the first point to the second.
+
+    Args:
+        x1: The first point's x in pixels.
+        y1: The first point's y.
+        x2: The second point's x.
+        y2: The second point's y.
+        colour: A CSS colour.
+        width: The stroke in pixels.
+        dash: As SVG writes it, `9 5`; empty for a solid line.
+    """
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} stroke="{colour}" stroke-width="{width:g}"{dashes}/>'
 
 
 def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 1.5, dash: str = "") -> str:
-    """Return a line through several points; `dash` is as SVG writes it: `9 5`."""
+    """Return a line through several points; `dash` is as SVG writes it: `9 5`.
+
+    Args:
+        points: Points in pixels.
+        colour: A CSS colour.
+        width: The stroke in pixels.
+        dash: As SVG writes it, `9 5`; empty for a solid line.
+    """
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     coordinates = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return (
@@ -108,18 +132,42 @@ def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 
 
 
 def rectangle(x: float, y: float, width: float, height: float, colour: str, opacity: float = 1) -> str:
-    """Return a filled rectangle; `x` and `y` are its upper left corner."""
+    """Return a filled rectangle; `x` and `y` are its upper left corner.
+
+    Args:
+        x: Its x in pixels (left edge).
+        y: Its y in pixels (upper edge).
+        width: Its width in pixels.
+        height: Its height in pixels.
+        colour: A CSS colour.
+        opacity: From 0 to 1.
+    """
     faint = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"{faint}/>'
 
 
 def circle(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
-    """Return a filled circle with a stroke of two pixels."""
+    """Return a filled circle with a stroke of two pixels.
+
+    Args:
+        x: Its x in pixels (centre).
+        y: Its y in pixels (centre).
+        radius: In pixels.
+        fill: A CSS colour.
+        stroke: A CSS colour.
+    """
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
 
 
 def cross(x: float, y: float, reach: float, colour: str) -> str:
-    """Return an ✕ as two lines, since a font may lack the character; `reach` is half its width."""
+    """Return an ✕ as two lines, since a font may lack the character; `reach` is half its width.
+
+    Args:
+        x: Its x in pixels (centre).
+        y: Its y in pixels (centre).
+        reach: Half its width in pixels.
+        colour: A CSS colour.
+    """
     return line(x - reach, y - reach, x + reach, y + reach, colour, 2) + line(
         x - reach, y + reach, x + reach, y - reach, colour, 2
     )

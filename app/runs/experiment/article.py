@@ -134,7 +134,13 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
         return Grid(figure=self.figure, columns=columns, rows=self.rows, cells=tuple(map(cells, columns)))
 
     def variant(self, row: TableRow, column: TableColumn, variants: Sequence[RunSpec]) -> RunSpec | None:
-        """Return the variant of a cell, None if none fits; raise `UserError` if several do."""
+        """Return the variant of a cell, None if none fits; raise `UserError` if several do.
+
+        Args:
+            row: The row of the cell.
+            column: The column of the cell.
+            variants: The variants to choose from.
+        """
         return self._find_variant({**self.settings, **column.settings, **row.settings}, variants)
 
     def baseline_of(self, column: TableColumn, variants: Sequence[RunSpec]) -> RunSpec | None:

@@ -243,6 +243,13 @@ def lease_unless_refused(
 
     The devices of an experiment's run are leased before its session checks it. A GPU that was lost meanwhile would be
     waited for in vain.
+
+    Args:
+        spec: The run.
+        host: Where it is to be made.
+        devices: The devices to choose from, the preferred one first; empty for all that it may use.
+        notify: Called once with a sentence if it has to wait.
+        wait_for_stop: Sleeps so many seconds; returns whether to wait no longer.
     """
     if check(spec, host.machine):
         return Lease()

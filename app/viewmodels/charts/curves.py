@@ -80,7 +80,13 @@ def time_axis(start: float, end: float) -> Axis:
 
 
 def clip_curve(curve: DrawnCurve, start: float, end: float) -> DrawnCurve:
-    """Return the part of a curve between two x values, with no more points than a chart can show."""
+    """Return the part of a curve between two x values, with no more points than a chart can show.
+
+    Args:
+        curve: The curve.
+        start: The least x.
+        end: The largest x.
+    """
     inside = (curve.x >= start) & (curve.x <= end)
     x, y = decimate(curve.x[inside], curve.y[inside], _BUCKETS)
     return DrawnCurve(label=curve.label, colour=curve.colour, x=x, y=y, dash=curve.dash)

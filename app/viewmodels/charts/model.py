@@ -35,14 +35,26 @@ def time_labels(values: Sequence[float], spacing: float) -> list[str]:
 
 
 def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
-    """Return multiples of one round step from `low` to `high`, about `most` of them at most."""
+    """Return multiples of one round step from `low` to `high`, about `most` of them at most.
+
+    Args:
+        low: The lower end of the axis.
+        high: Its upper end.
+        most: About how many ticks have room.
+    """
     step = round_step((high - low) / most)
     values = [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
     return list(zip(values, tick_labels(values, step), strict=True))
 
 
 def log_ticks(low: float, high: float, most: int = 7) -> list[Tick]:
-    """Return round multiples of powers of ten, `most` at most; a narrow range has equal steps."""
+    """Return round multiples of powers of ten, `most` at most; a narrow range has equal steps.
+
+    Args:
+        low: The lower end of the axis, above 0.
+        high: Its upper end.
+        most: How many ticks have room.
+    """
     if high / low < _NARROW:
         return linear_ticks(low, high, most)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

@@ -58,7 +58,13 @@ class MatrixForm:
         self._extent = Extent()
 
     def tick(self, name: str, value: Value, *, on: bool) -> None:
-        """Add a value or remove it; the last one stays."""
+        """Add a value or remove it; the last one stays.
+
+        Args:
+            name: The parameter.
+            value: One of its values.
+            on: Whether to add it.
+        """
         now = self._values(name)
         wanted = {*now, value} if on else {*now} - {value}
         if wanted:

@@ -187,7 +187,13 @@ def reference_label(runs: Sequence[RunRow]) -> str:
 
 
 def preset_line(line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork) -> PresetLine:
-    """Return the line with its size and with what is stored and left."""
+    """Return the line with its size and with what is stored and left.
+
+    Args:
+        line: The line as it is known without the database.
+        variants: The variants of the preset on this machine.
+        ahead: What is stored of them and what is left.
+    """
     runs = f"{ahead.planned:,} {plural('run', ahead.planned)}"
     return replace(
         line,
