@@ -8,11 +8,12 @@ Schmidhuber and Cummins 2000. From the first rung to the last:
    activation is an op of its own.
 2. `gemm2`: one product for the input of all four gates, one for the recurrence.
 3. `gemm_batched`: both as one batched product. The paper runs independent products on several CUDA streams; TensorFlow
-   computes on one stream per GPU, so two products can only run side by side as a batch. The narrower one is filled up
-   with zeros if features and units differ.
+   computes on one stream per device, so here they run side by side as a batch. The narrower one is filled up with zeros
+   if features and units differ.
 4. `fused`: and all arithmetic of the gates compiled to one kernel.
 5. `pretransposed`: and the weights transposed once before the loop. State and sums stay transposed too, [units, batch]
-   and [4 units, batch], so that each gate is one contiguous piece.
+   and [4 units, batch], so that each gate is one contiguous piece. The paper saves a transposed operand in each product;
+   the rungs before have none here.
 6. `combined_input`: and the input's product of all time steps made at once before the loop. What is left of a step is
    the recurrent product and one kernel.
 7. `wavefront`: all layers at once, in `workloads.tensorflow.lstm.ladder`.
