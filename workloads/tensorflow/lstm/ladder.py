@@ -12,7 +12,7 @@ Schmidhuber and Cummins 2000. From the first rung to the last:
    if features and units differ.
 4. `fused`: and all arithmetic of the gates compiled to one kernel.
 5. `pretransposed`: and the weights transposed once before the loop. State and sums stay transposed too, [units, batch]
-   and [4 units, batch], so that each gate is one contiguous piece. The paper saves a transposed operand in each product;
+   and [4 units, batch], so that each gate is one contiguous piece. The paper saves a transposed operand per product;
    the rungs before have none here.
 6. `combined_input`: and the input's product of all time steps made at once before the loop. What is left of a step is
    the recurrent product and one kernel.
