@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from app.paths import ROOT, program_version
-from app.runs.experiment.concurrency import candidate_devices
 from app.runs.jobs import Notify, run_job
 from app.runs.launcher import Launcher, LocalLauncher
-from app.runs.leases import Lease, Leases
+from app.runs.leases import Lease, Leases, candidate_devices
 from app.samples import HOST, Inventory
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine

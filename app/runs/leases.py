@@ -13,12 +13,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.catalog import Machine, find_gpu
+from workloads.protocol import RunSpec
+
 CPU = "cpu"
 """The device that runs without a GPU lease."""
 
 _RETRY_S = 0.2
 
 _log = logging.getLogger("variantscope.run")
+
+
+def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
+    """Return the devices a run may lease: the GPUs it names, else all, by UUID; the CPU if it needs no GPU."""
+    if not int(spec.variant["gpus"]):
+        return [CPU]
+    names = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
+    named = [gpu.uuid for word in names if (gpu := find_gpu(machine, word)) is not None]
+    return named or [gpu.uuid for gpu in machine.gpus]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from app.plan import Plan
 from app.runs.experiment.schedule import matching_keys, variant_key
-from app.runs.leases import CPU
-from workloads.catalog import Machine, find_gpu
+from app.runs.leases import candidate_devices
+from workloads.catalog import Machine
 from workloads.protocol import RunSpec
 
 
@@ -45,15 +45,6 @@ class Concurrency:
 def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
     """Return which runs of a plan may run concurrently on this machine."""
     return Concurrency(parallel=plan.parallel, gpus=len(machine.gpus), may_end_early=plan.until_pct is not None)
-
-
-def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
-    """Return the devices a run may lease: the GPUs it names, else all, by UUID; the CPU if it needs no GPU."""
-    if not int(spec.variant["gpus"]):
-        return [CPU]
-    names = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
-    named = [gpu.uuid for word in names if (gpu := find_gpu(machine, word)) is not None]
-    return named or [gpu.uuid for gpu in machine.gpus]
 
 
 class DeviceBalancer:
