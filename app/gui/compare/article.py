@@ -47,14 +47,14 @@ class ArticleView(QTextBrowser):
 
     def createMimeDataFromSelection(self) -> QMimeData:
         """Return what Ctrl+C copies: of several cells, Markdown rows rather than one line per cell."""
+        # Made by Qt, not here: the clipboard keeps it, and one of Python's would outlive the interpreter and crash.
+        data = super().createMimeDataFromSelection()
         cursor = self.textCursor()
-        selected = cursor.selection()
         ends = [self.document().findBlock(position) for position in (cursor.selectionStart(), cursor.selectionEnd())]
-        data = QMimeData()
-        data.setHtml(selected.toHtml())
-        # Qt writes cells with unbreakable text as code.
-        rows = selected.toMarkdown().replace("```\n", "").strip() + "\n"
-        data.setText(selected.toPlainText() if ends[0] == ends[1] else rows)
+        # Read first: Qt fills it then, and would write over what was set before.
+        if data.text() and ends[0] != ends[1]:
+            # Qt writes cells with unbreakable text as code.
+            data.setText(cursor.selection().toMarkdown().replace("```\n", "").strip() + "\n")
         return data
 
     def _restyle(self) -> None:
