@@ -13,6 +13,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from workloads.kernels import KernelClass
+
 PROTOCOL_VERSION = 3
 
 STANDBY = "standby"
@@ -27,7 +29,6 @@ PhaseName = Literal["import", "build", "compile", "warmup", "measure", "evidence
 TimedPhase = Literal["compile", "warmup", "measure"]
 OutcomeName = Literal["completed", "stopped", "out_of_memory", "failed", "crashed", "refused"]
 WorkerOutcome = Literal["completed", "stopped", "out_of_memory", "failed", "refused"]
-KernelClass = Literal["gemm", "convolution", "rnn", "pointwise", "transpose", "copy", "communication", "other"]
 
 
 class ProtocolError(Exception):

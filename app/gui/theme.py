@@ -116,7 +116,11 @@ class Theme(QObject):
 
     def curve_colour(self, index: int) -> QColor:
         """Return the colour of a curve; the same index has the same hue on every screen."""
-        return QColor(self.colours.curves[index % len(self.colours.curves)])
+        return QColor(self.colours.curve(index))
+
+    def class_colour(self, index: int) -> QColor:
+        """Return the colour of a class of kernels."""
+        return QColor(self.colours.kernel_class(index))
 
     def curve_pen(self, index: int) -> QPen:
         """Return a solid pen of one device pixel; wider ones paint many times slower."""

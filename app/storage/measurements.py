@@ -115,7 +115,8 @@ def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
 def load_evidence(db: Database, run: int) -> Evidence | None:
     """Return a run's evidence; None where there is none."""
     found = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
-    kernels = db.execute(f"SELECT {', '.join(rows.KERNEL_COLUMNS)} FROM kernels WHERE run = ? ORDER BY rank", (run,))
+    columns = ", ".join(rows.READ_KERNEL_COLUMNS)
+    kernels = db.execute(f"SELECT {columns} FROM kernels WHERE run = ? ORDER BY rank", (run,))
     columns = ", ".join(rows.DEVICE_TIME_COLUMNS)
     times = db.execute(f"SELECT {columns} FROM device_times WHERE run = ? ORDER BY length(device), device", (run,))
     return rows.evidence(found, kernels, times) if found else None

@@ -12,6 +12,7 @@ import numpy as np
 from app.records import BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
+from workloads.kernels import classify, on_tensor_cores
 from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
 
 Row = tuple[Any, ...]
@@ -24,6 +25,8 @@ PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
 EPOCH_COLUMNS = Epoch.__struct_fields__
 KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
+READ_KERNEL_COLUMNS = ("name", "count", "time_ns")
+"""What is read of a kernel: its class follows from its name, as the program knows it today."""
 DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
 EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
 EVIDENCE_LIST_COLUMNS = ("run", "match", "reason")
@@ -132,7 +135,7 @@ def evidence(
 
     Args:
         row: Its `EVIDENCE_COLUMNS`.
-        kernels: Rows of `KERNEL_COLUMNS`.
+        kernels: Rows of `READ_KERNEL_COLUMNS`.
         device_times: Rows of `DEVICE_TIME_COLUMNS`.
     """
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
@@ -153,8 +156,8 @@ def evidence(
 
 
 def _kernel(row: Sequence[Any]) -> Kernel:
-    name, kind, count, time_ns, tensor_cores = row
-    return Kernel(name=name, kind=kind, count=count, time_ns=time_ns, tensor_cores=_optional_bool(tensor_cores))
+    name, count, time_ns = row
+    return Kernel(name=name, kind=classify(name), count=count, time_ns=time_ns, tensor_cores=on_tensor_cores(name))
 
 
 def _outcome(values: Mapping[str, Any]) -> Outcome | None:

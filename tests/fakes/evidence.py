@@ -1,7 +1,8 @@
 """Made-up evidence of every kind for tests: as requested, not as requested, unknown, and from the CPU."""
 
 from app.records import PortabilityResult
-from workloads.protocol import Evidence, Kernel, KernelClass
+from workloads.kernels import KernelClass
+from workloads.protocol import Evidence, Kernel
 
 _GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x"
 _RNN = "float, float, float, (cudnnRNNMode_t)2, (cudnnRNNBiasMode_t)2"

@@ -49,8 +49,8 @@ EVIDENCE = Evidence(
     span_ns=750_000,
     busy_ns=600_000,
     kernels=(
-        Kernel(name="sm90_xmma_fprop", kind="convolution", count=27, time_ns=500_000, tensor_cores=True),
-        Kernel(name="ReluKernel<float, 4>", kind="pointwise", count=30, time_ns=100_000),
+        Kernel(name="sm90_xmma_fprop_tf32f32", kind="convolution", count=27, time_ns=500_000, tensor_cores=True),
+        Kernel(name="Relu_GPU_DT_FLOAT_DT_FLOAT_kernel", kind="pointwise", count=30, time_ns=100_000),
     ),
     devices=(
         DeviceTime(

@@ -155,7 +155,7 @@ class EvidencePanel(QScrollArea):
     def _legend(self, view: EvidenceView) -> str:
         muted = self._theme.colours.muted
         return " &nbsp; ".join(
-            f'<span style="color:{self._theme.curve_colour(part.colour).name()}">■</span>&nbsp;{part.name}'
+            f'<span style="color:{self._theme.class_colour(part.colour).name()}">■</span>&nbsp;{part.name}'
             f'&nbsp;<span style="color:{muted}">{units.percent(100 * part.share, 1)}</span>'
             for part in view.classes
         )

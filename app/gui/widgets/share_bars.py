@@ -37,7 +37,7 @@ class StackedBar(QWidget):
         painter = QPainter(self)
         for part, area in zip(self._parts, self._areas(), strict=True):
             painter.fillRect(
-                area.adjusted(0, 0, -min(_GAP, area.width() / 2), 0), self._theme.curve_colour(part.colour)
+                area.adjusted(0, 0, -min(_GAP, area.width() / 2), 0), self._theme.class_colour(part.colour)
             )
         painter.end()
 
@@ -81,6 +81,6 @@ class ShareBar(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QColor(0, 0, 0, 0))
-        painter.setBrush(self._theme.curve_colour(self._colour))
+        painter.setBrush(self._theme.class_colour(self._colour))
         painter.drawRoundedRect(QRectF(0, 0, max(1.0, self._fraction * self.width()), self.height()), _RADIUS, _RADIUS)
         painter.end()

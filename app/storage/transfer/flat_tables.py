@@ -24,6 +24,7 @@ from app.storage.transfer.copying import (
     require_exportable,
 )
 from app.storage.transfer.progress import RowCounter, TransferProgress
+from workloads.kernels import classify, on_tensor_cores
 
 Row = Sequence[Any]
 
@@ -37,6 +38,9 @@ _SINCE_START = {
     "lost_t_ns": "lost_utc",
 }
 """Columns with times of the monotonic clock, and the names of the same moments in UTC."""
+
+_BY_NAME = {"kind": classify, "tensor_cores": on_tensor_cores}
+"""Columns of `kernels` that follow from its name as the program knows it now, not as it did when they were stored."""
 
 _OMITTED = {
     "run",
@@ -82,6 +86,8 @@ class FlatRuns:
         self._connection = connection
         self._runs = runs
         self._counter = counter
+        for name, function in _BY_NAME.items():
+            connection.create_function(name, 1, function, deterministic=True)
         flat = (RUNS, DEVICES, *RUN_TABLES, *DEVICE_TABLES, EXPERIMENT_RUNS)
         self.tables = tuple(_flat_table(connection, table) for table in flat)
 
@@ -145,7 +151,10 @@ def _all_flat_columns(connection: sqlite3.Connection, table: Table) -> Iterator[
     if table in DEVICE_TABLES:
         yield FlatColumn("device", "text", "devices.device")
     for column in columns(connection, table.name):
-        yield from _flat_columns(column, "t")
+        if table.name == "kernels" and column.name in _BY_NAME:
+            yield FlatColumn(column.name, _KINDS[column.type], f"{column.name}(t.name)")
+        else:
+            yield from _flat_columns(column, "t")
     if table == EXPERIMENT_RUNS:
         for column in columns(connection, EXPERIMENTS.name):
             yield from _flat_columns(column, "experiments")

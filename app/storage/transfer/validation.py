@@ -17,7 +17,8 @@ from app.storage.transfer.copying import TRANSFERRED, Column, columns
 from app.storage.transfer.source_file import SourceFile
 from workloads import catalog
 from workloads.catalog import Parameter, UsageError
-from workloads.protocol import KernelClass, PhaseName, RunSpec, TimedPhase, Value, Variant
+from workloads.kernels import KernelClass
+from workloads.protocol import PhaseName, RunSpec, TimedPhase, Value, Variant
 
 _MAX_INTEGER = 2**61
 """The sum of two such does not overflow; in nanoseconds it is 73 years, of one clock or since 1970."""

@@ -12,7 +12,10 @@ from app.records import RunRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Palette:
-    """Colours of a chart, in any form that SVG takes; `curves` are those of runs, variants and GPUs."""
+    """Colours of a chart, in any form that SVG takes.
+
+    The first `HUES` of `curves` are those of runs, variants and GPUs; classes of kernels have all of them.
+    """
 
     text: str
     muted: str
@@ -23,16 +26,22 @@ class Palette:
 
     def curve(self, index: int) -> str:
         """Return the colour of a run or variant by its index."""
-        return self.curves[index % len(self.curves)]
+        return self.curves[index % HUES]
+
+    def kernel_class(self, index: int) -> str:
+        """Return the colour of a class of kernels by its index."""
+        return self.curves[index]
 
 
+# fmt: off
 LIGHT = Palette(
     text="#1a1d21",
     muted="#5b636d",
     line="#d9dce0",
     surface="#ffffff",
     warning="#8a5a00",
-    curves=("#0072b2", "#d55e00", "#00875f", "#b5528b", "#a87400", "#2b8fca", "#857a00", "#555b63"),
+    curves=("#0072b2", "#d55e00", "#00875f", "#b5528b", "#a87400", "#2b8fca", "#857a00", "#555b63",
+            "#6a4fc4", "#8f1d3f", "#00838d"),
 )
 DARK = Palette(
     text="#e8eaed",
@@ -40,16 +49,18 @@ DARK = Palette(
     line="#33383f",
     surface="#1d2024",
     warning="#e5b04a",
-    curves=("#4aa8e0", "#f08040", "#2fc295", "#dc8fbb", "#e69f00", "#8fd0f5", "#f0e442", "#b9c0c8"),
+    curves=("#4aa8e0", "#f08040", "#2fc295", "#dc8fbb", "#e69f00", "#8fd0f5", "#f0e442", "#b9c0c8",
+            "#b09af5", "#ff8a80", "#3fd0d8"),
 )
-HUES = len(LIGHT.curves)
+# fmt: on
+HUES = 8
 PAGE = Palette(
     text="var(--text)",
     muted="var(--muted)",
     line="var(--line)",
     surface="var(--surface)",
     warning="var(--warning)",
-    curves=tuple(f"var(--curve{index})" for index in range(HUES)),
+    curves=tuple(f"var(--curve{index})" for index in range(len(LIGHT.curves))),
 )
 """The colours of an HTML page, light or dark as its reader has it."""
 

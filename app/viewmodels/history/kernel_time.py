@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from app import units
 from app.analysis.scaling import imbalance
-from workloads.protocol import DeviceTime, Evidence, Kernel, KernelClass
+from workloads.kernels import KernelClass
+from workloads.protocol import DeviceTime, Evidence, Kernel
 
 
 class DeviceTimeRow(NamedTuple):
@@ -54,17 +55,20 @@ def _device_row(time: DeviceTime, steps: int) -> DeviceTimeRow:
 MAX_KERNELS = 12
 """Kernels that are listed one by one."""
 
-_CLASSES: dict[KernelClass, tuple[str, int]] = {
+KERNEL_CLASSES: dict[KernelClass, tuple[str, int]] = {
     "gemm": ("GEMM", 0),
     "convolution": ("convolution", 1),
     "rnn": ("RNN", 2),
+    "batch_norm": ("batch norm", 8),
+    "pooling": ("pooling", 9),
+    "reduction": ("reduction", 10),
     "pointwise": ("point-wise", 3),
     "transpose": ("transpose", 4),
     "copy": ("copy", 5),
     "communication": ("communication", 6),
     "other": ("other", 7),
 }
-"""What each class is called and which of the curves' colours it has."""
+"""What each class is called, and the index of its colour (`Palette.kernel_class`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
     for kernel in kernels:
         times[kernel.kind] = times.get(kernel.kind, 0) + kernel.time_ns
     ranked = sorted(times.items(), key=lambda item: item[1], reverse=True)
-    return tuple(ClassShare(*_CLASSES[kind], time_ns / total_ns) for kind, time_ns in ranked if time_ns)
+    return tuple(ClassShare(*KERNEL_CLASSES[kind], time_ns / total_ns) for kind, time_ns in ranked if time_ns)
 
 
 def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
@@ -126,7 +130,7 @@ def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
 
 
 def _kernel_row(kernel: Kernel, total_ns: int) -> KernelRow:
-    kind, colour = _CLASSES[kernel.kind]
+    kind, colour = KERNEL_CLASSES[kernel.kind]
     mean = units.amount(kernel.time_ns / kernel.count / 1e3 if kernel.count else None, "µs")
     return KernelRow(
         name=kernel.name,

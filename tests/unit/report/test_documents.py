@@ -59,7 +59,7 @@ def test_evidence_and_portability_stand_in_the_document(database_path: Path) -> 
     assert (evidence["sources"], evidence["notes"]) == (["graph", "trace"], ["XLA was not told."])
     assert (evidence["steps"], evidence["busy_share"]) == (3, 0.8)
     assert evidence["kernels"][0] == {
-        "name": "sm90_xmma_fprop",
+        "name": "sm90_xmma_fprop_tf32f32",
         "kind": "convolution",
         "count": 27,
         "time_ns": 500_000,

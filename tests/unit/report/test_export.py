@@ -124,6 +124,7 @@ def test_rows_are_those_of_the_store(stored: Path) -> None:
     assert column("blocks", "steps") == run.blocks.steps.tolist()
     assert column("log_lines", "text") == [line.text for line in run.log]
     assert column("kernels", "name") == [kernel.name for kernel in run.evidence.kernels] if run.evidence else []
+    assert column("kernels", "kind") == [kernel.kind for kernel in run.evidence.kernels] if run.evidence else []
     assert column("samples", "device") == [GPU.device, GPU.device, "host"]
     assert column("samples", "power_mw") == [688_123, None, None]
     assert column("tags", "tag") == ["nightly"]

@@ -72,7 +72,7 @@ def test_kernels_keep_their_order_and_what_is_not_known_of_them(store: Store) ->
     found = store.load(run).evidence
     assert found is not None
     assert [(kernel.name, kernel.tensor_cores) for kernel in found.kernels] == [
-        ("sm90_xmma_fprop", True),
+        ("sm90_xmma_fprop_tf32f32", True),
         ("c", None),
         ("a", None),
         ("b", None),

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from workloads.kernels import makes_products
 from workloads.protocol import Kernel, RunSpec, Variant
 from workloads.tensorflow.evidence.graph import Op, main_products
-from workloads.tensorflow.evidence.kernels import makes_products
 from workloads.tensorflow.evidence.xplane import Trace
 
 

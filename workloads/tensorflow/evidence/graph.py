@@ -9,8 +9,7 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.eager import context
 
-from workloads.protocol import KernelClass
-from workloads.tensorflow.evidence.kernels import classify
+from workloads.kernels import KernelClass, classify
 
 CLUSTER = "XlaCluster"
 """The type of a call into compiled code, whatever the call itself is named."""

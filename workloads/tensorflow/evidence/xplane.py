@@ -10,9 +10,9 @@ from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from workloads.kernels import classify, on_tensor_cores
 from workloads.protocol import DeviceTime, Kernel
 from workloads.tensorflow.evidence.graph import Op, plain_type
-from workloads.tensorflow.evidence.kernels import classify, on_tensor_cores
 
 _DTYPES = {
     xla_data_pb2.F32: "float32",

@@ -1,11 +1,16 @@
 """What kernels are, by the names they had on an H200 and in TensorFlow's, XLA's and cuDNN's own traces."""
 
+import contextlib
+import sqlite3
+from pathlib import Path
+
 import pytest
 
-from workloads.protocol import KernelClass
-from workloads.tensorflow.evidence.kernels import classify, on_tensor_cores
+from workloads.kernels import KernelClass, classify, on_tensor_cores
 
+REFERENCE = Path(__file__).parents[3] / "resources" / "reference"
 XMMA = "tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x"
+EIGEN = "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorMap<…>"
 KERNELS: list[tuple[str, KernelClass, bool | None]] = [
     (f"sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_{XMMA}_cublas", "gemm", True),
     (f"sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_{XMMA}_cudnn", "gemm", True),
@@ -49,7 +54,44 @@ KERNELS: list[tuple[str, KernelClass, bool | None]] = [
     ("Sigmoid_GPU_DT_FLOAT_DT_FLOAT_kernel", "pointwise", None),
     ("void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*)", "pointwise", None),
     ("void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<…>>>(…)", "pointwise", None),
-    ("void cudnn::bn_fw_tr_1C11_singleread<float, 512, true, 1, 2, 0>(…)", "other", None),
+    ("void cudnn::bn_fw_tr_1C11_singleread<float, 512, true, 1, 2, 0>(…)", "batch_norm", None),
+    ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 128, true, 1, true>(…)", "batch_norm", None),
+    ("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 128, true, 1>(…)", "batch_norm", None),
+    ("_MklNativeFusedBatchNormGradV3", "batch_norm", None),
+    ("void cudnn::pooling_bw_kernel_avg<float, float, cudnn::averpooling_func<float, true>>(…)", "pooling", None),
+    ("void cudnn::pooling_fw_4d_kernel<float, float, cudnn::averpooling_func<float, true>>(…)", "pooling", None),
+    ("_MklNativeAvgPoolGrad", "pooling", None),
+    ("loop_reduce_window_fusion", "pooling", None),
+    (f"{EIGEN}, Eigen::TensorCwiseBinaryOp<scalar_product_op<float>, Eigen::TensorConversionOp<…>>", "pointwise", None),
+    (f"{EIGEN}, Eigen::TensorCwiseUnaryOp<Eigen::internal::scalar_exp_op<float>>>>(…)", "pointwise", None),
+    (f"{EIGEN}, Eigen::TensorReductionOp<Eigen::internal::SumReducer<float>>>>(…)", "reduction", None),
+    (f"{EIGEN}, Eigen::TensorSlicingOp<Eigen::DSizes<long, 2> const>>>(…)", "copy", None),
+    (f"{EIGEN}, Eigen::TensorCwiseNullaryOp<Eigen::internal::scalar_constant_op<float>>>>(…)", "copy", None),
+    (f"{EIGEN}, Eigen::TensorGeneratorOp<tensorflow::generator::ReverseGenerator<float, int, 3>>>>(…)", "copy", None),
+    (f"{EIGEN}, Eigen::TensorGeneratorOp<SparseXentGradGenerator<float, long>>>>(…)", "pointwise", None),
+    (f"{EIGEN}, Eigen::TensorShufflingOp<Eigen::array<int, 3>>>>(…)", "transpose", None),
+    ("main_kernel", "pointwise", None),
+    ("void cudnn::engines_precompiled::convertTensor_kernel<float, float, float>(…)", "pointwise", None),
+    ("void tensorflow::functor::RowReduceKernel<float const*, float*, …>(…)", "reduction", None),
+    ("void tensorflow::functor::ColumnReduceMax16ColumnsKernel<float*, float*, …>(…)", "reduction", None),
+    ("void cub::CUB_200805_SM___CUDA_ARCH_LIST__::DeviceSegmentedReduceKernel<…>(…)", "reduction", None),
+    ("void tensorflow::BiasGradNHWC_SharedAtomics<float>(int, float const*, float*, int)", "reduction", None),
+    ("void tensorflow::BiasNHWCKernel<float>(int, float const*, float const*, float*, int)", "pointwise", None),
+    ("void tensorflow::(anonymous namespace)::GenerateNormalizedProb<float, float, 4>(…)", "reduction", None),
+    ("input_reduce_select_fusion_7", "reduction", None),
+    ("convert_reduce_fusion", "reduction", None),
+    ("loop_add_multiply_rsqrt_fusion_8", "pointwise", None),
+    ("SparseSoftmaxCrossEntropyWithLogits", "reduction", None),
+    ("void tensorflow::functor::PadInputCustomKernelNHWC<float, 4>(…)", "copy", None),
+    ("void nhwcAddPaddingKernel<float, float, float, true, (cudnnKernelDataType_t)2>(…)", "copy", None),
+    (f"sm90_xmma_wgrad_indexed_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_{XMMA}_split_k_kernel__5x_cudnn",
+     "convolution", None),
+    ("void cudnn::winograd_nonfused::winogradWgradDelta4x4<float, float>(…)", "convolution", None),
+    ("_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS6_4warp11MmaTensorOpINS7_ILi32E…",
+     "convolution", True),
+    ("void cask_plugin__5x_cudnn::xmma__5x_cudnn::init_device_workspace_kernel<xmma::implicit_gemm::dgrad::…>(…)",
+     "convolution", None),
+    ("void cutlass__5x_cudnn::Kernel<cutlass__5x_cudnn::reduction::kernel::ReduceSplitK<…>>(…)", "gemm", None),
     ("_MklMatMul", "gemm", None),
     ("_MklNativeFusedMatMul", "gemm", None),
     ("bitcast_dot_fusion", "gemm", None),
@@ -62,10 +104,25 @@ KERNELS: list[tuple[str, KernelClass, bool | None]] = [
     ("CollectiveReduceV2", "communication", None),
     ("ConcatV2", "copy", None),
     ("ResourceApplyAdam", "pointwise", None),
-    ("Mean", "other", None),
+    ("Mean", "reduction", None),
+    ("Maximum", "pointwise", None),
+    ("fusion_806", "other", None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "kind", "tensor_cores"), KERNELS)
 def test_a_kernels_name_tells_what_it_is(name: str, kind: KernelClass, tensor_cores: bool | None) -> None:
     assert (classify(name), on_tensor_cores(name)) == (kind, tensor_cores)
+
+
+@pytest.mark.parametrize("name", ["cnn.db", "lstm.db"])
+def test_hardly_any_kernel_time_of_a_stored_run_is_of_no_class(name: str) -> None:
+    """Every name of the reference runs' kernels: at most 0.1 % of the kernel time of a run is left over as other."""
+    with contextlib.closing(sqlite3.connect(REFERENCE / name)) as connection:
+        kernels = connection.execute("SELECT run, name, time_ns FROM kernels").fetchall()
+    totals, other = dict[int, int](), dict[int, int]()
+    for run, kernel, time_ns in kernels:
+        totals[run] = totals.get(run, 0) + time_ns
+        other[run] = other.get(run, 0) + (time_ns if classify(kernel) == "other" else 0)
+    assert len(totals) > 50
+    assert max(other[run] / totals[run] for run in totals) < 0.001

@@ -1,13 +1,27 @@
 """Classifies kernels by name: what they compute, and whether on tensor cores.
 
 The names are those that NVIDIA's libraries, XLA and TensorFlow give; on the CPU those of TensorFlow's operations and of
-XLA's instructions. The tables say where each word comes from. The first pattern that is found decides.
+XLA's instructions. The tables say where each word comes from. The first pattern that is found decides. Stored runs are
+classified again whenever they are read, so a better table holds for them too.
 """
 
 import re
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
-from workloads.protocol import KernelClass
+KernelClass = Literal[
+    "gemm",
+    "convolution",
+    "rnn",
+    "batch_norm",
+    "pooling",
+    "reduction",
+    "pointwise",
+    "transpose",
+    "copy",
+    "communication",
+    "other",
+]
 
 
 class _ClassPattern(NamedTuple):
@@ -38,8 +52,18 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     ),
     _ClassPattern(
         "convolution",
-        re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?!ert)|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
+        re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?!er[ts])|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
         "cuDNN and CUTLASS name the forward pass fprop and the gradients dgrad, wgrad; scudnn, s1688cudnn: cuDNN's own",
+    ),
+    _ClassPattern(
+        "batch_norm",
+        re.compile(r"\bbn_(fw|bw)_|[bB]atch_?[nN]orm"),
+        "cuDNN's bn_fw_tr_…, bn_bw_…; TensorFlow's FusedBatchNorm; XLA makes it of reductions and point-wise kernels",
+    ),
+    _ClassPattern(
+        "pooling",
+        re.compile(r"pooling_(fw|bw)_|[pP]ooling|(Avg|Max)_?Pool|reduce[-_]window|select[-_]and[-_]scatter"),
+        "cuDNN's pooling_fw_4d_kernel, pooling_bw_kernel_avg; TensorFlow; XLA's reduce-window and its gradient",
     ),
     _ClassPattern(
         "gemm",
@@ -48,8 +72,17 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     ),
     _ClassPattern(
         "transpose",
-        re.compile(r"[tT]ranspose|nchwToNhwc|nhwcToNchw|SwapDimension|ShuffleInTensor"),
-        "cuDNN's layout changes; TensorFlow's transpose_functor_gpu.cu.cc and conv_2d_gpu.h; XLA's fusions",
+        re.compile(r"[tT]ranspose|nchwToNhwc|nhwcToNchw|SwapDimension|ShuffleInTensor|MetaKernel(?!.*scalar_).*Shuffling"),
+        "cuDNN's layout changes; TensorFlow's transpose_functor_gpu.cu.cc and conv_2d_gpu.h; Eigen; XLA's fusions",
+    ),
+    _ClassPattern(
+        "reduction",
+        re.compile(
+            r"(Row|Column|Block|Segmented|Device)Reduce|reduce_1Block|CleanupSegments|TensorReductionOp|BiasAdd_?Grad|BiasGrad"
+            r"|[sS]oftmax|NormalizedProb|(^|_)reduce(?!_precision)(_\w+)?_fusion|^(wrapped_)?reduce[._\d]*$"
+            r"|^_?(Mkl)?(Sum|Mean|Max|Min|Prod|ArgMax|ArgMin|All|Any|L2Loss)$"
+        ),
+        "sums over an axis, of batch norm, biases and losses: TensorFlow's reduction_gpu_kernels.cu.h, Eigen, CUB, XLA",
     ),
     _ClassPattern(
         "copy",
@@ -57,22 +90,25 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
             r"(?i:^mem(cpy|set))|^(wrapped_|loop_)?((dynamic[-_](update[-_])?)?(slice|copy|concatenate|gather|pad|reverse"
             r"|bitcast|broadcast|iota)_?)+(fusion)?[._\d]*$|^_?(Mkl)?(Concat|Split|Gather|Pack|Unpack|Slice|StridedSlice"
             r"|Pad|Reverse|TensorList|Tile|Fill|Identity|(Read|Assign)Variable|AssignAdd)|concat_|GatherOpKernel|[sS]plit\w*[kK]ernel"
+            r"|PadInput|AddPadding|EigenMetaKernel(?=.*(Slicing|Broadcasting|Padding|Chipping|Concatenation|Reverse|scalar_const))"
+            r"(?!.*(scalar_(?!const)|Tensor(Conversion|Scan|Select)|(?<!Reverse)Generator<))"
         ),
-        "CUPTI's copies; XLA's and TensorFlow's names of what moves values and computes none",
+        "CUPTI's copies; XLA's, TensorFlow's and cuDNN's names of what moves values and computes none; Eigen's slices",
     ),
     _ClassPattern(
         "pointwise",
         re.compile(
-            r"_GPU_DT_|EigenMetaKernel|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|(?<!ynn)_fusion(_|\.|$)|^ResourceApply"
+            r"_GPU_DT_|^main_kernel$|EigenMetaKernel|convertTensor|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|(?<!ynn)_fusion(_|\.|$)|^ResourceApply"
             r"|^_?(Mkl)?(Native)?(Add|Sub|Mul|Div|RealDiv|Neg|Square|Sqrt|Rsqrt|Exp|Log|Sigmoid|Tanh|Relu|Select|Cast"
             r"|Less|Greater|Equal|NotEqual|Logical|Maximum|Minimum|IsFinite|BiasAdd$)"
         ),
-        "TensorFlow's generated kernels (Mul_GPU_DT_FLOAT…), Eigen, optimizers; XLA's loop fusions",
+        "TensorFlow's generated kernels (Mul_GPU_DT_FLOAT…; main_kernel, made at run time: ReLU, sigmoid), Eigen,"
+        " optimizers; cuDNN's casts; XLA's loop fusions",
     ),
 )  # fmt: skip
 
 _TENSOR_CORE_PATTERNS: tuple[_TensorCorePattern, ...] = (
-    _TensorCorePattern(True, re.compile(r"tensorop"), "CUTLASS: the operator class tensorop"),
+    _TensorCorePattern(True, re.compile(r"tensorop|MmaTensorOp"), "CUTLASS: the operator class tensorop"),
     _TensorCorePattern(False, re.compile(r"simt"), "CUTLASS: the operator class simt, on CUDA cores"),
     _TensorCorePattern(
         True, re.compile(r"nvjet"), "cuBLAS's kernels for Hopper and newer: all on warpgroup matrix instructions"
@@ -96,10 +132,15 @@ _TENSOR_CORE_PATTERNS: tuple[_TensorCorePattern, ...] = (
     ),
 )
 
-_AUXILIARY = re.compile(r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates|splitKreduce")
-"""cuDNN's and TensorFlow's kernels for the gates of an LSTM; the sum of a product that cuBLAS split."""
+_AUXILIARY = re.compile(
+    r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates|splitKreduce|reduceSplitK|split_k_kernel|reduce_wgrad"
+    r"|init_device_workspace|winograd_nonfused"
+)
+"""cuDNN's and TensorFlow's kernels for the gates of an LSTM; the sum of a product that cuBLAS, CUTLASS or cuDNN split;
+what cuDNN prepares for a convolution."""
 
 
+@lru_cache(maxsize=16_384)
 def classify(name: str) -> KernelClass:
     """Return the class of a kernel, an operation or an instruction of that name."""
     return next((row.kind for row in _CLASS_PATTERNS if row.pattern.search(name)), "other")
@@ -110,6 +151,7 @@ def makes_products(name: str) -> bool:
     return classify(name) in ("gemm", "convolution", "rnn") and _AUXILIARY.search(name) is None
 
 
+@lru_cache(maxsize=16_384)
 def on_tensor_cores(name: str) -> bool | None:
     """Return whether a kernel's products are on tensor cores; None if its name does not say, or it has none."""
     if not makes_products(name):
