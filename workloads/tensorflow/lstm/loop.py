@@ -7,7 +7,6 @@ bias.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import keras
@@ -139,19 +138,33 @@ def run_loop(
     outputs = (tf.TensorArray(state[0].dtype, steps, element_shape=state[0].shape),) if sequence else ()
     first, direction = (steps - 1, -1) if backwards else (0, 1)
 
-    def iteration(count: int, time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
-        for _ in range(count):
+    def iteration(time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
+        for _ in range(unroll):
             state = step(tf.nest.map_structure(lambda array: array.read(time), arrays), state)  # noqa: B023
             outputs = tuple(array.write(time, state[0]) for array in outputs)
             time += direction
         return time, state, outputs
 
-    iterations, remaining = divmod(steps, unroll)
-    looped = tf.while_loop(
-        lambda *_: True, partial(iteration, unroll), (tf.constant(first), state, outputs), maximum_iterations=iterations
+    iterations = steps // unroll
+    _, state, outputs = tf.while_loop(
+        lambda *_: True, iteration, (tf.constant(first), state, outputs), maximum_iterations=iterations
     )
-    _, state, outputs = iteration(remaining, *looped)
+    times = range(steps)[::direction][iterations * unroll :]
+    for time, slices in zip(times, _slices(inputs, times), strict=True):
+        state = step(slices, state)
+        outputs = tuple(array.write(time, state[0]) for array in outputs)
     return state, outputs[0].stack() if outputs else None
+
+
+def _slices(inputs: Any, times: range) -> list[Any]:
+    """Return the nest of slices of each time, without a TensorArray.
+
+    XLA for the CPU crashes (TensorFlow 2.21) on the gradient of two or more reads of one outside of a loop, in a row.
+    """
+    if not times:
+        return []
+    parts = [tf.unstack(whole[min(times) : max(times) + 1])[:: times.step] for whole in tf.nest.flatten(inputs)]
+    return [tf.nest.pack_sequence_as(inputs, slices) for slices in zip(*parts, strict=True)]
 
 
 def padded_step(step: Step) -> Step:

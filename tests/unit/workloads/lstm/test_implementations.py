@@ -44,11 +44,18 @@ CASES = {
         ["gemm2", "pretransposed"],
     ),
     "several steps per iteration": Case(
-        {"layers": 2, "units": 3, "features": 3, "unroll": 3, "sequence_lengths": "left_padded"},
+        {"layers": 2, "units": 3, "features": 3, "unroll": 5, "sequence_lengths": "left_padded"},
         ["gemm2", "combined_input", "wavefront"],
+    ),
+    "two directions, several steps per iteration": Case(
+        {**BOTH_WAYS, **SMALL, "timesteps": 5, "unroll": 3}, ["pretransposed"]
     ),
     "XLA": Case({**SMALL, "layers": 1, "xla": True}, [name for name in ON_CPU if name != "auto"]),
     "XLA, two layers": Case({**SMALL, "xla": True}, ["wavefront"]),
+    "XLA, two directions, several steps per iteration": Case(
+        {**SMALL, **BOTH_WAYS, "timesteps": 6, "unroll": 4, "xla": True}, ["combined_input"]
+    ),
+    "XLA, several waves per iteration": Case({**SMALL, "timesteps": 5, "unroll": 4, "xla": True}, ["wavefront"]),
     "float16": Case({**SMALL, "precision": "float16"}, ["block_fused", "gemm2", "wavefront"], 5e-3),
     "bfloat16": Case({**SMALL, "precision": "bfloat16"}, ["standard", "combined_input"], 4e-2),
 }
