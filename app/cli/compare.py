@@ -56,7 +56,7 @@ _NAMED = 12
     type=RUN_NUMBER,
     metavar="RUN",
     shell_complete=complete_runs,
-    help="The run others are compared with (default: the first that measured).",
+    help="The run others are compared with (default: one of the first variant with several runs).",
 )
 @report_option
 def compare(

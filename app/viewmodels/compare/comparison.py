@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import units
-from app.analysis.verdict import group_by_variant, throughputs
+from app.analysis.verdict import group_by_variant, same_workload, throughputs
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunRow, StoredRun
@@ -125,8 +125,15 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
 
 
 def default_baseline(rows: Sequence[RunRow]) -> int:
-    """Return the run that others are compared with by default: the first that measured, else the first."""
-    return next((row.run for row in rows if throughputs([row])), rows[0].run)
+    """Return the run that others are compared with by default.
+
+    It is of the first variant with several runs that measured, if another of its workload has several too: a ratio to a
+    single run has no interval. Else it is the first run that measured, or the first.
+    """
+    repeated = [variant for variant in group_by_variant(rows) if len(throughputs(variant)) > 1]
+    compared = (one for one in repeated if any(other is not one and same_workload(one, other) for other in repeated))
+    candidates = next(compared, rows)
+    return next((row.run for row in candidates if throughputs([row])), rows[0].run)
 
 
 def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ()) -> Comparison:

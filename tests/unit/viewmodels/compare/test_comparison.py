@@ -15,6 +15,7 @@ from app.viewmodels.compare.comparison import (
     compare,
     comparison_curves,
     comparison_header,
+    default_baseline,
     prepare_comparison,
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
@@ -43,13 +44,25 @@ def laid_out(runs: Sequence[StoredRun], align: str = "time") -> CompareCurves:
     return comparison_curves(prepare_comparison(runs), align)  # type: ignore[arg-type]
 
 
-def repeated(count: int, **variant: float) -> list[RunRow]:
+def repeated(count: int, first: int = 1) -> list[RunRow]:
     """Runs of two variants in turn, the second about 6 % faster."""
     return [
-        run_row(2 * n + k + 1, throughput=1000.0 * (1 + 0.06 * k) + n, units=64 * (k + 1), energy_mj=20.0 - k)
+        run_row(first + 2 * n + k, throughput=1000.0 * (1 + 0.06 * k) + n, units=64 * (k + 1), energy_mj=20.0 - k)
         for n in range(count)
         for k in range(2)
     ]
+
+
+def test_the_default_baseline_is_the_first_variant_whose_ratios_have_intervals() -> None:
+    single, failed = run_row(9, units=16), run_row(8, outcome="failed", throughput=None, units=32)
+    other_workload = [run_row(n, workload="cnn10") for n in (20, 21)]
+    rows = [failed, single, *other_workload, run_row(10, units=96), *repeated(2, first=11)]
+    assert default_baseline(rows) == 11, "20 and 21 are alone of their workload"
+    assert of(rows, 11).verdict.results[-1].speedup is not None
+    assert default_baseline([failed, single, *repeated(1, first=11)]) == 9, "nothing has an interval"
+    assert default_baseline([single, *repeated(2, first=11)[::2]]) == 9, "only one variant is repeated"
+    assert default_baseline([failed]) == 8
+    assert default_baseline(repeated(2)) == 1, "an experiment's first variant stays"
 
 
 def test_ratios_are_against_the_chosen_baseline() -> None:
