@@ -96,6 +96,10 @@ def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.name for known in WORKLOADS for each in known.parameters if has(each)))
 
 
+OUTSIDE_STEP = frozenset(parameter_names(lambda parameter: not parameter.affects_step))
+"""Parameters that say where and how long a step is measured, and change nothing in it."""
+
+
 def parse(parameter: Parameter, text: str) -> Value:
     """Return the value that a word on the command line stands for; raises `UsageError`."""
     word = text.strip()

@@ -6,16 +6,21 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from app import units
-from app.analysis.intervals import LEVEL, Estimate, RequiredRepeats
+from app.analysis.intervals import LEVEL, RequiredRepeats
 from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
 from app.records import RunRow
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.ratios import (
+    compare_speed,
+    describe_speed_interval,
+    describe_speed_range,
+    format_percent,
+    format_times,
+    is_far_from_one,
+)
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
-
-_TIMES = 2.0
-"""From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
 
 
 class NamedResult(NamedTuple):
@@ -41,15 +46,10 @@ def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
     if found.decision == "no difference seen":
         return _no_difference(other, base)
     one_run, energy = found.decision == "one run each", _clause(_energy(found, "it"))
-    change = f"{_change(found.speedup.value, past_tense=one_run)} {base.within}"
+    change = f"{compare_speed(found.speedup.value, past_tense=one_run)} {base.within}"
     if one_run:
         return f"{other.first} {change}{energy}."
-    return f"{other.first} {change} ({_interval(found.speedup)}, {_run_counts(other, base)}){energy}."
-
-
-def format_times(ratio: float) -> str:
-    """Return a ratio that is far from one, as `2.50×`."""
-    return f"{units.number(ratio, 3)}×"
+    return f"{other.first} {change} ({describe_speed_interval(found.speedup)}, {_run_counts(other, base)}){energy}."
 
 
 def _no_difference(other: NamedResult, base: NamedResult) -> str:
@@ -60,10 +60,10 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
     counts = _run_counts(other, base)
     statement = (
         f"No significant difference between {other.within} and {base.within}: {other.within} may be "
-        f"{format_times(low)} to {format_times(high)} as fast ({100 * LEVEL:.0f} % interval, {counts})"
-        if _far_from_one(low) or _far_from_one(high)
+        f"{describe_speed_range(low, high)} ({100 * LEVEL:.0f} % interval, {counts})"
+        if is_far_from_one(low) or is_far_from_one(high)
         else f"No difference between {other.within} and {base.within} larger than "
-        f"{_percent(max(1 - low, high - 1))} % at this sample size ({counts})"
+        f"{format_percent(max(1 - low, high - 1))} % at this sample size ({counts})"
     )
     repeats = _clause(_describe_required_repeats(found.required_repeats))
     return f"{statement}{repeats}{_clause(_energy(found, other.within))}."
@@ -78,26 +78,6 @@ def _describe_required_repeats(found: RequiredRepeats | None) -> str:
     return f"with about {more} the speed-up would be known to {known}"
 
 
-def _change(ratio: float, *, past_tense: bool) -> str:
-    """Return a ratio of throughput: `is 6.4 % faster than`, or far from one `takes 2.50× as long as`."""
-    if _far_from_one(ratio) and ratio < 1:
-        return f"{'took' if past_tense else 'takes'} {format_times(1 / ratio)} as long as"
-    verb = "ran" if past_tense else "is"
-    if _far_from_one(ratio):
-        return f"{verb} {format_times(ratio)} as fast as"
-    return f"{verb} {_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'} than"
-
-
-def _interval(estimate: Estimate) -> str:
-    assert estimate.interval is not None
-    low, high = estimate.interval
-    if _far_from_one(estimate.value):
-        low, high = (low, high) if estimate.value > 1 else (1 / high, 1 / low)
-        return f"{100 * LEVEL:.0f} % interval {format_times(low)} to {format_times(high)}"
-    low, high = sorted((abs(low - 1), abs(high - 1)))
-    return f"{100 * LEVEL:.0f} % interval {_percent(low)} to {_percent(high)} %"
-
-
 def _energy(other: VariantResult, subject: str) -> str:
     """Return what is known of its energy, as `it uses 4.1 % less energy per image`; "" if nothing is."""
     found = other.energy_ratio
@@ -106,23 +86,14 @@ def _energy(other: VariantResult, subject: str) -> str:
     energy_phrase = f"energy per {example_word(other.runs[0].spec)}"
     if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
         return f"no significant difference in {energy_phrase}"
-    change = f"{_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
-    if _far_from_one(found.value):
+    change = f"{format_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
+    if is_far_from_one(found.value):
         change = f"{format_times(found.value)} the"
     return f"{subject} {'used' if found.interval is None else 'uses'} {change} {energy_phrase}"
 
 
 def _clause(text: str) -> str:
     return f"; {text}" if text else ""
-
-
-def _far_from_one(ratio: float) -> bool:
-    return ratio >= _TIMES or ratio <= 1 / _TIMES
-
-
-def _percent(share: float) -> str:
-    """Return a share in percent with one decimal, or with one significant digit if it is smaller."""
-    return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
 
 
 def _run_counts(other: NamedResult, base: NamedResult) -> str:

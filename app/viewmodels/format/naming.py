@@ -134,7 +134,6 @@ def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | Non
 _UUID_SHOWN = len("GPU-0f9e5287")
 _HASH_SHOWN = 8
 _PROPER_NAMES = ("Python",)
-_OUTSIDE_STEP = frozenset(catalog.parameter_names(lambda parameter: not parameter.affects_step))
 _IDENTIFYING = catalog.parameter_names(lambda parameter: parameter.identifies)
 
 
@@ -159,7 +158,7 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
             name
             for name in names
             if name == "workload"
-            or (name in spec.variant and (name not in _OUTSIDE_STEP or step_counts[_step_identity(spec)] > 1))
+            or (name in spec.variant and (name not in catalog.OUTSIDE_STEP or step_counts[_step_identity(spec)] > 1))
         ]
         for spec in specs
     ]
@@ -174,7 +173,8 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
 
 def _step_identity(spec: RunSpec) -> tuple[object, ...]:
     """Return the settings that define a step of the variant, whatever GPU it ran on and however long."""
-    return (spec.workload, *sorted(setting for setting in spec.variant.items() if setting[0] not in _OUTSIDE_STEP))
+    settings = (setting for setting in spec.variant.items() if setting[0] not in catalog.OUTSIDE_STEP)
+    return (spec.workload, *sorted(settings))
 
 
 def shared_settings(specs: Sequence[RunSpec]) -> str:

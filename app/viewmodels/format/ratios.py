@@ -1,0 +1,62 @@
+"""Ratios in sentences: near one as a percentage, far from it as a factor, with their intervals.
+
+A ratio is of throughput unless it says otherwise: above one is faster.
+"""
+
+from app import units
+from app.analysis.intervals import LEVEL, Estimate
+
+_TIMES = 2.0
+"""From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
+
+
+def is_far_from_one(ratio: float) -> bool:
+    """Return whether a ratio is better said as a factor than as a percentage."""
+    return ratio >= _TIMES or ratio <= 1 / _TIMES
+
+
+def format_times(ratio: float) -> str:
+    """Return a ratio that is far from one, as `2.50×`."""
+    return f"{units.number(ratio, 3)}×"
+
+
+def format_percent(share: float) -> str:
+    """Return a share in percent with one decimal, or with one significant digit if it is smaller."""
+    return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
+
+
+def describe_speed(ratio: float, *, past_tense: bool) -> str:
+    """Return a ratio of throughput: `is 6.4 % faster`, or far from one `takes 2.50× as long`."""
+    if is_far_from_one(ratio) and ratio < 1:
+        return f"{'took' if past_tense else 'takes'} {format_times(1 / ratio)} as long"
+    verb = "ran" if past_tense else "is"
+    if is_far_from_one(ratio):
+        return f"{verb} {format_times(ratio)} as fast"
+    return f"{verb} {format_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'}"
+
+
+def compare_speed(ratio: float, *, past_tense: bool) -> str:
+    """Return the same up to what it is compared with: `is 6.4 % faster than`, `takes 2.50× as long as`."""
+    conjunction = "as" if is_far_from_one(ratio) else "than"
+    return f"{describe_speed(ratio, past_tense=past_tense)} {conjunction}"
+
+
+def describe_speed_interval(estimate: Estimate) -> str:
+    """Return the interval of a ratio of throughput, in the words of the ratio: `95 % interval 5.1 to 7.7 %`."""
+    assert estimate.interval is not None
+    low, high = estimate.interval
+    if is_far_from_one(estimate.value):
+        low, high = (low, high) if estimate.value > 1 else (1 / high, 1 / low)
+        return f"{100 * LEVEL:.0f} % interval {format_times(low)} to {format_times(high)}"
+    low, high = sorted((abs(low - 1), abs(high - 1)))
+    return f"{100 * LEVEL:.0f} % interval {format_percent(low)} to {format_percent(high)} %"
+
+
+def describe_speed_range(low: float, high: float) -> str:
+    """Return the ends of a range of ratios of throughput: `0.980× to 24.1× as fast`.
+
+    Args:
+        low: The smallest ratio.
+        high: The largest one.
+    """
+    return f"{format_times(low)} to {format_times(high)} as fast"
