@@ -7,11 +7,11 @@ from typing import Literal, get_args
 from app.metrics import METRICS
 from workloads.protocol import RunSpec
 
-TEXT_ORDERS = frozenset(("workload", "variant", "tags", "devices", "outcome", "as_asked"))
+TEXT_ORDERS = frozenset(("workload", "variant", "tags", "devices", "outcome", "evidence"))
 """Orders that go from A to Z at first; all others go from the highest down."""
 
 RUN_ORDERS: tuple[str, ...] = (
-    *("run", "started", "workload", "variant", "tags", "devices", "outcome", "as_asked"),
+    *("run", "started", "workload", "variant", "tags", "devices", "outcome", "evidence"),
     *(metric.list_column.order for metric in METRICS if metric.list_column),
 )
 """What a list of runs can be ordered by."""

@@ -1,7 +1,8 @@
 """Immutable records of runs shared by the whole program: events, stored data, and the keys of a run's environment."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from workloads.protocol import (
     EnvironmentInfo,
     Epoch,
     Evidence,
+    EvidenceState,
     Flops,
     OutcomeName,
     PhaseName,
@@ -204,6 +206,16 @@ class Summary:
     waiting_pct: float | None = None
 
 
+def worst_state(states: Iterable[EvidenceState]) -> EvidenceState | None:
+    """Return the state that is furthest from verified; None of none."""
+    return min(states, key=get_args(EvidenceState).index, default=None)
+
+
+def match_of(state: EvidenceState | None) -> bool | None:
+    """Return whether all ran as requested, by what was verified; None if that is not known."""
+    return state == "verified" if state in ("verified", "mismatch") else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """One stored run as a list shows it.
@@ -213,9 +225,8 @@ class RunRow:
         uid: The same in every database.
         ended_utc_ns: None while it runs, like `outcome`.
         spec: What ran, complete.
-        match: Whether it ran as requested, by its evidence; None if unknown.
-        mismatch_reason: Why it did not.
-        has_evidence: Whether evidence was collected.
+        evidence_state: What its evidence verified of the request; None if none was collected.
+        evidence_reason: Why that is not all.
         purpose: What it was made for, if not for its own sake.
         deleted_utc_ns: When it was put in the trash; None if it is not there.
     """
@@ -228,9 +239,8 @@ class RunRow:
     outcome: Outcome | None
     summary: Summary
     gpu_names: tuple[str, ...] = ()
-    match: bool | None = None
-    mismatch_reason: str | None = None
-    has_evidence: bool = False
+    evidence_state: EvidenceState | None = None
+    evidence_reason: str | None = None
     purpose: str | None = None
     note: str = ""
     tags: tuple[str, ...] = ()

@@ -135,7 +135,7 @@ class Implementation:
         label: Its name on the screen.
         help: One sentence on how it computes.
         pattern: From the sizes to the operations that its executed graph has; None if it stands for another one.
-        stands_for: The implementation that it promises to be, if not itself.
+        choices: The implementations that it takes one of by itself, the preferred one first.
         unrolls: Whether its loop over time is this program's own, so that `unroll` applies: the rungs of the ladder.
         activations: The activations it has.
         limits: What it cannot do.
@@ -145,7 +145,7 @@ class Implementation:
     label: str
     help: str
     pattern: Callable[[LstmConfig], OpPattern] | None
-    stands_for: str = ""
+    choices: tuple[str, ...] = ()
     unrolls: bool = False
     activations: tuple[str, ...] = ("tanh",)
     limits: tuple[Limit, ...] = ()
@@ -266,7 +266,7 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         label="Auto",
         help="Keras LSTM with use_cudnn='auto': Keras decides, and falls back without a word.",
         pattern=None,
-        stands_for="cudnn",
+        choices=("cudnn", "standard"),
         activations=("tanh", "relu"),
         limits=_AUTO_LIMITS,
     ),

@@ -118,7 +118,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         choices=(
             Choice(value="trace", label="Graph and trace", help="The executed graph, and the kernels of a few steps."),
             Choice(value="graph", label="Graph", help="The executed graph alone."),
-            Choice(value="off", label="Off", help="Nothing: whether it ran as requested stays unknown."),
+            Choice(value="off", label="Off", help="Nothing: what really ran stays unknown."),
         ),
         advanced=True,
         affects_step=False,

@@ -29,6 +29,7 @@ PhaseName = Literal["import", "build", "compile", "warmup", "measure", "evidence
 TimedPhase = Literal["compile", "warmup", "measure"]
 OutcomeName = Literal["completed", "stopped", "out_of_memory", "failed", "crashed", "refused"]
 WorkerOutcome = Literal["completed", "stopped", "out_of_memory", "failed", "refused"]
+EvidenceState = Literal["mismatch", "not verifiable", "verified in part", "verified"]
 
 
 class ProtocolError(Exception):
@@ -220,8 +221,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
     Attributes:
         requested: The value of each aspect as the variant has it.
         actual: The value of each aspect that could be seen.
+        unverified: Why each other aspect could not be seen, in one sentence.
         match: Whether all are as requested; None if nothing contradicts but some could not be seen.
-        reason: One sentence if `match` is not true.
+        reason: One sentence if `match` is not true, or if the framework fell back from what it could have chosen.
         sources: `graph` (the executed partition graph), `trace` (the profiler's) and `hlo` (XLA's optimised program).
         notes: What could not be seen and why.
         steps: Steps traced after the measured part.
@@ -233,6 +235,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
 
     requested: dict[str, str] = msgspec.field(name="asked")
     actual: dict[str, str] = msgspec.field(name="ran")
+    unverified: dict[str, str] = {}
     match: bool | None
     reason: str | None = None
     sources: tuple[str, ...] = ()
@@ -242,6 +245,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
     busy_ns: int = 0
     kernels: tuple[Kernel, ...] = ()
     devices: tuple[DeviceTime, ...] = ()
+
+    @property
+    def state(self) -> EvidenceState:
+        """Return what was verified: without a contradiction, all that was requested, some of it, or nothing."""
+        if self.match is not None:
+            return "verified" if self.match else "mismatch"
+        return "verified in part" if self.actual else "not verifiable"
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=_TAG):
@@ -254,19 +264,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_fi
     allocator_peak_bytes: int | None = None
 
 
-Message = (
-    Hello
-    | PhaseStarted
-    | EnvironmentInfo
-    | Progress
-    | Block
-    | Epoch
-    | DataReady
-    | Flops
-    | Calibration
-    | Evidence
-    | Finished
-)
+_Finding = Block | Epoch | DataReady | Flops | Calibration | Evidence
+Message = Hello | PhaseStarted | EnvironmentInfo | Progress | _Finding | Finished
 
 
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=_TAG):

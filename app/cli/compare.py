@@ -23,7 +23,7 @@ from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, print_text, say
 from app.errors import UserError
 from app.report.comparison import compare_document
-from app.report.documents import combined_match
+from app.report.documents import combined_state
 from app.report.render import check_suffix, render_scaling, write_page, write_report
 from app.report.scaling import efficiency_headline, scaling_document
 from app.storage.library import Library
@@ -34,11 +34,12 @@ from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scalin
 from app.viewmodels.compare.table import COMPARED, ComparedVariant, constant_columns, describe_constant_columns
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE, ComparisonWarning
 from app.viewmodels.format import cells
+from app.viewmodels.format.cells import VERIFICATIONS
 from workloads.catalog import UsageError
 
 _HEADER = ("95 % interval", "ratio", "95 % interval", "energy", "ratio")
 _METRICS = [metric for metric in COMPARED if metric.in_terminal]
-_LAST = {"outcome": "outcome", "as_asked": "as asked"}
+_LAST = {"outcome": "outcome", "evidence": "evidence"}
 """Columns that are left out where they say the usual of all runs."""
 _RESULT_OUTCOMES = ("completed", "stopped")
 """Outcomes that need no reason."""
@@ -172,7 +173,7 @@ def _row(variant: ComparedVariant, last: Sequence[str]) -> tuple[str, ...]:
     result, example = variant.result, cells.example_word(variant.result.runs[0].spec)
     text = {
         "outcome": ", ".join(dict.fromkeys(cells.outcome(row.outcome).text for row in result.runs)),
-        "as_asked": {True: "✔", False: "✘", None: ""}[combined_match(result.runs)],
+        "evidence": VERIFICATIONS[state].symbol if (state := combined_state(result.runs)) else "",
     }
     return (
         variant.name,

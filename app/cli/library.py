@@ -152,7 +152,7 @@ def list_runs(
         return 0
     if rows:
         names = [metric.name for metric in _LISTED]
-        header = ("run", "started", "variant", "outcome", "as asked", *names, "tags")
+        header = ("run", "started", "variant", "outcome", "evidence", *names, "tags")
         print_table(header, [_list_row(row) for row in rows], right=frozenset({0, *range(5, 5 + len(names))}))
         print(
             f"{_format_count(len(rows), total)}, {units.byte_size(retention.size_bytes(path))} in {path}",

@@ -23,7 +23,7 @@ _NAME = 66
 
 
 def badge_line(badge: Badge) -> str:
-    """Return the badge in one line: `✔ Ran as asked: cuDNN · XLA off · 1 GPU`."""
+    """Return the badge in one line: `✔ Verified: cuDNN · XLA off · 1 GPU`."""
     return f"{badge.symbol} {badge.title}: {badge.detail}".strip()
 
 
@@ -32,7 +32,7 @@ def print_evidence(view: EvidenceView) -> None:
     if not view.aspects:
         print(f"  {badge_line(view.badge)}")
     else:
-        print_table(("  evidence", "asked", "ran", ""), [_aspect_row(aspect) for aspect in view.aspects])
+        print_table(("  evidence", "requested", "actual", ""), [_aspect_row(aspect) for aspect in view.aspects])
     for line in (view.sources, *view.notes):
         if line:
             print(f"  {line}")
@@ -52,7 +52,7 @@ def print_evidence(view: EvidenceView) -> None:
 
 
 def _aspect_row(aspect: Aspect) -> tuple[str, str, str, str]:
-    return (f"  {aspect.name}", aspect.requested, aspect.actual, "✘" if aspect.differs else "")
+    return (f"  {aspect.name}", aspect.requested, aspect.actual, aspect.symbol)
 
 
 def _print_kernels(view: EvidenceView) -> None:

@@ -11,7 +11,7 @@ from app.metrics import put_json
 from app.plan import Plan
 from app.records import StoredRun
 from app.report.article.tables import MeasuredTable
-from app.report.documents import combined_match, estimate_document
+from app.report.documents import estimate_document, verification_document
 from app.report.scaling import scaling_document
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
@@ -65,7 +65,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "energy_ratio": energy_ratio["value"],
         "energy_ratio_interval": energy_ratio["interval"],
         "decision": "baseline" if result.is_baseline else result.decision,
-        "match": combined_match(result.runs),
+        **verification_document(result.runs),
     }
     for metric in COMPARED:
         put_json(document, metric, variant.metrics[metric.key])

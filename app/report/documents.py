@@ -15,14 +15,23 @@ from app.analysis.scaling import imbalance
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct, mfu
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.metrics import METRICS, put_json
-from app.records import Floats, Phase, PortabilityResult, RunRow, SampleColumns, StoredRun
+from app.records import (
+    Floats,
+    Phase,
+    PortabilityResult,
+    RunRow,
+    SampleColumns,
+    StoredRun,
+    match_of,
+    worst_state,
+)
 from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
 from app.viewmodels.history import kernel_time
 from app.viewmodels.run.largest_batch import describe_largest_batch
-from workloads.protocol import Evidence, RunSpec
+from workloads.protocol import Evidence, EvidenceState, RunSpec
 
 
 def training_document(run: StoredRun) -> dict[str, Any] | None:
@@ -58,6 +67,8 @@ def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
     return {
         "asked": evidence.requested,
         "ran": evidence.actual,
+        "unverified": evidence.unverified,
+        "state": evidence.state,
         "match": evidence.match,
         "reason": evidence.reason,
         "sources": list(evidence.sources),
@@ -86,12 +97,16 @@ def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, 
     ]
 
 
-def combined_match(rows: Sequence[RunRow]) -> bool | None:
-    """Return whether all runs of a variant ran as requested: false if one did not, None if that is not known of all."""
-    matches = {row.match for row in rows}
-    if False in matches:
-        return False
-    return True if matches == {True} else None
+def combined_state(rows: Sequence[RunRow]) -> EvidenceState | None:
+    """Return what was verified of all runs of a variant; None if one has no evidence and none is a mismatch."""
+    worst = worst_state(row.evidence_state for row in rows if row.evidence_state is not None)
+    return worst if worst == "mismatch" or all(row.evidence_state for row in rows) else None
+
+
+def verification_document(rows: Sequence[RunRow]) -> dict[str, Any]:
+    """Return what was verified of some runs together, and whether all ran as requested."""
+    state = combined_state(rows)
+    return {"state": state, "match": match_of(state)}
 
 
 def estimate_document(found: Estimate | None) -> dict[str, Any]:
@@ -255,7 +270,7 @@ def _listed_document(row: RunRow) -> dict[str, Any]:
     document = {
         **_run_head(row),
         "throughput": {"value": None, "unit": units.rate_unit(example_word(row.spec))},
-        "match": row.match,
+        **verification_document([row]),
     }
     for metric in METRICS:
         if metric.list_column:

@@ -44,7 +44,7 @@ CREATE TABLE run_words (
 ) STRICT
 """
 
-_SEARCH_TEXT_VIEW = """
+_SEARCH_TEXT_VIEW_TEMPLATE = """
 CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
     SELECT run, workload || char(10)
         || coalesce((
@@ -55,7 +55,7 @@ CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
             CASE gpus WHEN 0 THEN 'CPU' ELSE '' END) || char(10)
         || replace(coalesce(outcome, 'running'), '_', ' ') || char(10)
         || coalesce(reason, '') || char(10)
-        || coalesce((SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0), '') || char(10)
+        || coalesce(({evidence}), '') || char(10)
         || coalesce(purpose, '') || char(10)
         || coalesce(started_utc, '') || char(10)
         || coalesce((SELECT group_concat(tag, char(10)) FROM tags WHERE tags.run = runs.run), '') || char(10)
@@ -67,6 +67,8 @@ CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
 )
 """
 """The text that a search looks through, one item per line; only ASCII letters become lower case in SQLite."""
+_MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
+_SEARCH_TEXT_VIEW = _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_MISMATCH_REASON)
 
 _SEARCH_TEXT_TRIGGERS = {
     "runs_changed": "UPDATE OF workload, variant, outcome, reason, purpose, started_utc_ns, note ON runs",
@@ -111,6 +113,19 @@ def library_statements() -> Iterator[str]:
             f" WHERE run = {row}.run AND run IN (SELECT run FROM runs); END"
         )
     yield from _INDICES
+
+
+def evidence_state_statements() -> Iterator[str]:
+    """Yield the statements that make the state of a run's evidence a word to search for and a key to sort by."""
+    yield "DROP INDEX evidence_listed"
+    yield "CREATE INDEX evidence_listed ON evidence (run, state)"
+    words = "SELECT state || iif(match = 0, char(10) || reason, '') FROM evidence WHERE evidence.run = runs.run"
+    yield "DROP VIEW run_words_now"
+    yield _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=words)
+    yield (
+        "UPDATE run_words SET words = (SELECT words FROM run_words_now WHERE run = run_words.run)"
+        " WHERE run IN (SELECT run FROM evidence)"
+    )
 
 
 QUEUE = """

@@ -25,10 +25,7 @@ TRASH = "SELECT run FROM runs WHERE deleted_utc_ns IS NOT NULL"
 """SQL of the runs in the trash; an index answers it without reading the wide rows."""
 
 _DEVICES = "(SELECT group_concat(name, ' ') FROM devices WHERE devices.run = runs.run AND kind = 'gpu')"
-_EVIDENCE_MATCH = (
-    "(SELECT CASE match WHEN 1 THEN 'yes' WHEN 0 THEN 'no' ELSE 'unknown' END FROM evidence"
-    " INDEXED BY evidence_listed WHERE run = runs.run)"
-)
+_EVIDENCE_STATE = "(SELECT state FROM evidence INDEXED BY evidence_listed WHERE run = runs.run)"
 _ORDERS: Mapping[str, Sequence[str]] = {
     "run": ("run",),
     "started": ("started_utc_ns",),
@@ -37,7 +34,7 @@ _ORDERS: Mapping[str, Sequence[str]] = {
     "tags": ("(SELECT group_concat(tag, ', ') FROM tags WHERE tags.run = runs.run)",),
     "devices": (f"coalesce({_DEVICES}, iif(gpus = 0, 'CPU', 'GPU'))", "gpus"),
     "outcome": (f"coalesce(outcome, '{RUNNING}')",),
-    "as_asked": (_EVIDENCE_MATCH,),
+    "evidence": (_EVIDENCE_STATE,),
     **{metric.list_column.order: (metric.list_column.sql,) for metric in METRICS if metric.list_column},
 }
 """SQL expressions of each order, most significant first. A variant sorts by its parts: batch size 64 before 1024."""

@@ -2,7 +2,8 @@
 
 from sqlite_utils import Database, Migrations
 
-from app.storage.library_schema import QUEUE, library_statements
+from app.storage.library_schema import QUEUE, evidence_state_statements, library_statements
+from app.storage.older_evidence import derive_evidence_states
 
 migrations = Migrations("variantscope")
 
@@ -331,3 +332,21 @@ def m008_warmup(db: Database) -> None:
 def m009_queue(db: Database) -> None:
     """Experiments that are not finished, in the order they are to be made."""
     db.execute(QUEUE)
+
+
+@migrations()
+def m010_evidence_state(db: Database) -> None:
+    """What of a request was verified, and why the rest could not be; lists are ordered by it under its own name."""
+    db.execute("ALTER TABLE evidence ADD COLUMN unverified TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(unverified))")
+    db.execute("ALTER TABLE evidence ADD COLUMN state TEXT")
+    derive_evidence_states(db)
+    for statement in evidence_state_statements():
+        db.execute(statement)
+    db.execute(
+        "UPDATE filters SET query = json_set(query, '$.order', 'evidence')"
+        " WHERE json_extract(query, '$.order') = 'as_asked'"
+    )
+    db.execute(
+        "UPDATE settings SET value = replace(value, 'as_asked', 'evidence')"
+        " WHERE name IN ('shown_columns', 'hidden_figures')"
+    )

@@ -28,10 +28,12 @@ KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
 READ_KERNEL_COLUMNS = ("name", "count", "time_ns")
 """What is read of a kernel: its class follows from its name, as the program knows it today."""
 DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
-EVIDENCE_COLUMNS = ("asked", "ran", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")
-EVIDENCE_LIST_COLUMNS = ("run", "match", "reason")
+EVIDENCE_COLUMNS = (
+    *("asked", "ran", "unverified", "state", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns"),
+)
+EVIDENCE_LIST_COLUMNS = ("state", "reason")
 """Columns of a run's evidence that its row in a list shows; all NULL where there is none."""
-_EVIDENCE_JSON = ("asked", "ran", "sources", "notes")
+_EVIDENCE_JSON = ("asked", "ran", "unverified", "sources", "notes")
 _EVIDENCE_ATTRIBUTES = {"asked": "requested", "ran": "actual"}
 PORTABILITY_COLUMNS = tuple(field.name for field in fields(PortabilityResult))
 CALIBRATION_COLUMNS = ("device", "precision", "size", "flops_per_s")
@@ -95,7 +97,7 @@ def run_row(
         tags: Its tags.
         experiments: Numbers of the experiments that it belongs to.
     """
-    *run_values, found, match, reason = row
+    *run_values, state, reason = row
     values = dict(zip(RUN_COLUMNS, run_values, strict=True))
     return RunRow(
         run=values["run"],
@@ -106,9 +108,8 @@ def run_row(
         outcome=_outcome(values),
         summary=Summary(**{name: values[name] for name in SUMMARY_COLUMNS}),
         gpu_names=gpu_names,
-        match=_optional_bool(match),
-        mismatch_reason=reason if match == 0 else None,
-        has_evidence=found is not None,
+        evidence_state=state,
+        evidence_reason=reason,
         purpose=values["purpose"],
         note=values["note"],
         tags=tags,
@@ -143,6 +144,7 @@ def evidence(
     return Evidence(
         requested=values["asked"],
         actual=values["ran"],
+        unverified=values["unverified"],
         match=_optional_bool(values["match"]),
         reason=values["reason"],
         sources=tuple(values["sources"]),

@@ -1,4 +1,4 @@
-"""Made-up evidence of every kind for tests: as requested, not as requested, unknown, and from the CPU."""
+"""Made-up evidence of every state for tests: verified, in part, not verifiable, a mismatch; and from the CPU."""
 
 from app.records import PortabilityResult
 from workloads.kernels import KernelClass
@@ -44,10 +44,10 @@ AS_REQUESTED = Evidence(
 """A cuDNN LSTM on one H200, 25 kernels."""
 
 MISLABELLED = Evidence(
-    requested={"implementation": "auto", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
+    requested={"implementation": "cudnn", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
     actual={"implementation": "standard", "precision": "float32", "xla": "off", "device": "GPU", "replicas": "1"},
     match=False,
-    reason="Keras was left to decide and did not use cuDNN: cuDNN's LSTM has no recurrent dropout.",
+    reason="What ran is not cudnn: it has 4 loops of 2 products per iteration.",
     sources=("graph", "trace"),
     steps=5,
     span_ns=205_000_000,
@@ -58,11 +58,26 @@ MISLABELLED = Evidence(
     ),
 )
 
-UNKNOWN = Evidence(
-    requested={"implementation": "gemm2", "precision": "float32", "xla": "on", "device": "GPU", "replicas": "1"},
-    actual={"xla": "on", "device": "GPU", "replicas": "1"},
+_SAME_GRAPH = "The executed graph looks the same for standard and gemm2."
+
+IN_PART = Evidence(
+    requested={"implementation": "gemm2", "precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
+    actual={"precision": "tf32", "xla": "off", "device": "GPU", "replicas": "1"},
+    unverified={"implementation": _SAME_GRAPH},
     match=None,
-    reason="No matrix product was seen, so the implementation is not known.",
+    reason=_SAME_GRAPH,
+    sources=("graph",),
+)
+"""One of two implementations that leave the same graph."""
+
+_NO_PRODUCT = "No matrix product was seen in what ran."
+
+UNKNOWN = Evidence(
+    requested={"implementation": "gemm2", "precision": "float32", "xla": "on"},
+    actual={},
+    unverified=dict.fromkeys(("implementation", "precision", "xla"), _NO_PRODUCT),
+    match=None,
+    reason=_NO_PRODUCT,
     sources=("graph",),
     notes=("The profiler saw no kernel: NVIDIA's libcupti is missing.",),
 )

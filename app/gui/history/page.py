@@ -129,7 +129,7 @@ class RunPageView(QWidget):
 
     @property
     def badge(self) -> BadgeLine:
-        """Line that says whether the run ran as requested."""
+        """Line that says what was verified of the run."""
         return self._badge
 
     @property

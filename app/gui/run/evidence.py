@@ -24,7 +24,7 @@ from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
 
 
 class BadgeLine(QWidget):
-    """One line that says whether the run ran as requested, with the button that shows the evidence."""
+    """One line that says what was verified of the run, with the button that shows the evidence."""
 
     toggled = Signal(bool)
 
@@ -35,7 +35,7 @@ class BadgeLine(QWidget):
         self._title = text_label("", "heading")
         self._detail = text_label("", "", wrap=True)
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._button = button("Show e&vidence", "Asked beside ran, and where the time went", flat=True)
+        self._button = button("Show e&vidence", "Requested beside actual, and where the time went", flat=True)
         self._button.setCheckable(True)
         self._button.toggled.connect(self._toggle)
         theme.changed.connect(self._restyle)
@@ -131,7 +131,7 @@ class EvidencePanel(QScrollArea):
         grid = _table(("", "Requested", "Actual"), numbers=())
         warning = self._theme.tone_colour("warning")
         for row, aspect in enumerate(aspects, 1):
-            ran = text_label(f"✘  {aspect.actual}" if aspect.differs else aspect.actual)
+            ran = text_label(f"{aspect.symbol}  {aspect.actual}")
             if aspect.differs:
                 ran.setStyleSheet(f"color: {warning}; font-weight: 600;")
             for column, label in enumerate((text_label(aspect.name, "muted"), text_label(aspect.requested), ran)):

@@ -177,7 +177,7 @@ class LiveView(QWidget):
 
     @property
     def badge(self) -> BadgeLine:
-        """Line that says whether the run ran as requested; visible when there is evidence."""
+        """Line that says what was verified of the run; visible when there is evidence."""
         return self._badge
 
     @property

@@ -9,7 +9,7 @@ from app.analysis.intervals import Estimate, mean, ratio
 from app.analysis.summary import flops_per_s
 from app.analysis.verdict import throughputs
 from app.records import RunRow
-from app.report.documents import combined_match, estimate_document
+from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import TextTable
 from app.runs.experiment.article import LAYOUTS, Figure, Grid, GridCell, LayoutTable, RatioTable
 from app.runs.experiment.schedule import runs_of_variant
@@ -75,8 +75,8 @@ class _Cell:
         return "completed" if "completed" in names else names[-1] if names else None
 
     def document(self) -> dict[str, Any]:
-        """Return the runs, their outcome, and whether they ran as requested."""
-        return {"runs": [row.run for row in self.runs], "outcome": self.outcome, "match": combined_match(self.runs)}
+        """Return the runs, their outcome, and what was verified of them."""
+        return {"runs": [row.run for row in self.runs], "outcome": self.outcome, **verification_document(self.runs)}
 
     def text(self, digits: int = 4, epoch_examples: int = 0) -> str:
         """Format the figure, or the outcome without one; ✘ marks runs that did not run as requested.
@@ -88,7 +88,7 @@ class _Cell:
         if self.figure is None:
             return OUTCOMES[self.outcome].word if self.outcome else units.ABSENT
         value = epoch_examples / self.figure.value if epoch_examples else self.figure.value
-        return units.number(value, digits) + (" ✘" if combined_match(self.runs) is False else "")
+        return units.number(value, digits) + (" ✘" if combined_state(self.runs) == "mismatch" else "")
 
 
 def _measure(cell: GridCell, figure: Figure, runs: Sequence[RunRow]) -> _Cell:

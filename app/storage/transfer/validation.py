@@ -18,7 +18,7 @@ from app.storage.transfer.source_file import SourceFile
 from workloads import catalog
 from workloads.catalog import Parameter, UsageError
 from workloads.kernels import KernelClass
-from workloads.protocol import PhaseName, RunSpec, TimedPhase, Value, Variant
+from workloads.protocol import EvidenceState, PhaseName, RunSpec, TimedPhase, Value, Variant
 
 _MAX_INTEGER = 2**61
 """The sum of two such does not overflow; in nanoseconds it is 73 years, of one clock or since 1970."""
@@ -62,6 +62,7 @@ _ENUMERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("phases", "phase"): get_args(PhaseName),
     ("blocks", "phase"): get_args(TimedPhase),
     ("kernels", "kind"): get_args(KernelClass),
+    ("evidence", "state"): get_args(EvidenceState),
 }
 
 
@@ -84,6 +85,7 @@ _JSON: Mapping[tuple[str, str], Any] = {
     ("devices", "fields"): dict[str, FieldInfo],
     ("evidence", "asked"): dict[str, str],
     ("evidence", "ran"): dict[str, str],
+    ("evidence", "unverified"): dict[str, str],
     ("evidence", "sources"): tuple[str, ...],
     ("evidence", "notes"): tuple[str, ...],
     ("experiments", "plan"): dict[str, Any],

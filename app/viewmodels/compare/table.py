@@ -9,7 +9,7 @@ from app import units
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
-from app.records import RunRow
+from app.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column
@@ -180,8 +180,8 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
         BASE: Column("Base", "Ratios are against this one: click, or press B", numeric=False),
         VARIANT: Column("Variant", "What differs between these runs", numeric=False),
         "outcome": Column("Outcome", "How the run ended", numeric=False),
-        "as_asked": Column(
-            "As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False
+        "evidence": Column(
+            "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
         ),
         "throughput": Column(
             units.rate_unit(example).capitalize(), "Throughput over the measured blocks, ± half of its 95 % interval"
@@ -286,19 +286,16 @@ def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
 
 def _verified_cell(runs: Sequence[RunRow]) -> Cell:
     """Return the result of the run that is furthest from what was requested, with a count if others differ."""
-    with_evidence = [row for row in runs if row.has_evidence]
-    if not with_evidence:
-        return cells.verified(runs[0])
-    order = {False: 0, None: 1, True: 2}
-    worst = min(with_evidence, key=lambda row: order[row.match])
-    same = sum(row.match is worst.match for row in with_evidence)
-    cell = cells.verified(worst)
-    return cell if same == len(with_evidence) else replace(cell, text=f"{cell.text}, {same} of {len(with_evidence)}")
+    states = [row.evidence_state for row in runs if row.evidence_state is not None]
+    worst = worst_state(states)
+    cell = cells.verified(next(row for row in runs if row.evidence_state == worst))
+    same = states.count(worst) if worst else 0
+    return cell if same == len(states) else replace(cell, text=f"{cell.text}, {same} of {len(states)}")
 
 
 _EXPECTED: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
     "outcome": (lambda row: row.completed, "completed"),
-    "as_asked": (lambda row: row.match is True, "ran as asked"),
+    "evidence": (lambda row: row.evidence_state == "verified", "were verified"),
 }
 """By column the usual value, and its text."""
 

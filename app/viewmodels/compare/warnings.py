@@ -126,8 +126,8 @@ def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = 
 
 
 def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    wrong = [run.row for run in runs if run.row.match is False]
-    values = {row.run: row.mismatch_reason or "" for row in wrong}
+    wrong = [run.row for run in runs if run.row.evidence_state == "mismatch"]
+    values = {row.run: row.evidence_reason or "" for row in wrong}
     return [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(wrong), values=values)] if wrong else []
 
 

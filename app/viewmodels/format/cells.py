@@ -11,7 +11,7 @@ from app.records import Outcome, RunRow
 from app.viewmodels.format import naming
 from app.viewmodels.format.naming import format_gpu_counts
 from workloads import catalog
-from workloads.protocol import RunSpec
+from workloads.protocol import EvidenceState, RunSpec
 
 Tone = Literal["good", "warning", "bad", "quiet", "busy"]
 
@@ -35,12 +35,13 @@ OUTCOMES: Mapping[str, StatusLabel] = {
 }
 """By outcome name; `running` is a run without one."""
 
-VERIFICATIONS: Mapping[bool | None, StatusLabel] = {
-    True: StatusLabel("✔", "yes", "good"),
-    False: StatusLabel("✘", "no", "warning"),
-    None: StatusLabel("?", "unknown", "quiet"),
+VERIFICATIONS: Mapping[EvidenceState, StatusLabel] = {
+    "verified": StatusLabel("✔", "verified", "good"),
+    "verified in part": StatusLabel("◐", "verified in part", "busy"),
+    "not verifiable": StatusLabel("?", "not verifiable", "quiet"),
+    "mismatch": StatusLabel("✘", "mismatch", "warning"),
 }
-"""By what a run's evidence says of it."""
+"""By what a run's evidence verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +143,11 @@ def outcome(ended: Outcome | None) -> Cell:
 
 
 def verified(row: RunRow) -> Cell:
-    """Return whether the run ran as requested; empty without evidence, the reason in the tooltip."""
-    if not row.has_evidence:
+    """Return what the run's evidence verified; empty without evidence, the reason in the tooltip."""
+    if row.evidence_state is None:
         return Cell(text="", tooltip="No evidence was kept.")
-    shown = VERIFICATIONS[row.match]
-    sentences = {True: "It ran as asked.", None: "It is not known whether it ran as asked."}
-    tooltip = sentences.get(row.match) or f"It did not run as asked. {units.sentence(row.mismatch_reason or '')}"
+    shown = VERIFICATIONS[row.evidence_state]
+    tooltip = units.sentence(row.evidence_reason or "Everything requested was seen in what ran")
     return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)
 
 

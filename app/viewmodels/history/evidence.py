@@ -9,7 +9,7 @@ from app import units
 from app.records import Outcome, PortabilityResult, RunRow, StoredRun
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
-from app.viewmodels.format.sentences import format_run_numbers
+from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history import kernel_time
 from app.viewmodels.history.kernel_time import (
     ClassShare,
@@ -18,20 +18,19 @@ from app.viewmodels.history.kernel_time import (
     describe_imbalance,
     device_time_rows,
 )
-from workloads.protocol import Evidence, RunSpec
+from workloads.protocol import Evidence, EvidenceState, RunSpec
 
-_TITLES = {True: "Ran as asked", False: "Did not run as asked", None: "Not known whether it ran as asked"}
 _SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo": "XLA's optimised program"}
 _MAJORITY = 0.5
 _BARE = ("on", "off", "partly")
 """Values that say nothing without the name of what they are a value of."""
-_EQUIVALENT = {"auto": "cudnn"}
-"""What a choice left to Keras is taken to ask for."""
+_CHOICE = "auto"
+"""The value of a parameter that leaves the choice to the framework: whatever it takes is as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Badge:
-    """Whether the run ran as requested; `detail` says what ran, why it differs, or why that is not known."""
+    """What was verified of a run; `detail` says what ran, what differs, or why something could not be seen."""
 
     symbol: str = ""
     title: str
@@ -40,11 +39,12 @@ class Badge:
 
 
 class Aspect(NamedTuple):
-    """One aspect of a variant, as requested and as it ran; `differs` is highlighted."""
+    """One aspect of a variant, as requested and as it ran, with the symbol of its state; `differs` is highlighted."""
 
     name: str
     requested: str
     actual: str
+    symbol: str
     differs: bool
 
 
@@ -123,13 +123,13 @@ def describe_mismatches(rows: Iterable[RunRow]) -> str:
     """Return a sentence per kind of reason why some runs did not run as requested; "" if none is known."""
     kinds: dict[str, list[RunRow]] = {}
     for row in rows:
-        if row.match is False:
-            kinds.setdefault(_reason_kind(row.mismatch_reason or ""), []).append(row)
+        if row.evidence_state == "mismatch":
+            kinds.setdefault(_reason_kind(row.evidence_reason or ""), []).append(row)
     return " ".join(_describe_mismatch(kind, group) for kind, group in kinds.items())
 
 
 def _describe_mismatch(kind: str, rows: Sequence[RunRow]) -> str:
-    reasons = {row.mismatch_reason or "" for row in rows}
+    reasons = {row.evidence_reason or "" for row in rows}
     reason = reasons.pop() if len(reasons) == 1 else kind
     runs = format_run_numbers([row.run for row in rows])
     return f"{runs.capitalize()} did not run what was asked. {units.sentence(reason)}"
@@ -141,9 +141,21 @@ def _reason_kind(reason: str) -> str:
 
 
 def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
-    shown = VERIFICATIONS[evidence.match]
-    detail = units.sentence(evidence.reason) if evidence.reason else _describe_actual(spec, evidence)
-    return Badge(symbol=shown.symbol, title=_TITLES[evidence.match], detail=detail, tone=shown.tone)
+    shown = VERIFICATIONS[evidence.state]
+    return Badge(
+        symbol=shown.symbol, title=shown.word.capitalize(), detail=_badge_detail(spec, evidence), tone=shown.tone
+    )
+
+
+def _badge_detail(spec: RunSpec, evidence: Evidence) -> str:
+    if evidence.state in ("mismatch", "not verifiable"):
+        return units.sentence(evidence.reason or "")
+    actual = _describe_actual(spec, evidence)
+    if evidence.state == "verified":
+        return f"{actual}. {units.sentence(evidence.reason)}" if evidence.reason else actual
+    labels = [_label(spec, name) for name in evidence.requested if name in evidence.unverified]
+    names = join_with_and(label if label.isupper() else label.lower() for label in labels)
+    return f"{actual}. Not verifiable: {names}. {units.sentence(evidence.reason or '')}"
 
 
 def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
@@ -180,15 +192,18 @@ def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
             name=_label(spec, name),
             requested=_value(spec, name, evidence.requested.get(name, "")),
             actual=_value(spec, name, evidence.actual.get(name, "")),
-            differs=evidence.match is False and _differs(evidence, name),
+            symbol=VERIFICATIONS[(state := _aspect_state(evidence, name))].symbol,
+            differs=state == "mismatch",
         )
         for name in dict.fromkeys((*evidence.requested, *evidence.actual))
     )
 
 
-def _differs(evidence: Evidence, name: str) -> bool:
-    requested, actual = evidence.requested.get(name, ""), evidence.actual.get(name)
-    return actual is not None and actual != _EQUIVALENT.get(requested, requested)
+def _aspect_state(evidence: Evidence, name: str) -> EvidenceState:
+    """Return the state of one aspect: it is seen or not, so never verified in part."""
+    if name not in evidence.actual:
+        return "not verifiable"
+    return "verified" if evidence.requested.get(name) in (evidence.actual[name], _CHOICE) else "mismatch"
 
 
 def _label(spec: RunSpec, name: str) -> str:
@@ -201,8 +216,11 @@ def _value(spec: RunSpec, name: str, value: str) -> str:
 
 
 def _phrase(spec: RunSpec, name: str, value: str) -> str:
-    """Return an aspect for a badge; a value that speaks for itself stands alone."""
-    return f"{_label(spec, name)} {value}" if value in _BARE else _value(spec, name, value)
+    """Return an aspect for a badge; a value that speaks for itself stands alone, a choice names who was asked."""
+    if value in _BARE:
+        return f"{_label(spec, name)} {value}"
+    shown = _value(spec, name, value)
+    return f"{_value(spec, name, _CHOICE)}: {shown}" if str(spec.variant.get(name)) == _CHOICE else shown
 
 
 def _traced(spec: RunSpec, evidence: Evidence) -> str:

@@ -143,9 +143,9 @@ _LISTED: tuple[HistoryColumn, ...] = (
         lambda run, _zone: cells.outcome(run.outcome),
     ),
     HistoryColumn(
-        Column("As asked", "Whether what ran is what was asked, as far as its evidence tells", numeric=False),
-        "as_asked",
-        Cell(text="yes", symbol="✔"),
+        Column("Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False),
+        "evidence",
+        Cell(text="verified in part", symbol="◐"),
         lambda run, _zone: cells.verified(run),
     ),
     *(_metric_column(metric, metric.list_column) for metric in METRICS if metric.list_column),

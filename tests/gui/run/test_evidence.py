@@ -62,7 +62,7 @@ def open_run(page: RunPageView, found: Evidence | None, run: int = 3) -> None:
 def test_what_differs_stands_out_by_a_symbol_too(panel: EvidencePanel) -> None:
     panel.show_view(view_of(MISLABELLED))
     assert "✘  Standard" in visible(panel)
-    assert "Auto" in visible(panel)
+    assert "✔  float32" in visible(panel)
     panel.show_view(view_of(AS_REQUESTED))
     assert not any("✘" in words for words in visible(panel))
     assert "TF32" in visible(panel)
@@ -101,16 +101,16 @@ def test_what_could_not_be_seen_is_said(panel: EvidencePanel) -> None:
     assert any("libcupti is missing" in words for words in visible(panel))
 
 
-def test_a_run_s_page_says_whether_it_ran_as_asked_and_turns_to_the_evidence(page: RunPageView) -> None:
+def test_a_run_s_page_says_what_was_verified_and_turns_to_the_evidence(page: RunPageView) -> None:
     open_run(page, MISLABELLED)
-    assert page.badge.displayed_text() == (f"✘  Did not run as asked {MISLABELLED.reason}")
+    assert page.badge.displayed_text() == (f"✘  Mismatch {MISLABELLED.reason}")
     assert not page.evidence.isVisible()
     page.badge.button.click()
     assert page.evidence.isVisible()
     assert page.badge.button.text().replace("&", "") == "Hide evidence"
     open_run(page, AS_REQUESTED, run=4)
     assert page.evidence.isVisible(), "the next run's evidence too"
-    assert "✔  Ran as asked" in page.badge.displayed_text()
+    assert "✔  Verified" in page.badge.displayed_text()
     page.badge.button.click()
     assert page.panels.isVisible()
 
@@ -134,7 +134,7 @@ def test_the_run_screen_shows_evidence_when_the_run_has_ended(qtbot: QtBot, them
     assert not view.badge.isVisible(), "nothing is sure before the end"
     handle_all(model, [ended(Outcome(name="completed"))])
     view.show_model(model.state())
-    assert "Did not run as asked" in view.badge.displayed_text()
+    assert "Mismatch" in view.badge.displayed_text()
     view.badge.button.click()
     assert view.evidence.isVisible()
     handle_all(model, [started(GPU_INVENTORY)])
@@ -161,7 +161,7 @@ def test_compare_says_first_which_runs_are_not_what_they_say(
     view.show_model(plain)
     assert "did not run what was asked" not in view.header.displayed_text()
     hidden = {key for n, key in enumerate(plain.table.keys) if view.table.isColumnHidden(n)}
-    assert {"as_asked", "gflops", "energy"} <= hidden, "columns of which nothing is known"
+    assert {"evidence", "gflops", "energy"} <= hidden, "columns of which nothing is known"
     assert "throughput" not in hidden
 
 

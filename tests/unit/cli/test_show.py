@@ -6,15 +6,15 @@ import pytest
 
 from app.cli.main import main
 from app.storage.store import Store
-from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, PORTABLE, UNKNOWN
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
 @pytest.fixture
 def database(database_path: Path) -> Path:
-    """Runs 1 to 4: as requested, mislabelled, unknown, and one without evidence."""
+    """Runs 1 to 5: verified, a mismatch, not verifiable, without evidence, and verified in part."""
     with Store.open(database_path) as store:
-        for number, found in enumerate((AS_REQUESTED, MISLABELLED, UNKNOWN, None), 1):
+        for number, found in enumerate((AS_REQUESTED, MISLABELLED, UNKNOWN, None, IN_PART), 1):
             row = run_row(number, gpus=1, layers=number, found=found, gflops=13_375.0 if found else None)
             keep(store, stored_run(row, evidence=found, portability=PORTABLE if number == 1 else ()))
     return database_path
@@ -27,15 +27,15 @@ def printed(capsys: pytest.CaptureFixture[str], database: Path, *words: str) -> 
 
 def test_list_has_a_badge_a_run(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     head, *rows = printed(capsys, database, "list").splitlines()
-    place = head.index("as asked")
-    assert [row[place] for row in rows] == [" ", "?", "✘", "✔"]
+    place = head.index("evidence")
+    assert [row[place] for row in rows] == ["◐", " ", "?", "✘", "✔"]
 
 
 def test_show_prints_requested_actual_kernels_gaps_and_weights_elsewhere(
     capsys: pytest.CaptureFixture[str], database: Path
 ) -> None:
     said = printed(capsys, database, "show", "1").replace("\N{NO-BREAK SPACE}", " ")
-    assert "✔ Ran as asked: cuDNN · TF32 on tensor cores · XLA off · 1 GPU" in said
+    assert "✔ Verified: cuDNN · TF32 on tensor cores · XLA off · 1 GPU" in said
     metrics = [" ".join(line.split()) for line in said.splitlines()]
     assert "computed 13,375 GFLOPS 334 billion operations per step, by formula" in metrics
     assert "utilisation 3.3 % Of 400,000 GFLOPS, measured with a large matrix product" in metrics
@@ -50,9 +50,9 @@ def test_show_prints_requested_actual_kernels_gaps_and_weights_elsewhere(
 
 def test_show_says_why_a_run_is_not_what_was_requested(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     said = printed(capsys, database, "show", "2")
-    assert f"✘ Did not run as asked: {MISLABELLED.reason}" in said
+    assert f"✘ Mismatch: {MISLABELLED.reason}" in said
     marked = [line.split() for line in said.splitlines() if line.endswith("✘")]
-    assert marked == [["Implementation", "Auto", "Standard", "✘"]]
+    assert marked == [["Implementation", "cuDNN", "Standard", "✘"]]
 
 
 def test_show_says_that_there_is_none(capsys: pytest.CaptureFixture[str], database: Path) -> None:

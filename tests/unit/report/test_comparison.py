@@ -10,7 +10,7 @@ import pytest
 from app.records import RunRow, StoredRun
 from app.report.comparison import compare_document
 from app.viewmodels.compare.comparison import compare, prepare_comparison
-from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, Value
 
@@ -145,19 +145,21 @@ def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "match"),
+    ("found", "state", "match"),
     [
-        ((AS_REQUESTED, AS_REQUESTED), True),
-        ((AS_REQUESTED, None), None),
-        ((AS_REQUESTED, UNKNOWN), None),
-        ((UNKNOWN, MISLABELLED), False),
+        ((AS_REQUESTED, AS_REQUESTED), "verified", True),
+        ((AS_REQUESTED, None), None, None),
+        ((AS_REQUESTED, IN_PART), "verified in part", None),
+        ((IN_PART, UNKNOWN), "not verifiable", None),
+        ((UNKNOWN, MISLABELLED, None), "mismatch", False),
     ],
 )
-def test_a_variant_ran_as_asked_where_each_of_its_runs_did(
-    found: tuple[Evidence | None, ...], match: bool | None
+def test_a_variant_is_as_verified_as_the_least_of_its_runs(
+    found: tuple[Evidence | None, ...], state: str | None, match: bool | None
 ) -> None:
     runs = [labelled(place + 1, each, "NCHW") for place, each in enumerate(found)]
-    assert document_of(runs, 1)["rows"][0]["match"] is match
+    row = document_of(runs, 1)["rows"][0]
+    assert (row["state"], row["match"]) == (state, match)
 
 
 def test_what_is_not_known_is_no_warning() -> None:

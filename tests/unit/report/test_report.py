@@ -93,7 +93,7 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
 
 
 def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs: list[StoredRun]) -> None:
-    wrong = replace(runs[1], row=replace(runs[1].row, match=False, mismatch_reason="It ran in NHWC."))
+    wrong = replace(runs[1], row=replace(runs[1].row, evidence_state="mismatch", evidence_reason="It ran in NHWC."))
     text = Page(html_report(contents([runs[0], wrong]))).text
     parts = ("NCHW ran 10.0 % faster", "Warnings", "It ran in NHWC.")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
@@ -165,10 +165,10 @@ def hostile_run(run: StoredRun) -> StoredRun:
         uid=HOSTILE,
         note=HOSTILE,
         tags=(HOSTILE,),
-        mismatch_reason=HOSTILE,
+        evidence_reason=HOSTILE,
         outcome=replace(run.row.outcome, reason=HOSTILE),
         gpu_names=(HOSTILE,),
-        match=False,
+        evidence_state="mismatch",
     )
     return replace(run, row=row, environment={HOSTILE: HOSTILE, "driver": f"{HOSTILE}{run.row.run}"})
 
@@ -301,13 +301,13 @@ def test_long_tables_are_folded_up_and_short_ones_are_not(runs: list[StoredRun])
 
 
 def test_what_is_as_usual_of_every_run_has_a_sentence_in_place_of_a_column(runs: list[StoredRun]) -> None:
-    alike = [replace(run, row=replace(run.row, match=True)) for run in runs[:3]]
+    alike = [replace(run, row=replace(run.row, evidence_state="verified")) for run in runs[:3]]
     found = contents(alike)
-    assert found.notes[0] == "All 3 runs completed and ran as asked."
+    assert found.notes[0] == "All 3 runs completed and were verified."
     assert found.figures[0].head[:2] == ("Variant", "Images/s")
-    other = contents([*alike[:2], replace(alike[2], row=replace(alike[2].row, match=None))])
+    other = contents([*alike[:2], replace(alike[2], row=replace(alike[2].row, evidence_state="verified in part"))])
     assert other.notes[0] == "All 3 runs completed."
-    assert other.figures[0].head[:3] == ("Variant", "As asked", "Images/s")
+    assert other.figures[0].head[:3] == ("Variant", "Evidence", "Images/s")
 
 
 def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,8 @@ def words_of(row: RunRow) -> str:
         *gpus,
         outcome,
         reason,
-        row.mismatch_reason or "",
+        row.evidence_state or "",
+        (row.evidence_reason or "") if row.evidence_state == "mismatch" else "",
         row.purpose or "",
         row.note,
         *row.tags,
@@ -106,7 +107,6 @@ def words_of(row: RunRow) -> str:
 def key_of(row: RunRow, order: str) -> Any:
     """Return the values that a run is sorted by; None is absent."""
     variant, summary = row.spec.variant, row.summary
-    match = {True: "yes", False: "no", None: "unknown"}[row.match] if row.has_evidence else None
     of_variant = (variant["layout"], variant["gpus"], variant["batch_size"], variant["precision"], variant["xla"])
     length_ns = None if row.ended_utc_ns is None else row.ended_utc_ns - row.started_utc_ns
     keys: dict[str, Any] = {
@@ -117,7 +117,7 @@ def key_of(row: RunRow, order: str) -> Any:
         "tags": ", ".join(row.tags) or None,
         "devices": (" ".join(row.gpu_names) or "CPU", variant["gpus"]),
         "outcome": row.outcome.name if row.outcome else "running",
-        "as_asked": match,
+        "evidence": row.evidence_state,
         "throughput": summary.throughput,
         "step_ms_p50": summary.step_ms_p50,
         "mean_power": summary.mean_power_mw,

@@ -1,5 +1,6 @@
 """A database of an older version opens with all that is in it, and can do what this version can."""
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 from sqlite_utils import Database
 
 from app.queries import RunQuery
-from app.storage.database import known_migrations
+from app.storage.database import get_setting, known_migrations
+from app.storage.known_settings import SHOWN_COLUMNS
 from app.storage.migrations import migrations
 from app.storage.store import Store
 from tests.fakes.runs import SPEC, UTC_NS
@@ -67,6 +69,54 @@ def test_every_older_version_opens(database_path: Path, name: str) -> None:
         (row,) = store.list_runs()
         assert (row.uid, row.spec.workload, row.summary.throughput) == ("uid-1", SPEC.workload, 5.0)
         assert store.library.find(RunQuery(text="layout=nch completed")) == [1]
+
+
+OLDER_EVIDENCE: tuple[tuple[dict[str, str], dict[str, str], bool | None, str | None, list[str]], ...] = (
+    ({"xla": "on"}, {}, None, "No trace.", []),
+    ({"implementation": "auto", "xla": "off"}, {"implementation": "standard", "xla": "off"}, False, "No cuDNN.", []),
+    ({"implementation": "auto", "xla": "off"}, {"implementation": "standard", "xla": "on"}, False, "Not off.", []),
+    ({"precision": "bfloat16"}, {"precision": "bfloat16"}, True, None, ["23 of 29 products are in bfloat16."]),
+    ({"implementation": "gemm2", "xla": "off", "layout": "NCHW"}, {"implementation": "gemm2", "xla": "on"}, False,
+     "Not off.", ["Seen.", "The executed graph looks the same for standard and gemm2."]),
+)  # fmt: skip
+"""Evidence as it was stored before it said what was verified: asked, ran, match, reason, notes."""
+
+
+def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
+    with Database(database_path) as db:
+        migrations.apply(db, stop_before="m010_evidence_state")
+        for run, (asked, ran, match, reason, notes) in enumerate((*OLDER_EVIDENCE, ("no", "dict", None, None, 1)), 1):
+            db.execute(
+                "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
+                " owner_boot_id, outcome) VALUES (?, 'lstm', '{}', ?, 1, 1, 1, 'x', 'completed')",
+                (f"uid-{run}", UTC_NS),
+            )
+            texts = [json.dumps(value) for value in (asked, ran, notes)]
+            db.execute(
+                "INSERT INTO evidence (run, asked, ran, match, reason, notes, sources, steps, span_ns, busy_ns)"
+                " VALUES (?, ?, ?, ?, ?, ?, '[]', 0, 0, 0)",
+                (run, texts[0], texts[1], match, reason, texts[2]),
+            )
+        db.execute("INSERT INTO filters (name, query) VALUES ('wrong', '{\"order\": \"as_asked\"}')")
+        db.execute("INSERT INTO settings (name, value) VALUES ('shown_columns', 'run as_asked energy')")
+        db.conn.commit()
+    with Store.open(database_path) as store:
+        rows = sorted(store.list_runs(), key=lambda row: row.run)
+        assert [(row.evidence_state, row.evidence_reason) for row in rows] == [
+            ("not verifiable", "No trace."),
+            ("verified", "No cuDNN."),
+            ("mismatch", "Not off."),
+            ("not verifiable", "23 of 29 products are in bfloat16."),
+            ("mismatch", "Not off."),
+            (None, None),
+        ]
+        last = store.load(5).evidence
+        assert last is not None
+        assert (last.actual, last.notes) == ({"xla": "on"}, ("Seen.",))
+        assert last.unverified == {"implementation": OLDER_EVIDENCE[4][4][1], "layout": "It could not be seen."}
+        assert store.library.filters() == {"wrong": RunQuery(order="evidence")}
+        assert get_setting(store._db.conn, SHOWN_COLUMNS) == ["run", "evidence", "energy"]
+        assert set(store.library.find(RunQuery(text="mismatch"))) == {3, 5}
 
 
 def test_two_programs_migrate_one_older_database_at_once(older: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from collections import Counter
 from pathlib import Path
 
 from app.queries import RunQuery
@@ -67,6 +68,34 @@ def test_every_run_has_its_samples_and_evidence(tmp_path: Path) -> None:
             assert stored.evidence.kernels
             assert all(samples.t_ns.size > 20 for samples in stored.samples if samples.device.kind == "gpu")
             assert all(samples.t_ns.size > 5 for samples in stored.samples)
+
+
+def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(tmp_path: Path) -> None:
+    """25 runs whose loop XLA compiled, and 48 whose graph another implementation leaves too, one of them `auto`."""
+    added = add_reference(tmp_path / "profiles.db")
+    with Store.open(tmp_path / "profiles.db") as store:
+        rows = store.library.run_rows(added)
+        states = Counter((row.spec.workload == "lstm", row.evidence_state) for row in rows)
+        unseen = [row for row in rows if row.evidence_state == "verified in part"]
+        compiled = [row for row in unseen if "XLA compiled the loop" in (row.evidence_reason or "")]
+        alike = [row for row in unseen if "looks the same for" in (row.evidence_reason or "")]
+        evidence = [store.load(row.run).evidence for row in rows]
+        mismatches = {row.run for row in rows if row.evidence_state == "mismatch"}
+        assert set(store.library.find(RunQuery(text="mismatch"))) == mismatches
+    assert states == {
+        (True, "verified"): 51,
+        (True, "verified in part"): 72,
+        (False, "verified"): 52,
+        (False, "mismatch"): 3,
+    }
+    assert (len(compiled), len(alike)) == (25, 47)
+    assert all(row.spec.variant["xla"] for row in compiled)
+    (auto,) = [row for row in rows if row.spec.variant.get("implementation") == "auto"]
+    assert auto.evidence_state == "verified", "Keras has one way to use cuDNN"
+    for row, found in zip(rows, evidence, strict=True):
+        assert found is not None
+        assert (found.state, found.reason) == (row.evidence_state, row.evidence_reason)
+        assert found.requested.keys() == found.actual.keys() | found.unverified.keys()
 
 
 def test_adding_twice_adds_once_and_brings_back_what_was_deleted(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import pytest
 
 from app.errors import DatabaseError, UserError
 from app.fields import Sample
+from app.queries import RunQuery
 from app.records import LogLine, Outcome, Phase, Summary
 from app.samples import HOST, FieldInfo
 from app.storage.owner import this_process
 from app.storage.store import Store
+from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
 from tests.fakes.runs import (
     BLOCKS,
     ENVIRONMENT,
@@ -32,7 +34,7 @@ from tests.fakes.runs import (
     begin,
     keep,
 )
-from workloads.protocol import Block, Calibration, PhaseStarted, RunSpec
+from workloads.protocol import Block, Calibration, Evidence, PhaseStarted, RunSpec
 
 
 def test_a_run_comes_back_whole(store: Store) -> None:
@@ -52,17 +54,16 @@ def test_a_run_comes_back_whole(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("match", "reason"), [(True, None), (False, "TensorFlow's layout optimizer turned NHWC into NCHW."), (None, None)]
+    "found", [AS_REQUESTED, IN_PART, UNKNOWN, MISLABELLED], ids=lambda found: found.state.replace(" ", "_")
 )
-def test_a_row_says_whether_what_ran_was_asked(store: Store, match: bool | None, reason: str | None) -> None:
+def test_a_row_says_what_was_verified_and_why_not_all(store: Store, found: Evidence) -> None:
     run = begin(store)
-    store.write(run, (msgspec.structs.replace(EVIDENCE, match=match),))
+    store.write(run, (found,))
     row = store.load(run).row
-    assert (row.match, row.mismatch_reason, row.has_evidence) == (match, reason, True)
+    assert (row.evidence_state, row.evidence_reason) == (found.state, found.reason)
     assert store.list_runs() == [row]
-    found = store.load(run).evidence
-    assert found is not None
-    assert found.match is match, "true, false and unknown are three"
+    assert store.load(run).evidence == found
+    assert store.library.find(RunQuery(text=found.state)) == [run], "the state is a word to search for"
 
 
 def test_kernels_keep_their_order_and_what_is_not_known_of_them(store: Store) -> None:
@@ -82,7 +83,7 @@ def test_kernels_keep_their_order_and_what_is_not_known_of_them(store: Store) ->
 def test_a_run_without_evidence_is_not_one_whose_evidence_is_unknown(store: Store) -> None:
     stored = store.load(begin(store))
     assert (stored.evidence, stored.portability) == (None, ())
-    assert (stored.row.match, stored.row.has_evidence) == (None, False)
+    assert stored.row.evidence_state is None
 
 
 def test_weights_can_be_tried_several_times(store: Store) -> None:

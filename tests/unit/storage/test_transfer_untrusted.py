@@ -292,6 +292,8 @@ def test_a_schema_that_is_no_schema_is_refused(ours: Path, theirs: Path, stateme
         ("UPDATE samples SET load_pct = 9e999", "samples.load_pct"),
         ("UPDATE evidence SET asked = '{\"a\": {}}'", "evidence.asked"),
         ("UPDATE evidence SET sources = '[1]'", "evidence.sources"),
+        ("UPDATE evidence SET unverified = '[1]'", "evidence.unverified"),
+        ("UPDATE evidence SET state = 'splendid'", "evidence.state"),
         (f"UPDATE evidence SET notes = '{'[' * 900}{']' * 900}'", "evidence.notes"),
         ("UPDATE portability SET device_name = char(155, 7)", "portability.device_name"),
     ],

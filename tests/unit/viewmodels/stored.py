@@ -72,9 +72,8 @@ def run_row(
             peak_flops_per_s=None if gflops is None else 4e14,
         ),
         gpu_names=gpu_names,
-        match=found.match if found else None,
-        mismatch_reason=found.reason if found and found.match is False else None,
-        has_evidence=found is not None,
+        evidence_state=found.state if found else None,
+        evidence_reason=found.reason if found else None,
     )
 
 

@@ -57,6 +57,10 @@ class Observation:
         return (compiled and main_products(self.programs)) or self.products
 
 
+CHOICE = "auto"
+"""The value of a parameter that leaves the choice to the framework: whatever it takes is as requested."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aspect:
     """One property of a run as requested and as it ran.
@@ -65,7 +69,7 @@ class Aspect:
         name: The aspect.
         requested: The variant's value.
         actual: The observed value; None if it could not be seen.
-        reason: One sentence if it could not be seen, or is not as requested.
+        reason: One sentence if it could not be seen, is not as requested, or was chosen by the framework.
         note: What else is worth knowing.
     """
 
@@ -78,7 +82,7 @@ class Aspect:
     @property
     def matches(self) -> bool | None:
         """Return whether it ran as requested; None if it could not be seen."""
-        return None if self.actual is None else self.reason is None
+        return None if self.actual is None else self.requested in (self.actual, CHOICE)
 
 
 _TENSOR_CORE_THRESHOLD = 0.01

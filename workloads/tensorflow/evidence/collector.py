@@ -106,8 +106,9 @@ def evidence_of(observation: Observation) -> Evidence:
     return Evidence(
         requested={aspect.name: aspect.requested for aspect in found},
         actual={aspect.name: aspect.actual for aspect in found if aspect.actual is not None},
+        unverified={aspect.name: aspect.reason or "" for aspect in found if aspect.actual is None},
         match=match,
-        reason=" ".join(dict.fromkeys(aspect.reason or "" for aspect in found if aspect.matches is match)) or None,
+        reason=" ".join(dict.fromkeys(one.reason for one in found if one.reason and one.matches is match)) or None,
         sources=tuple(_sources(observation)),
         notes=(*(aspect.note for aspect in found if aspect.note), *_notes(observation)),
         steps=trace.steps,

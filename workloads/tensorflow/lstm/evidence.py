@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from workloads.lstm import IMPLEMENTATIONS, OpPattern, config_of, find_implementation
 from workloads.protocol import Variant
-from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.tensorflow.evidence.aspects import CHOICE, Aspect, Observation
 from workloads.tensorflow.evidence.graph import CLUSTER, Op, main_products, ops_by_device
 
 
@@ -47,30 +47,30 @@ def matching_implementations(pattern: OpPattern, variant: Variant) -> tuple[str,
 
 
 def lstm_implementation(observation: Observation) -> Aspect:
-    """Return which implementation's pattern the first step had; one that looks like the requested one counts as it."""
+    """Return which implementation's pattern the first step had, where no other one has the same.
+
+    `auto` is Keras's own layer, so that of the implementations that look alike it can only be one of Keras's.
+    """
     requested = str(observation.variant["implementation"])
     groups = ops_by_device(observation.programs if observation.fully_compiled else observation.graph).values()
     found = {observed_pattern(ops, fully_compiled=observation.fully_compiled) for ops in groups if main_products(ops)}
     if not found:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     names = matching_implementations(next(iter(found)), observation.variant) if len(found) == 1 else ()
-    expected = find_implementation(requested).stands_for or requested
-    if expected in names:
-        return Aspect(
-            name="implementation",
-            requested=requested,
-            actual=expected,
-            note=_ambiguity_note(names, fully_compiled=observation.fully_compiled),
-        )
     shown = ", on another device ".join(sorted(map(str, found)))
-    actual = names[0] if names else shown
-    differs = (
-        fallback_reason(observation.variant) if requested == "auto" else f"What ran is not {requested}: it has {shown}."
-    )
-    return Aspect(name="implementation", requested=requested, actual=actual, reason=differs)
+    if requested == CHOICE:
+        chosen = next((name for name in find_implementation(requested).choices if name in names), None)
+        reason = fallback_reason(observation.variant) if chosen != "cudnn" else None
+        return Aspect(name="implementation", requested=requested, actual=chosen or shown, reason=reason)
+    if requested in names:
+        reason = _ambiguity_reason(names, fully_compiled=observation.fully_compiled)
+        actual = None if reason else requested
+        return Aspect(name="implementation", requested=requested, actual=actual, reason=reason)
+    differs = f"What ran is not {requested}: it has {shown}."
+    return Aspect(name="implementation", requested=requested, actual=names[0] if names else shown, reason=differs)
 
 
-def _ambiguity_note(names: Sequence[str], *, fully_compiled: bool) -> str | None:
+def _ambiguity_reason(names: Sequence[str], *, fully_compiled: bool) -> str | None:
     if fully_compiled:
         return "XLA compiled the loop over time as it saw fit: its program does not tell one such loop from another."
     return f"The executed graph looks the same for {' and '.join(names)}." if len(names) > 1 else None

@@ -152,7 +152,7 @@ def test_of_many_variants_a_switch_that_is_off_goes_without_saying_and_the_batch
 
 def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them_out() -> None:
     comparison = of([run_row(1), run_row(2, units=128)])
-    assert {"as_asked", "energy", "peak_power", "accuracy"} <= comparison.table.empty
+    assert {"evidence", "energy", "peak_power", "accuracy"} <= comparison.table.empty
     assert "throughput" not in comparison.table.empty
     rows = Arrangement().rows(comparison.table)
     text = table_text(comparison.table, rows, comparison.table.empty | {"outcome"}, markdown=False)
@@ -302,16 +302,16 @@ def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -
 def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
     assert of(rows).verdict.text.startswith(f"Run 2 did not run what was asked. {MISLABELLED.reason}")
-    assert column(of(rows), "As asked") == ["yes", "no"]
+    assert column(of(rows), "Evidence") == ["verified", "mismatch"]
     assert column(of(rows), "GFLOPS") == ["–", "1,870"]
     assert column(of(rows), "MFU") == ["–", "0.5"]
 
 
 def test_a_variant_says_how_many_of_its_runs_are_not_what_was_asked() -> None:
     rows = [run_row(n, found=MISLABELLED if n == 3 else AS_REQUESTED) for n in (1, 2, 3)]
-    assert column(of([*rows, run_row(4, units=128, found=AS_REQUESTED), run_row(5, units=128)]), "As asked") == [
-        "no, 1 of 3",
-        "yes",
+    assert column(of([*rows, run_row(4, units=128, found=AS_REQUESTED), run_row(5, units=128)]), "Evidence") == [
+        "mismatch, 1 of 3",
+        "verified",
     ]
 
 

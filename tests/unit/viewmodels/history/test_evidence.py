@@ -12,7 +12,7 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.evidence import EvidenceView, describe_mismatches, evidence_view, stored_evidence_view
 from app.viewmodels.history.kernel_time import MAX_KERNELS
-from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
 from tests.fakes.scaling import LIMPING, ONE
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, OutcomeName, RunSpec, Value
@@ -26,15 +26,15 @@ def view(found: Evidence | None, outcome: OutcomeName | None = "completed", **va
     return stored_evidence_view(stored_run(replace(row, spec=spec), evidence=found))
 
 
-def test_a_run_that_ran_as_asked_says_what_it_was() -> None:
+def test_a_verified_run_says_what_it_was() -> None:
     badge = view(AS_REQUESTED).badge
-    assert (badge.symbol, badge.title, badge.tone) == ("✔", "Ran as asked", "good")
+    assert (badge.symbol, badge.title, badge.tone) == ("✔", "Verified", "good")
     assert badge.detail == "cuDNN · TF32 on tensor cores · XLA off · 1 GPU"
 
 
 def test_a_mislabelled_run_says_why_and_where() -> None:
     shown = view(MISLABELLED)
-    assert (shown.badge.symbol, shown.badge.title, shown.badge.tone) == ("✘", "Did not run as asked", "warning")
+    assert (shown.badge.symbol, shown.badge.title, shown.badge.tone) == ("✘", "Mismatch", "warning")
     assert shown.badge.detail == MISLABELLED.reason
     assert [(aspect.name, aspect.differs) for aspect in shown.aspects] == [
         ("Implementation", True),
@@ -51,11 +51,20 @@ def test_what_is_not_known_says_why_not() -> None:
     assert (shown.badge.symbol, shown.badge.tone) == ("?", "quiet")
     assert shown.badge.detail == UNKNOWN.reason
     assert (shown.aspects[0].requested != "–", shown.aspects[0].actual, shown.aspects[0].differs) == (True, "–", False)
+    assert [aspect.symbol for aspect in shown.aspects] == ["?", "?", "?"]
     assert (shown.kernels, shown.classes, shown.idle_share, shown.traced) == ((), (), "", "")
     assert shown.notes == UNKNOWN.notes
 
 
-def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
+def test_what_is_verified_in_part_says_which_part_and_why_not_the_rest() -> None:
+    shown = view(IN_PART, implementation="gemm2")
+    assert (shown.badge.symbol, shown.badge.title, shown.badge.tone) == ("◐", "Verified in part", "busy")
+    assert shown.badge.detail == f"TF32 · XLA off · 1 GPU. Not verifiable: implementation. {IN_PART.reason}"
+    assert [aspect.symbol for aspect in shown.aspects] == ["?", "✔", "✔", "✔", "✔"]
+    assert not any(aspect.differs for aspect in shown.aspects)
+
+
+def test_what_keras_was_left_to_choose_is_as_requested() -> None:
     auto = msgspec.structs.replace(
         AS_REQUESTED,
         requested={**AS_REQUESTED.requested, "implementation": "auto", "precision": "float32"},
@@ -63,8 +72,13 @@ def test_a_choice_left_to_keras_asks_for_cudnn() -> None:
         reason="No.",
     )
     assert [aspect.name for aspect in view(auto).aspects if aspect.differs] == ["Precision"]
-    fine = msgspec.structs.replace(auto, match=True, reason=None)
-    assert not any(aspect.differs for aspect in view(fine).aspects)
+    actual = {**AS_REQUESTED.actual, "implementation": "standard", "precision": "float32"}
+    fell_back = msgspec.structs.replace(auto, actual=actual, match=True, reason="Keras did not use cuDNN.")
+    shown = view(fell_back, implementation="auto")
+    assert not any(aspect.differs for aspect in shown.aspects)
+    assert shown.badge.detail == (
+        "Auto: Standard · float32 on tensor cores · XLA off · 1 GPU. Keras did not use cuDNN."
+    )
 
 
 def test_a_badge_says_on_what_and_how_it_was_computed() -> None:
@@ -172,15 +186,16 @@ def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() 
 
 
 def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
-    shown = [cells.verified(run_row(1, found=found)) for found in (AS_REQUESTED, MISLABELLED, UNKNOWN, None)]
+    shown = [cells.verified(run_row(1, found=found)) for found in (AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN, None)]
     assert [(cell.symbol, cell.text, cell.tone) for cell in shown] == [
-        ("✔", "yes", "good"),
-        ("✘", "no", "warning"),
-        ("?", "unknown", "quiet"),
+        ("✔", "verified", "good"),
+        ("◐", "verified in part", "busy"),
+        ("✘", "mismatch", "warning"),
+        ("?", "not verifiable", "quiet"),
         ("", "", None),
     ]
-    assert "recurrent dropout" in shown[1].tooltip
-    assert shown[3].key is None, "what has no evidence comes last"
+    assert [cell.tooltip for cell in shown[1:3]] == [IN_PART.reason, MISLABELLED.reason]
+    assert shown[-1].key is None, "what has no evidence comes last"
 
 
 def cell(metric: str, row: RunRow) -> Cell:

@@ -33,7 +33,7 @@ from app.viewmodels.history.table import (
     visible_page,
     widest,
 )
-from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import UTC_NS, S, run_row, stored_run
 from workloads.protocol import RunSpec
 
@@ -78,7 +78,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Tags, note": "",
         "Devices": "2× H200",
         "Outcome": "completed",
-        "As asked": "",
+        "Evidence": "",
         "Throughput": "68,899 images/s",
         "Step p50": "32.0 ms",
         "Mean power": "688 W",
@@ -96,10 +96,16 @@ def test_absent_figures_are_dashes_and_a_run_without_an_outcome_is_running() -> 
     assert {shown[t] for t in ("Throughput", "Step p50", "Mean power", "Energy", "Duration")} == {"–"}
 
 
-def test_whether_runs_ran_as_asked_is_told_in_a_word() -> None:
-    found = (AS_REQUESTED, MISLABELLED, UNKNOWN, None)
+def test_what_was_verified_is_told_in_a_word() -> None:
+    found = (AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN, None)
     rows = rows_of(*(run_row(n, found=each) for n, each in enumerate(found, 1)))
-    assert [texts(row)["As asked"] for row in rows] == ["yes", "no", "unknown", ""]
+    assert [texts(row)["Evidence"] for row in rows] == [
+        "verified",
+        "verified in part",
+        "mismatch",
+        "not verifiable",
+        "",
+    ]
 
 
 def test_tags_stand_before_the_first_line_of_a_note_and_both_are_told_in_full() -> None:
@@ -218,7 +224,7 @@ def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
     assert facts["Operations per step"] == "334\N{NO-BREAK SPACE}billion"
     assert facts["Utilisation"] == "3.3\N{NO-BREAK SPACE}%"
     assert facts["Measured peak"] == "400,000\N{NO-BREAK SPACE}GFLOPS"
-    assert detail.evidence.badge.title == "Ran as asked"
+    assert detail.evidence.badge.title == "Verified"
 
 
 def test_a_run_on_the_cpu_shows_the_host() -> None:
