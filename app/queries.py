@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from app.analysis.noise import Resolution
 from app.metrics import METRICS
 from workloads.protocol import RunSpec
 
@@ -168,6 +169,23 @@ class QueueProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedResolution:
+    """How small a difference an experiment can show.
+
+    Attributes:
+        repeats: Repeats of each variant.
+        found: What they can show; None where no spread is known, or a single repeat has no interval.
+        noise_runs: Stored runs that this is estimated from.
+        of_other_variants: Whether these are of any variants of its workload.
+    """
+
+    repeats: int
+    found: Resolution | None
+    noise_runs: int = 0
+    of_other_variants: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingWork:
     """What is left of an experiment on a machine.
 
@@ -181,6 +199,7 @@ class RemainingWork:
         excluded_due_to: In what their environments differ.
         imported: Runs that count although their environments differ, as the experiment made them elsewhere.
         imported_differences: In what these differ.
+        resolution: How small a difference it can show; None where it compares nothing.
     """
 
     planned: int
@@ -192,3 +211,4 @@ class RemainingWork:
     excluded_due_to: tuple[str, ...] = ()
     imported: int = 0
     imported_differences: tuple[str, ...] = ()
+    resolution: ExpectedResolution | None = None

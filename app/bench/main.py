@@ -3,12 +3,27 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 
-from app.bench import compare, database, quick, resume, sampler, window, worker
+from app.bench import aa, compare, database, quick, resume, sampler, window, worker
 from app.bench.harness import Result
-from app.cli.options import COUNT, OneOf, command
+from app.cli.options import (
+    COUNT,
+    OneOf,
+    again_option,
+    command,
+    given_parameters,
+    no_gate_option,
+    option_name,
+    parallel_option,
+    settings_option,
+    whole_number,
+    workload_argument,
+)
+from app.plan import REPEATS_LIMIT
 from app.runs.host import environment_info
 from app.telemetry.sampler import take_inventory
 from workloads.catalog import UsageError
@@ -25,26 +40,47 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
 }
 
 
-@command("bench", "bench start", "bench resume --kills 10", uses_database=False)
+_AA_OPTIONS = ("workload", "settings", "pairs", "parallel", "no_gate", "again")
+
+
+@command("bench", "bench start", "bench resume --kills 10", "bench aa lstm -s seconds=2 --pairs 30")
 @click.argument(
     "name",
     required=False,
-    type=OneOf(tuple(BENCHMARKS)),
+    type=OneOf((*BENCHMARKS, "aa")),
     metavar="[NAME]",
-    help=f"The benchmark, one of {', '.join(BENCHMARKS)} (default: all).",
+    help=f"The benchmark, one of {', '.join(BENCHMARKS)} (default: all these); "
+    "or aa: one variant against itself on this machine.",
 )
+@workload_argument
+@settings_option("NAME=VALUE", "With aa: a parameter of the workload; may be repeated.")
+@click.option(
+    "--pairs",
+    type=whole_number(least=aa.LEAST_PAIRS, most=REPEATS_LIMIT // 2),
+    metavar="N",
+    help=f"With aa: how many runs of each side (default {aa.PAIRS}).",
+)
+@parallel_option
+@no_gate_option
+@again_option
 @click.option("--kills", type=COUNT, metavar="N", help="With resume: how often to kill the program (default 50).")
 @click.option("--times", type=COUNT, metavar="N", help="With quick: how often to repeat it (default 10).")
-def bench(as_json: bool, name: str | None, kills: int | None, times: int | None) -> int:
+@click.pass_context
+def bench(context: click.Context, /, *, as_json: bool, database: Path | None, name: str | None, **values: Any) -> int:
     """Run one benchmark or all, print the figures; return 0 when every limit is kept."""
-    counts = {"resume": ("--kills", kills), "quick": ("--times", times)}
-    for of, (option, count) in counts.items():
-        if count is not None and name != of:
-            raise UsageError(f"{option} goes with `bench {of}`.")
+    counts = {"resume": "kills", "quick": "times"}
+    given = given_parameters(context)
+    for of, options in {**{of: (option,) for of, option in counts.items()}, "aa": _AA_OPTIONS}.items():
+        if name != of and (wrong := [option_name(option) for option in options if option in given]):
+            raise UsageError(f"{wrong[0]} goes with `bench {of}`.")
+    if name == "aa":
+        return aa.run(
+            aa.AaOptions(database=database, **{option: values[option] for option in _AA_OPTIONS}), as_json=as_json
+        )
     results = [
         result
         for each in ([name] if name else BENCHMARKS)
-        for result in _measure(each, counts.get(each, ("", None))[1])
+        for result in _measure(each, values[counts[each]] if each in counts else None)
     ]
     if as_json:
         document = {

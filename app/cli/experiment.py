@@ -23,15 +23,18 @@ from app.cli.experiment_progress import (
     write_experiment_report,
 )
 from app.cli.options import (
-    COUNT,
     FILE,
     TIME,
     Parsed,
+    again_option,
     command,
     given_parameters,
+    no_gate_option,
     no_standby_option,
     notify_option,
     number,
+    option_name,
+    parallel_option,
     sampling_option,
     settings_option,
     whole_number,
@@ -59,7 +62,12 @@ from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
 from app.runs.experiment.session import Experiment
 from app.samples import Inventory
 from app.storage.store import Store
-from app.viewmodels.experiment.preview import describe_estimate, describe_uncounted, sequential_reason
+from app.viewmodels.experiment.preview import (
+    describe_estimate,
+    describe_resolution,
+    describe_uncounted,
+    sequential_reason,
+)
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
@@ -79,10 +87,6 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 """Options that exclude others, the reason, and the others."""
-
-
-def _option_name(parameter: str) -> str:
-    return {"workload": "WORKLOAD", "settings": "-s"}.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ class ExperimentOptions:
         if self.show and self.preset is None:
             raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
         for name, (reason, others) in _CONFLICTS.items():
-            wrong = [_option_name(other) for other in others if other in self.given]
+            wrong = [option_name(other) for other in others if other in self.given]
             if name in self.given and wrong:
                 raise UsageError(f"{reason}: leave out {', '.join(wrong)}.")
         if self.budget == 0:
@@ -167,19 +171,12 @@ class ExperimentOptions:
     metavar="TIME",
     help="Start no run that would not end within 8m, 90s or 1h30m; the same command later goes on.",
 )
-@click.option("--again", is_flag=True, help="Make every run anew, whatever is stored.")
+@again_option
 @click.option("--queue", is_flag=True, help="Only add it to the queue; `queue go-on` makes it, or the window.")
 @notify_option
 @no_standby_option
-@click.option(
-    "--parallel",
-    type=COUNT,
-    is_flag=False,
-    flag_value=0,
-    metavar="[N]",
-    help="Up to N runs at once, each on GPUs of its own (without N as many as there are GPUs).",
-)
-@click.option("--no-gate", is_flag=True, help="Never wait for cool GPUs that nobody uses, or a quiet host.")
+@parallel_option
+@no_gate_option
 @click.option(
     "--gate-limit", type=TIME, metavar="TIME", help="Wait so long for them before a run at most (default: 60s)."
 )
@@ -244,8 +241,10 @@ def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> No
     plan = entry_plan(entry)
     ahead = estimate_remaining(store, plan, inventory, runs_of_entry(store, entry))
     planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
-    takes = describe_estimate(ahead, at_most=plan.until_pct is not None, budget_s=plan.budget_s)
-    for sentence in (*describe_refusals(plan, inventory.machine), planned, *takes):
+    at_most = plan.until_pct is not None
+    takes = describe_estimate(ahead, at_most=at_most, budget_s=plan.budget_s)
+    shows = describe_resolution(ahead.resolution, at_most=at_most)
+    for sentence in (*describe_refusals(plan, inventory.machine), planned, *takes, *shows):
         say(sentence)
 
 

@@ -19,8 +19,8 @@ from app.report.article.tables import MeasuredTable
 from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
 from app.report.model import ArticleSection
 from app.report.render import write_report
-from app.runs.experiment.durations import count_timing_runs, total_s
 from app.runs.experiment.entry_session import EntryStatus, entry_status
+from app.runs.experiment.estimates import count_timing_runs, expected_resolution, total_s
 from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.progress import describe_imported
 from app.runs.experiment.queue_runner import QueueRunner
@@ -31,7 +31,7 @@ from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from app.viewmodels.experiment.preview import describe_uncounted, format_estimate
+from app.viewmodels.experiment.preview import describe_resolution, describe_uncounted, format_estimate
 from app.viewmodels.format.naming import variant_names
 from workloads.catalog import Machine, check, runnable
 
@@ -63,7 +63,7 @@ def describe_throttled(made: RunHeader) -> str:
 
 
 def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine) -> list[str]:
-    """Say before the first run what is planned, done and left.
+    """Say before the first run what is planned, done and left, and how small a difference it can show.
 
     Args:
         before: The experiment as it is stored.
@@ -82,7 +82,10 @@ def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine)
     takes = format_estimate(total_s(plan, possible, alike, machine), count_timing_runs(possible, alike))
     budget = "" if plan.budget_s is None else f", within {units.duration(plan.budget_s)}"
     planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
-    return [f"{planned}, {before.done} done{_describe_extra_runs(before)}, {len(to_make)} left ({takes}){budget}."]
+    return [
+        f"{planned}, {before.done} done{_describe_extra_runs(before)}, {len(to_make)} left ({takes}){budget}.",
+        *describe_resolution(expected_resolution(plan, rows, alike, machine), at_most=bool(most)),
+    ]
 
 
 def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:

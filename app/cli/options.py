@@ -151,6 +151,18 @@ sampling_option = click.option(
 no_standby_option = click.option(
     "--no-standby", is_flag=True, help=f"Never import {catalog.FRAMEWORK.name} ahead for the next run."
 )
+parallel_option = click.option(
+    "--parallel",
+    type=COUNT,
+    is_flag=False,
+    flag_value=0,
+    metavar="[N]",
+    help="Up to N runs at once, each on GPUs of its own (without N as many as there are GPUs).",
+)
+no_gate_option = click.option(
+    "--no-gate", is_flag=True, help="Never wait for cool GPUs that nobody uses, or a quiet host."
+)
+again_option = click.option("--again", is_flag=True, help="Make every run anew, whatever is stored.")
 notify_option = click.option(
     "--notify", is_flag=True, help="Notify of the end: by notify-send where that works, else by the terminal's bell."
 )
@@ -234,3 +246,8 @@ def given_parameters(context: click.Context) -> frozenset[str]:
     return frozenset(
         name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     )
+
+
+def option_name(parameter: str) -> str:
+    """Return how the user writes a parameter: `--no-gate`, `-s`, or the name of an argument."""
+    return {"workload": "WORKLOAD", "settings": "-s"}.get(parameter, f"--{parameter.replace('_', '-')}")

@@ -177,6 +177,23 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
     ]
 
 
+def test_one_variant_against_itself_uses_both_gpus_for_both_sides(two_cards: CommandLine) -> None:
+    settings = dummy_arguments(gpus=1, step_ms=1.5)[1:]
+    words = ["bench", "aa", "dummy", *settings, "--pairs", "3", "--no-gate", "--parallel"]
+    document = two_cards.json(*words)
+    assert (document["runs"], document["variant"]["step_ms"]) == (6, 1.5)
+    assert document["sd"] > 0
+    assert {each["name"]: each["count"] for each in document["comparisons"]} == {
+        "all 3 against 3, interleaved": 1,
+        "3, then 3, not interleaved": 1,
+        "3 against 3, drawn at random": 2000,
+    }
+    assert [each["minutes"] for each in document["can_show"]] == [5, 30]
+    table = two_cards(*words)
+    assert table.stderr == "All 6 runs are stored: nothing is left to run. --again makes them anew.\n"
+    assert "step time 1.5 against itself: 6 runs, one every " in table.stdout
+
+
 def test_ctrl_c_stops_every_run_that_goes_on(two_cards: CommandLine) -> None:
     endless = dummy_arguments(gpus=1, step_ms="3,4,5", steps=0, seconds=600)
     process = two_cards.start("experiment", *endless, "--repeats", "1", "--no-gate", "--no-standby", "--parallel", "2")
@@ -191,4 +208,4 @@ def test_ctrl_c_stops_every_run_that_goes_on(two_cards: CommandLine) -> None:
     assert process.returncode == 1
     listed = two_cards.json("list")["runs"]
     assert [run["outcome"] for run in listed[:2]] == ["stopped", "stopped"]
-    assert len(listed) == 6
+    assert [run["outcome"] for run in listed].count("stopped") == 2

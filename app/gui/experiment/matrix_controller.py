@@ -21,7 +21,12 @@ from app.runs.experiment.schedule import MAX_REPEATS
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.experiment.matrix import MatrixForm
-from app.viewmodels.experiment.preview import PresetLine, describe_estimate, sequential_reason
+from app.viewmodels.experiment.preview import (
+    PresetLine,
+    describe_estimate,
+    describe_resolution,
+    sequential_reason,
+)
 from app.viewmodels.run.form import VariantForm
 from workloads.protocol import Value
 
@@ -122,8 +127,10 @@ class MatrixController(QObject):
             return self._problem or _READING
         plan = self._plan
         sequential_note = sequential_reason(plan.variants, self._form.machine) if plan.parallel > 1 else ""
-        sentences = describe_estimate(self._estimate, at_most=plan.until_pct is not None, budget_s=plan.budget_s)
-        return " ".join([*sentences, sequential_note])
+        at_most = plan.until_pct is not None
+        sentences = describe_estimate(self._estimate, at_most=at_most, budget_s=plan.budget_s)
+        shows = describe_resolution(self._estimate.resolution, at_most=at_most)
+        return " ".join([*sentences, *shows, sequential_note])
 
     def _request_estimate(self, plan: Plan) -> None:
         """Ask the database about an experiment, one question at a time; only the newest answer is shown."""

@@ -10,8 +10,8 @@ from app.plan import Plan
 from app.queries import QueueEntry, QueueProgress, RemainingWork
 from app.records import RunHeader, RunRow
 from app.runs.custom import is_source_changed
-from app.runs.experiment.durations import count_timing_runs, total_s
 from app.runs.experiment.entry_session import EntryStatus, runs_of_entry
+from app.runs.experiment.estimates import count_timing_runs, expected_resolution, total_s
 from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.presets import FindWorkload, NamedPreset, load_preset
 from app.runs.experiment.queue import entry_plan
@@ -64,6 +64,7 @@ def estimate_remaining(
         excluded_due_to=reusable.excluded_due_to,
         imported=reusable.imported,
         imported_differences=reusable.imported_differences,
+        resolution=expected_resolution(plan, rows, comparable_runs, machine) if to_make else None,
     )
 
 

@@ -13,7 +13,7 @@ from app.plan import Plan
 from app.queries import ExperimentState
 from app.records import RunHeader, RunRow
 from app.runs.experiment.concurrency import DeviceBalancer, plan_concurrency
-from app.runs.experiment.durations import expected_s
+from app.runs.experiment.estimates import expected_s
 from app.runs.experiment.schedule import (
     FINAL_OUTCOMES,
     count_done,

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
-from app.queries import RemainingWork
+from app.queries import ExpectedResolution, RemainingWork
 from app.records import RunRow
 from app.units import plural
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, short_gpu_name
+from app.viewmodels.format.ratios import format_percent
 from workloads.catalog import Machine, Refusal, check, runnable
 from workloads.protocol import RunSpec
 
@@ -37,6 +38,31 @@ def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: 
     if budget_s is not None and budget_s < ahead.left_s:
         sentences.append(f"It stops within {units.duration(budget_s)} and can go on later.")
     return [*sentences, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
+
+
+def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = False) -> list[str]:
+    """Return a sentence on how small a difference the experiment can show; none where it compares nothing.
+
+    Args:
+        expected: What is expected of it.
+        at_most: The experiment may end before its last repeat.
+    """
+    if expected is None:
+        return []
+    if expected.repeats == 1:
+        return ["A single repeat has no interval, so it shows no difference: give 2 or more."]
+    repeats = f"{'at most ' if at_most else ''}{expected.repeats} repeats"
+    if expected.found is None:
+        return [f"How small a difference {repeats} can show is not known yet: too few stored runs."]
+    judged = f"{expected.noise_runs:,} stored runs of {'other' if expected.of_other_variants else 'these'} variants"
+    smallest, half = (_format_difference(share) for share in (expected.found.smallest, expected.found.half_width))
+    shows = f"can show a difference of about {smallest} (interval ± {half}, by the spread of {judged})"
+    return [units.sentence(f"{repeats} {shows}")]
+
+
+def _format_difference(share: float) -> str:
+    """Return a share in percent, from 100 % on as a factor."""
+    return f"{format_percent(share)} %" if share < 1 else f"a factor of {units.number(1 + share, 2)}"
 
 
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:

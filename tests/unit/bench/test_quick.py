@@ -39,9 +39,11 @@ def test_one_without_a_ratio_is_a_verdict_too(monkeypatch: pytest.MonkeyPatch) -
 
 def test_its_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--help"], UpperLayers(load_bench=lambda: bench)) == 0
-    assert f"one of {', '.join(BENCHMARKS)} (default: all)" in " ".join(capsys.readouterr().out.split())
+    assert f"one of {', '.join(BENCHMARKS)} (default: all these); or aa:" in " ".join(capsys.readouterr().out.split())
 
 
 def test_how_often_goes_with_the_benchmark_that_it_is_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "start", "--times", "3"], UpperLayers(load_bench=lambda: bench)) == 2
     assert "--times goes with `bench quick`" in capsys.readouterr().err
+    assert main(["bench", "start", "--pairs", "3"], UpperLayers(load_bench=lambda: bench)) == 2
+    assert "--pairs goes with `bench aa`" in capsys.readouterr().err

@@ -222,7 +222,7 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
         (["replay", "1", "--speed", "0"], "--speed must be from 0.01 to 10000, not '0'."),
         (
             ["bench", "nothing"],
-            "NAME must be one of start, worker, sampler, frame, compare, database, resume, quick, not 'nothing'.",
+            "NAME must be one of start, worker, sampler, frame, compare, database, resume, quick, aa, not 'nothing'.",
         ),
         (["prune"], f"--older-than is missing. {HELP.format(' prune')}"),
         (["prune", "--older-than", "soon"], "--older-than takes a number, not 'soon'."),

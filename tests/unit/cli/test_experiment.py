@@ -56,16 +56,24 @@ def test_what_cannot_run_is_said_with_every_reason_before_anything_runs() -> Non
 
 
 def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
+    unknown = "How small a difference {} can show is not known yet: too few stored runs."
     nothing = Experiment.from_runs(PLAN, "stopped", (), CPU)
-    assert describe_plan(nothing, (), CPU) == ["6 runs planned, 0 done, 6 left (at least 1:00)."]
+    assert describe_plan(nothing, (), CPU) == [
+        "6 runs planned, 0 done, 6 left (at least 1:00).",
+        unknown.format("3 repeats"),
+    ]
     begun = Experiment.from_runs(PLAN, "stopped", [header(1, SMALL, seconds=21.0)], CPU)
     known = [run.row for run in begun.runs]
     within_a_minute = replace(begun, plan=structs.replace(PLAN, budget_s=60.0))
-    assert describe_plan(within_a_minute, known, CPU) == ["6 runs planned, 1 done, 5 left (about 1:45), within 1:00."]
+    said, _ = describe_plan(within_a_minute, known, CPU)
+    assert said == "6 runs planned, 1 done, 5 left (about 1:45), within 1:00."
     mixed = Experiment.from_runs(MIXED, "stopped", (), CPU)
     assert describe_plan(mixed, (), CPU) == ["4 runs planned, 0 done, 4 left (at least 0:30)."], "a refusal is quick"
     until = Experiment.from_runs(structs.replace(PLAN, until_pct=0.5), "stopped", (), CPU)
-    assert describe_plan(until, (), CPU) == ["6 runs planned at most, 0 done, 6 left (at least 1:00)."]
+    assert describe_plan(until, (), CPU) == [
+        "6 runs planned at most, 0 done, 6 left (at least 1:00).",
+        unknown.format("at most 3 repeats"),
+    ]
 
 
 def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
@@ -73,6 +81,21 @@ def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
     twice = structs.replace(PLAN, variants=(SMALL,), repeats=2)
     (said,) = describe_plan(Experiment.from_runs(twice, "stopped", (), CPU), made, CPU)
     assert said == "2 runs planned, 0 done, 2 left (about 0:28)."
+
+
+def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_runs() -> None:
+    begun = Experiment.from_runs(structs.replace(PLAN, repeats=5), "stopped", HEADERS, CPU)
+    _, said = describe_plan(begun, (), CPU)
+    # The eight runs spread by 0.085 %; t(8) = 2.306 makes that ± 0.124 % with five repeats each.
+    assert said == (
+        "5 repeats can show a difference of about 0.2 % (interval ± 0.1 %, by the spread of 8 stored runs of these "
+        "variants)."
+    )
+    other = [replace(run.row, spec=replace_layout(run.row.spec)) for run in STEADY]
+    _, said = describe_plan(Experiment.from_runs(PLAN, "stopped", (), CPU), other, CPU)
+    assert said.endswith("by the spread of 8 stored runs of other variants).")
+    _, said = describe_plan(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other, CPU)
+    assert said == "A single repeat has no interval, so it shows no difference: give 2 or more."
 
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:

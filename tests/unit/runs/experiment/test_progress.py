@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from app.plan import Plan
-from app.queries import RemainingWork
+from app.queries import ExpectedResolution, RemainingWork
 from app.runs.experiment.progress import estimate_remaining
 from app.storage.store import Store
 from tests.fakes.experiments import environment_here, result
@@ -22,8 +22,31 @@ HERE = environment_here(GPU_INVENTORY)
 
 def test_without_any_run_it_takes_at_least_what_is_measured(store: Store) -> None:
     assert estimate_remaining(store, PLAN, GPU_INVENTORY) == RemainingWork(
-        planned=4, done=0, left_s=40.0, timing_runs=0, from_other_workloads=True
+        planned=4,
+        done=0,
+        left_s=40.0,
+        timing_runs=0,
+        from_other_workloads=True,
+        resolution=ExpectedResolution(repeats=2, found=None, of_other_variants=True),
     )
+
+
+def test_what_it_can_show_is_judged_by_runs_that_count_else_by_others_of_the_workload(store: Store) -> None:
+    for number, (driver, rate) in enumerate((("470.1", 100.0), ("470.1", 120.0), ("470.1", 140.0)), 1):
+        keep(store, result(number, NCHW, rate, environment={**HERE, "driver": driver}))
+    found = estimate_remaining(store, PLAN, GPU_INVENTORY).resolution
+    assert found is not None
+    assert (found.noise_runs, found.of_other_variants) == (3, True)
+    for number, rate in enumerate((1000.0, 1010.0, 990.0), 4):
+        keep(store, result(number, NCHW, rate, environment=HERE))
+    better = estimate_remaining(store, PLAN, GPU_INVENTORY).resolution
+    assert better is not None
+    assert (better.noise_runs, better.of_other_variants) == (3, False)
+    assert better.found is not None
+    assert found.found is not None
+    assert better.found.half_width < found.found.half_width / 5
+    alone = structs.replace(PLAN, variants=(NCHW,))
+    assert estimate_remaining(store, alone, GPU_INVENTORY).resolution is None
 
 
 def test_what_is_stored_counts_and_tells_how_long_the_rest_takes(store: Store) -> None:

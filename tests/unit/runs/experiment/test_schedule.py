@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.plan import Plan
 from app.records import RunRow
 from app.runs.experiment.concurrency import Concurrency
-from app.runs.experiment.durations import expected_s
+from app.runs.experiment.estimates import expected_s
 from app.runs.experiment.schedule import count_done, interleaved_order, remaining_runs
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete

@@ -1,13 +1,17 @@
-"""How long runs take, estimated from stored runs."""
+"""How long runs take, and how small a difference they can show, estimated from stored runs."""
 
 import statistics
 from collections.abc import Callable, Sequence
 
+from app.analysis.noise import pooled_noise, resolution
+from app.analysis.verdict import group_by_variant, throughputs
 from app.plan import Plan
+from app.queries import ExpectedResolution
 from app.records import RunRow
 from app.runs.experiment.concurrency import plan_concurrency
 from app.runs.experiment.schedule import RunsByVariant
-from workloads.catalog import Machine
+from app.storage.reference import is_reference
+from workloads.catalog import Machine, runnable
 from workloads.protocol import RunSpec
 
 
@@ -85,3 +89,34 @@ def _overhead_s(row: RunRow) -> float:
 
 def _duration_s(row: RunRow) -> float:
     return 0.0 if row.ended_utc_ns is None else (row.ended_utc_ns - row.started_utc_ns) / 1e9
+
+
+def expected_resolution(
+    plan: Plan, counted: Sequence[RunRow], stored: Sequence[RunRow], machine: Machine
+) -> ExpectedResolution | None:
+    """Return how small a difference the repeats of a plan can show; None where no two variants are compared.
+
+    The spread between processes is that of the plan's own variants in this environment, else that of any variants of
+    its workloads on this hardware.
+
+    Args:
+        plan: The plan.
+        counted: Stored runs that count for it.
+        stored: Stored runs on the same hardware.
+        machine: This machine; a variant that it refuses is not compared.
+    """
+    possible = runnable(plan.variants, machine)
+    workloads = [spec.workload for spec in possible]
+    comparisons = max((workloads.count(name) for name in workloads), default=0) - 1
+    if comparisons < 1:
+        return None
+    by_variant = RunsByVariant(counted)
+    of_variants = pooled_noise(throughputs(by_variant.runs_of(spec)) for spec in possible)
+    like_these = [row for row in stored if row.spec.workload in workloads and not is_reference(row)]
+    noise = of_variants or pooled_noise(map(throughputs, group_by_variant(like_these)))
+    return ExpectedResolution(
+        repeats=plan.repeats,
+        found=resolution(noise.sd, plan.repeats, comparisons) if noise else None,
+        noise_runs=noise.runs if noise else 0,
+        of_other_variants=of_variants is None,
+    )
