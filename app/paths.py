@@ -17,18 +17,12 @@ def checkout_root() -> Path | None:
 
 
 def program_version() -> str:
-    """Return the version of this program, from its installed metadata or its pyproject.toml."""
-    import importlib.metadata  # here, as below: the window's first paint needs none of them
-
-    try:
-        return importlib.metadata.version("variantscope")
-    except importlib.metadata.PackageNotFoundError:
-        return _version_in_checkout()
-
-
-def _version_in_checkout() -> str:
+    """Return the version of this program, from its pyproject.toml or, where that was not installed, its metadata."""
+    import importlib.metadata  # here: the window's first paint needs neither
     import tomllib
 
+    if checkout_root() is None:
+        return importlib.metadata.version("variantscope")
     with (ROOT / "pyproject.toml").open("rb") as file:
         return str(tomllib.load(file)["project"]["version"])
 

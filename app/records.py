@@ -49,6 +49,15 @@ CUSTOM_SOURCE_KEY = "own_source"
 CUSTOM_PATH_KEY = "own_path"
 """Key of a run's environment: the path of that file."""
 
+COMMIT_KEY = "git_commit"
+"""Key of a run's environment: the program's commit, with a hash of what differed from it."""
+
+SOURCES_KEY = "sources_sha256"
+"""Key of a run's environment: the beginning of a hash of all sources that a worker imports."""
+
+STANDBY_KEY = "standby"
+"""Key of a run's environment: whether its worker was started ahead."""
+
 PER_RUN_KEYS = frozenset(
     {
         OTHERS_ON_GPU_KEY,
@@ -58,6 +67,7 @@ PER_RUN_KEYS = frozenset(
         THROTTLED_KEY,
         CUSTOM_SOURCE_KEY,
         CUSTOM_PATH_KEY,
+        STANDBY_KEY,
     }
 )
 """Keys that describe one run and not its machine: if they differ, the environments may still be the same."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from workloads.custom.definitions import SOURCE, custom_workload, custom_workload_by_name, is_custom
 from workloads.definitions import WORKLOADS
-from workloads.framework import FRAMEWORK
+from workloads.framework import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 from workloads.interpreter import find_python, installed_framework
 from workloads.parameters import PRECISION
 from workloads.protocol import RunSpec, Value, Variant
@@ -34,6 +34,8 @@ __all__ = [
     "MAX_VARIANTS",
     "PRECISION",
     "SOURCE",
+    "VARIABLES_RECORDED_KEY",
+    "VARIABLE_PREFIX",
     "WORKLOADS",
     "Choice",
     "CustomFile",

@@ -4,8 +4,25 @@ Screens, messages and checks take its name, its packages and its environment key
 behind `workloads.backend.Backend`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+VARIABLES_RECORDED_KEY = "variables_recorded"
+"""The environment key of a run with the prefixes of the environment variables that it looked for.
+
+A variable with such a prefix that the run does not name was not set, or is a secret.
+"""
+VARIABLE_PREFIX = "env "
+"""How the environment key of an environment variable begins; its name follows."""
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|USERNAME")
+"""In the name of a variable whose value is never stored, such as `NVIDIA_API_KEY`."""
+_TERRAFORM = re.compile(r"TF_(VAR|TOKEN|CLI|HTTP|ENCRYPTION|REATTACH|CLOUD|DATA_DIR|WORKSPACE|LOG|STATE|INPUT)(_|$)")
+"""Variables of Terraform, which shares the prefix `TF_` and keeps secrets in some of them.
+
+https://developer.hashicorp.com/terraform/cli/config/environment-variables
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +37,9 @@ class Framework:
         devices_key: The environment key that holds the devices it sees.
         library_keys: Environment keys of the libraries that decide how fast a step is.
         labels: Each of its environment keys as a reader knows it.
+        variable_prefixes: How the names of the environment variables begin that change what it does, or how fast.
+        own_variables: Those of them that the worker itself sets, by the devices of a run or always alike.
+        minor_variables: Those that describe a container or an installation, or say what is logged.
     """
 
     name: str
@@ -29,6 +49,18 @@ class Framework:
     devices_key: str
     library_keys: tuple[str, ...]
     labels: Mapping[str, str]
+    variable_prefixes: tuple[str, ...]
+    own_variables: frozenset[str]
+    minor_variables: frozenset[str]
+
+    def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment variables that matter as parts of a run's environment, and which were looked for."""
+        found = {
+            f"{VARIABLE_PREFIX}{name}": value
+            for name, value in sorted(environment.items())
+            if name.startswith(self.variable_prefixes) and not _SECRET.search(name) and not _TERRAFORM.match(name)
+        }
+        return found | {VARIABLES_RECORDED_KEY: " ".join(self.variable_prefixes)}
 
 
 # Keras 3 is TensorFlow's own since 2.16; `use_cudnn` came with Keras 3.2.
@@ -49,4 +81,16 @@ FRAMEWORK = Framework(
         "nccl_loaded": "NCCL loaded",
         "tensorflow_devices": "TensorFlow sees",
     },
+    variable_prefixes=(
+        *("TF_", "XLA_", "KERAS_", "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "NCCL_"),
+        *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "MALLOC_", "TCMALLOC_", "LD_PRELOAD"),
+    ),
+    own_variables=frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "NVIDIA_VISIBLE_DEVICES"}),
+    minor_variables=frozenset(
+        (
+            *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME"),
+            *("NVIDIA_BUILD_ID", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"),
+            *("TF_CPP_MIN_LOG_LEVEL", "NCCL_DEBUG"),
+        )
+    ),
 )

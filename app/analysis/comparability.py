@@ -12,15 +12,18 @@ from app.analysis.verdict import group_by_variant, same_work, throughputs
 from app.fields import Sample
 from app.plan import MAX_THROTTLED_PCT
 from app.records import (
+    COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
     IDLE_WAIT_KEY,
     PER_RUN_KEYS,
+    SOURCES_KEY,
     THROTTLED_KEY,
     Floats,
     RunRow,
     SampleColumns,
     StoredRun,
 )
+from workloads.catalog import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 
 class ClockEvent(IntEnum):
@@ -54,7 +57,45 @@ THROTTLE_CAUSES: Mapping[ThrottleCause, tuple[int, str]] = {
 """The reasons that stand for each cause, and the driver's counter of the time it lasted."""
 THROTTLE_FIELDS = ("throttle_reasons", *(counter for _, counter in THROTTLE_CAUSES.values()))
 """The telemetry fields that tell of throttling."""
-_PROGRAM_KEYS = ("git_commit", "program_version")
+
+NOT_SET = "not set"
+"""The value of an environment variable that a run looked for and did not find."""
+
+PROGRAM_KEYS = frozenset({COMMIT_KEY, SOURCES_KEY, "program_version", VARIABLES_RECORDED_KEY})
+"""Environment keys of the program itself."""
+
+OWN_VARIABLE_KEYS = frozenset(f"{VARIABLE_PREFIX}{name}" for name in FRAMEWORK.own_variables)
+"""Environment keys of variables that the worker sets."""
+
+MINOR_VARIABLE_KEYS = frozenset(f"{VARIABLE_PREFIX}{name}" for name in FRAMEWORK.minor_variables)
+"""Environment keys of variables that change no figure by themselves."""
+
+
+def known_value(environment: Mapping[str, str], key: str) -> str | None:
+    """Return a run's value of an environment key; None if the run does not know it.
+
+    An environment variable that the run looked for and did not find is `NOT_SET`. Older runs do not say which they
+    looked for, so what they do not name is unknown.
+    """
+    if key in environment:
+        return environment[key]
+    prefixes = tuple(environment.get(VARIABLES_RECORDED_KEY, "").split())
+    return (
+        NOT_SET if key.startswith(VARIABLE_PREFIX) and key.removeprefix(VARIABLE_PREFIX).startswith(prefixes) else None
+    )
+
+
+def differing_variables(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Return the environment variables that change what the framework does and differ between two environments."""
+    keys = [key for key in dict.fromkeys((*one, *other)) if key.startswith(VARIABLE_PREFIX)]
+    relevant = (key for key in keys if key not in OWN_VARIABLE_KEYS | MINOR_VARIABLE_KEYS)
+    return [key.removeprefix(VARIABLE_PREFIX) for key in relevant if _differs(one, other, key)]
+
+
+def _differs(one: Mapping[str, str], other: Mapping[str, str], key: str) -> bool:
+    """Return whether both know a value of the key, and not the same."""
+    values = known_value(one, key), known_value(other, key)
+    return None not in values and values[0] != values[1]
 
 
 def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
@@ -158,8 +199,8 @@ def runs_on_separate_gpus(runs: Sequence[StoredRun]) -> dict[frozenset[str], lis
 
 
 def _same_environment(one: StoredRun, other: StoredRun) -> bool:
-    shared = (one.environment.keys() & other.environment.keys()) - {*_PROGRAM_KEYS, *PER_RUN_KEYS}
-    return all(one.environment[key] == other.environment[key] for key in shared)
+    keys = (one.environment.keys() | other.environment.keys()) - PROGRAM_KEYS - PER_RUN_KEYS
+    return not any(_differs(one.environment, other.environment, key) for key in keys)
 
 
 def _share_with_bits(reasons: Floats, bits: int) -> float:

@@ -24,7 +24,7 @@ from app.cli.options import (
     workload_argument,
 )
 from app.plan import REPEATS_LIMIT
-from app.runs.host import environment_info
+from app.runs.environment import environment_info
 from app.telemetry.sampler import take_inventory
 from workloads.catalog import UsageError
 

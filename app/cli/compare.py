@@ -30,9 +30,10 @@ from app.storage.library import Library
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
+from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
 from app.viewmodels.compare.table import COMPARED, ComparedVariant, constant_columns, describe_constant_columns
-from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE, ComparisonWarning
+from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS
 from workloads.catalog import UsageError

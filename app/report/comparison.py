@@ -16,9 +16,9 @@ from app.report.scaling import scaling_document
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
+from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
-from app.viewmodels.compare.warnings import ComparisonWarning
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import short_name, variant_names
 

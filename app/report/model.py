@@ -9,6 +9,7 @@ from app.records import RunRow, StoredRun
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
+from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.table import (
     BASE,
@@ -19,7 +20,6 @@ from app.viewmodels.compare.table import (
     constant_columns,
     describe_constant_columns,
 )
-from app.viewmodels.compare.warnings import ComparisonWarning
 from app.viewmodels.format import cells
 from app.viewmodels.format.environment import (
     comparable_keys,

@@ -1,18 +1,15 @@
 """The host of a run: the machine's workers, device leases, telemetry, inventory and clock as one object."""
 
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from app.paths import ROOT, program_version
+from app.runs.environment import environment_info
 from app.runs.jobs import Notify, run_job
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Lease, Leases, candidate_devices
-from app.samples import HOST, Inventory
+from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
 from workloads.protocol import JobRequest, JobResult, RunSpec
@@ -20,8 +17,6 @@ from workloads.protocol import JobRequest, JobResult, RunSpec
 Kind = TypeVar("Kind", bound=JobResult)
 
 _RUN_WAITS = "Another run, or the import for one, uses this device; this run starts when it is free."
-
-_GIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,41 +92,3 @@ class Host:
     def run_job(self, request: JobRequest, result_type: type[Kind]) -> Kind:
         """Run a job in a process of this host; raises `JobError`."""
         return run_job(request, result_type)
-
-
-def environment_info(inventory: Inventory) -> dict[str, str]:
-    """Return what the program knows of a run's environment, by key; the worker adds what only the framework knows."""
-    host = next(device for device in inventory.devices if device.device == HOST)
-    info = {
-        "driver": inventory.driver,
-        "cuda_driver": inventory.cuda_driver,
-        "gpus_present": ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in inventory.machine.gpus),
-        "cpu": host.name,
-        "cpu_count": str(inventory.machine.cpu_count),
-        "memory_total_bytes": str(host.memory_total_bytes),
-        "os": _os_name(),
-        "kernel": platform.release(),
-        "program_version": program_version(),
-        "git_commit": _git_commit(),
-    }
-    return {key: value for key, value in info.items() if value}
-
-
-def _os_name() -> str:
-    try:
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
-        return platform.platform(terse=True)
-
-
-def _git_commit() -> str | None:
-    """Return the checkout's commit, with `+changes` if tracked files differ; None outside a checkout or without git."""
-    if not (ROOT / ".git").exists():
-        return None
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S, env=environment, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None

@@ -18,6 +18,7 @@ import psutil
 
 from app.paths import ROOT
 from app.records import LogLine
+from app.runs.environment import sources_hash
 from workloads.catalog import find_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
@@ -142,11 +143,15 @@ def _external_environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """Everything that a worker's process is started with, and so everything that its imports can depend on."""
+    """Everything that a worker's process is started with, and so everything that its imports can depend on.
+
+    `sources` is the hash of what it imports of this program.
+    """
 
     command: tuple[str, ...]
     folder: str
     environment: Mapping[str, str]
+    sources: str
 
     @classmethod
     def current(cls, command: tuple[str, ...], interpreter: str = "") -> "ProcessSpec":
@@ -157,8 +162,10 @@ class ProcessSpec:
             interpreter: Python, or folder of the environment, to use in place of this process's own; "" for that.
         """
         if interpreter:
-            return cls(_external_command(command, interpreter), str(Path.cwd()), _external_environment())
-        return cls(command, str(Path.cwd()), child_environment())
+            command, environment = _external_command(command, interpreter), _external_environment()
+        else:
+            environment = child_environment()
+        return cls(command, str(Path.cwd()), environment, sources_hash())
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start the process with three pipes and in its own session: Ctrl-C in a terminal reaches only the program.

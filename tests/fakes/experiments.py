@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 
 from app.paths import program_version
-from app.records import RunHeader, StoredRun
+from app.records import SOURCES_KEY, RunHeader, StoredRun
+from app.runs.environment import sources_hash
 from app.runs.experiment.session import PlannedRun
 from app.runs.leases import Lease
 from app.samples import Inventory
 from tests.unit.viewmodels.stored import run_row, stored_run
+from workloads.catalog import FRAMEWORK
 from workloads.protocol import Evidence, OutcomeName, RunSpec
 
 Lend = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
@@ -38,7 +40,13 @@ class FakeExecutor:
         return self.counts(run)
 
 
-ENVIRONMENT = {"driver": "580.1", "cpu": "A processor", "tensorflow": "2.21.0", "program_version": "0.1.0"}
+ENVIRONMENT = {
+    "driver": "580.1",
+    "cpu": "A processor",
+    "tensorflow": "2.21.0",
+    "program_version": "0.1.0",
+    **FRAMEWORK.variables({}),
+}
 
 
 def result(
@@ -96,4 +104,5 @@ def environment_here(inventory: Inventory) -> dict[str, str]:
         "driver": str(inventory.driver),
         "tensorflow": metadata.version("tensorflow"),
         "program_version": program_version(),
+        SOURCES_KEY: sources_hash(),
     }

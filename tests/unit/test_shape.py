@@ -30,7 +30,6 @@ SMALL_MODULES = {
     "workloads/bare.py": "a process of its own",
     "workloads/build.py": "the one place that leads from a spec to a backend",
     "workloads/flops.py": "a topic: the operations of a step by formula",
-    "workloads/framework.py": "the framework's name and versions, imported by the catalog",
     "workloads/tensorflow/evidence/__main__.py": "a process of its own",
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""

@@ -6,21 +6,7 @@ import platform
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-_TF_FLAGS = (
-    "AUTOTUNE",
-    "CPP_",
-    "CUDNN_",
-    "DETERMINISTIC_",
-    "DISABLE_",
-    "ENABLE_",
-    "FORCE_",
-    "GPU_",
-    "NUM_",
-    "USE_",
-    "XLA_",
-)
-_FLAGS = (*(f"TF_{word}" for word in _TF_FLAGS), "XLA_FLAGS", "NCCL_", "CUDA_", "OMP_", "KERAS_BACKEND")
-"""Not all of `TF_`: Terraform keeps secrets under that prefix."""
+from workloads.framework import FRAMEWORK
 
 
 def environment_info() -> dict[str, str]:
@@ -40,8 +26,7 @@ def environment_info() -> dict[str, str]:
         "cudnn_built": build.get("cudnn_version"),
         "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
     }
-    flags = {f"env {name}": value for name, value in sorted(os.environ.items()) if name.startswith(_FLAGS)}
-    return {name: str(value) for name, value in versions.items() if value} | flags
+    return {name: str(value) for name, value in versions.items() if value} | FRAMEWORK.variables(os.environ)
 
 
 _MAPS = Path("/proc/self/maps")

@@ -28,7 +28,7 @@ from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
 from app.viewmodels.compare.comparison import Comparison, comparison_header
 from app.viewmodels.compare.curves import CompareCurves
-from app.viewmodels.compare.warnings import Severity
+from app.viewmodels.compare.environment_warnings import Severity
 
 _MAX_TABLE_SHARE = 0.4
 _KEYS = {"Ctrl+Shift+Down": ROW_HEIGHT, "Ctrl+Shift+Up": -ROW_HEIGHT}

@@ -1,12 +1,14 @@
 """Which stored runs an experiment can reuse: same variant, same environment, not throttled for too long."""
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from app.analysis.comparability import throttled_pct
+from app.analysis.comparability import differing_variables, throttled_pct
 from app.paths import program_version
 from app.plan import MAX_THROTTLED_PCT, Plan
-from app.records import RunHeader, RunRow
+from app.records import SOURCES_KEY, RunHeader, RunRow
+from app.runs.environment import sources_hash
 from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory
 from app.storage.reference import is_reference
@@ -43,6 +45,7 @@ class ThrottleFilter:
 class EnvironmentFingerprint:
     """What of an environment affects a run's figures; None or empty where unknown, which is no difference.
 
+    `sources` is the hash of the code that a worker imports; `variables` has the environment variables that it found.
     GPUs are compared by name, not UUID: an experiment may go on later, on another GPU of the same model.
     """
 
@@ -51,20 +54,21 @@ class EnvironmentFingerprint:
     cpu: str | None
     framework: str | None
     program_version: str | None
+    sources: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def differences(self, other: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
         """Return the names of what differs in `other`, of what matters on a GPU or on the CPU."""
         pairs: dict[str, tuple[str | None, str | None]] = {
             FRAMEWORK.name: (self.framework, other.framework),
             "VariantScope": (self.program_version, other.program_version),
+            "code": (self.sources, other.sources),
+            "driver" if on_gpu else "CPU": (self.driver, other.driver) if on_gpu else (self.cpu, other.cpu),
         }
-        if not on_gpu:
-            pairs["CPU"] = (self.cpu, other.cpu)
-            return _differing_keys(pairs)
-        pairs["driver"] = (self.driver, other.driver)
-        known = self.gpus and other.gpus
+        known = on_gpu and self.gpus and other.gpus
         same_gpus = self.gpus <= other.gpus or other.gpus <= self.gpus
-        return [*_differing_keys(pairs), *(["GPU"] if known and not same_gpus else [])]
+        found = [*_differing_keys(pairs), *differing_variables(self.variables, other.variables)]
+        return [*found, *(["GPU"] if known and not same_gpus else [])]
 
 
 def _differing_keys(pairs: dict[str, tuple[str | None, str | None]]) -> list[str]:
@@ -79,6 +83,8 @@ def current_fingerprint(inventory: Inventory) -> EnvironmentFingerprint:
         cpu=next(device.name for device in inventory.devices if device.device == HOST),
         framework=installed_framework(),
         program_version=program_version(),
+        sources=sources_hash(),
+        variables=FRAMEWORK.variables(os.environ),
     )
 
 
@@ -90,6 +96,8 @@ def run_fingerprint(run: RunHeader) -> EnvironmentFingerprint:
         cpu=run.environment.get("cpu"),
         framework=run.environment.get(FRAMEWORK.version_key),
         program_version=run.environment.get("program_version"),
+        sources=run.environment.get(SOURCES_KEY),
+        variables=run.environment,
     )
 
 

@@ -15,10 +15,11 @@ from app.viewmodels.charts.speed_energy import energy_chart, frontier_chart, spe
 from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
 from app.viewmodels.charts.variants import chart_variants
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves
+from app.viewmodels.compare.environment_warnings import ComparisonWarning, Severity
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
-from app.viewmodels.compare.warnings import EVIDENCE, ComparisonWarning, Severity, comparison_warnings
+from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
 from app.viewmodels.format.naming import shared_settings
 from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
 

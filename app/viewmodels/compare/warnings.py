@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from app import units
 from app.analysis import comparability
@@ -11,19 +9,12 @@ from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idl
 from app.analysis.verdict import group_by_variant
 from app.records import CONCURRENT_GPUS_KEY, GPUS_USED_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, RunRow, StoredRun
 from app.units import plural
+from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
 from app.viewmodels.format.cells import example_word
-from app.viewmodels.format.environment import (
-    differing_environment,
-    environment_label,
-    format_values_by_run,
-    runs_by_value,
-    shorten_uuids,
-)
+from app.viewmodels.format.environment import runs_by_value, shorten_uuids
 from app.viewmodels.format.naming import differing_parameters, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
-from workloads.catalog import FRAMEWORK
-from workloads.protocol import Value
 
 _MAX_NAMED = 4
 """GPUs or variants that are named."""
@@ -77,32 +68,16 @@ def _name_few(variants: Sequence[str]) -> str:
 EARLIER_RUNS = 10
 """Earlier runs of the baseline's variant that are read to detect drift."""
 
-Severity = Literal["warning", "note"]
-"""A warning may explain a difference; a note is worth knowing."""
-
 EVIDENCE = "evidence"
 """The key of the warning that some runs did not run as requested."""
 
 _MAX_LISTED = 4
 """Runs that are listed one by one."""
-_MINOR_KEYS = ("os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present")
-_PLURAL_KEYS = ("gpus_present", "cpu_count")
-"""Environment keys with a label in the plural."""
 _THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
     "heat": "because of heat",
     "power limit": "by the power limit",
     "hardware slowdown": "by a hardware slowdown",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonWarning:
-    """One reason why a comparison may mislead; `values` is what each run it concerns has, by run number."""
-
-    key: str
-    sentence: str
-    values: Mapping[int, str]
-    severity: Severity = "warning"
 
 
 def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[ComparisonWarning, ...]:
@@ -119,7 +94,7 @@ def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = 
         *_concurrent_runs(runs),
         *_different_gpus(runs),
         *_gpu_settings(runs),
-        *_environment(runs),
+        *environment_warnings(runs),
         *_drift(runs, older),
     ]
     return tuple(sorted(found, key=lambda warning: warning.severity == "note"))
@@ -239,7 +214,7 @@ def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """
     kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
     if len(set(kinds.values())) > 1:
-        return [_difference("card", "The kind of GPU", kinds)]
+        return [describe_difference("card", "The kind of GPU", kinds)]
     differing_names = differing_parameters([run.row.spec for run in runs])
     used = {run.row.run: gpus for run in runs if (gpus := comparability.used_gpus(run))}
     if "devices" in differing_names or len(set(used.values())) < 2:
@@ -266,33 +241,7 @@ def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         ("power_limit", "The GPUs' power limit", limits),
         ("clocks", "How the GPUs' clocks are set", clocks),
     )
-    return [_difference(key, name, values) for key, name, values in settings if len(set(values.values())) > 1]
-
-
-def _environment(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    return [
-        _difference(
-            key, environment_label(key), values, "note" if key in _MINOR_KEYS or _is_requested(runs, key) else "warning"
-        )
-        for key, values in differing_environment(runs).items()
-        if key != GPUS_USED_KEY
-    ]
-
-
-def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
-    """Return whether a library's version differs only because the runs name other interpreters."""
-    found: dict[Value, set[str]] = {}
-    for run in runs:
-        interpreter = run.row.spec.variant.get("interpreter", "")
-        found.setdefault(interpreter, set()).add(run.environment.get(key, ""))
-    return key in FRAMEWORK.library_keys and len(found) > 1 and all(len(values) == 1 for values in found.values())
-
-
-def _difference(key: str, name: str, values: Mapping[int, str], severity: Severity = "warning") -> ComparisonWarning:
-    differ = "differ" if key in _PLURAL_KEYS else "differs"
-    return ComparisonWarning(
-        key=key, sentence=f"{name} {differ}: {format_values_by_run(values)}.", values=values, severity=severity
-    )
+    return [describe_difference(key, name, values) for key, name, values in settings if len(set(values.values())) > 1]
 
 
 def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[ComparisonWarning]:

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from app.analysis.comparability import OWN_VARIABLE_KEYS, known_value
 from app.records import (
+    COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
     CUSTOM_PATH_KEY,
     CUSTOM_SOURCE_KEY,
@@ -12,18 +14,19 @@ from app.records import (
     IDLE_WAIT_KEY,
     OTHERS_ON_GPU_KEY,
     PER_RUN_KEYS,
+    SOURCES_KEY,
+    STANDBY_KEY,
     THROTTLED_KEY,
     StoredRun,
 )
 from app.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
 from app.viewmodels.format.sentences import format_run_numbers
-from workloads.catalog import FRAMEWORK
+from workloads.catalog import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 _MOST_VALUES = 4
 """Values of a key that are listed with their runs."""
 _UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f-]{27}")
-_DERIVED_FROM_GPUS = {FRAMEWORK.devices_key, "env CUDA_VISIBLE_DEVICES"}
 _NAMES: Mapping[str, str] = {
     **FRAMEWORK.labels,
     "numpy": "NumPy",
@@ -45,13 +48,21 @@ _NAMES: Mapping[str, str] = {
     "os": "Operating system",
     "kernel": "Kernel",
     "program_version": "VariantScope",
-    "git_commit": "Git commit",
+    COMMIT_KEY: "Git commit",
+    SOURCES_KEY: "Sources of the workloads, SHA-256",
+    STANDBY_KEY: "Worker started ahead",
+    VARIABLES_RECORDED_KEY: "Environment variables looked for",
+    "cpu_affinity": "Processors allowed",
+    "cpu_quota": "Processors' time allowed",
+    "cpu_governor": "CPU governor",
+    "cpu_turbo": "CPU turbo",
 }
 
 
 def environment_label(key: str) -> str:
     """Return the label of an environment key; an unknown key is its own label."""
-    return _NAMES.get(key) or (key.removeprefix("env ") if key.startswith("env ") else key.replace("_", " "))
+    is_variable = key.startswith(VARIABLE_PREFIX)
+    return _NAMES.get(key) or (key.removeprefix(VARIABLE_PREFIX) if is_variable else key.replace("_", " "))
 
 
 def format_environment_value(key: str, value: str) -> str:
@@ -69,17 +80,24 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
     saw of them follows from it.
     """
     gpu_parameters = {"gpus", "devices"} & set(differing_parameters([run.row.spec for run in runs]))
-    excluded = _DERIVED_FROM_GPUS | PER_RUN_KEYS | ({GPUS_USED_KEY} if gpu_parameters else set())
+    excluded = (
+        OWN_VARIABLE_KEYS
+        | PER_RUN_KEYS
+        | {FRAMEWORK.devices_key, VARIABLES_RECORDED_KEY}
+        | ({GPUS_USED_KEY} if gpu_parameters else set())
+    )
     return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in excluded]
 
 
 def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
-    """Return the environment keys that differ between runs, with each run's value by its number."""
-    values_by_key = {
-        key: {
-            run.row.run: format_environment_value(key, run.environment[key]) for run in runs if key in run.environment
-        }
+    """Return the environment keys that differ between runs, with each run's value by its number, where it knows one."""
+    known = {
+        key: {run.row.run: value for run in runs if (value := known_value(run.environment, key)) is not None}
         for key in comparable_keys(runs)
+    }
+    values_by_key = {
+        key: {run: format_environment_value(key, value) for run, value in values.items()}
+        for key, values in known.items()
     }
     return {key: values for key, values in values_by_key.items() if len(set(values.values())) > 1}
 

@@ -1,5 +1,6 @@
 """Which stored runs count for an experiment, and what is left to run."""
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from msgspec import structs
 
 from app.analysis.comparability import used_gpus
 from app.plan import Plan
-from app.records import THROTTLED_KEY, SampleColumns, StoredRun
+from app.records import SOURCES_KEY, THROTTLED_KEY, SampleColumns, StoredRun
 from app.runs.experiment.reuse import (
     EnvironmentFingerprint,
     ReusableRuns,
@@ -24,7 +25,7 @@ from app.samples import HOST, Device, Inventory
 from app.storage.store import Store
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.unit.viewmodels.stored import keep
-from workloads.catalog import Gpu, Machine, complete
+from workloads.catalog import FRAMEWORK, VARIABLES_RECORDED_KEY, Gpu, Machine, complete
 from workloads.protocol import OutcomeName, RunSpec
 
 ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
@@ -34,6 +35,8 @@ HERE = EnvironmentFingerprint(
     cpu="Another processor",
     framework="2.21.0",
     program_version="0.1.0",
+    sources="0123456789ab",
+    variables=FRAMEWORK.variables({}),
 )
 SPECS = tuple(complete("cnn10", {"gpus": gpus, "layout": "NHWC"}, ONE) for gpus in (1, 2))
 PLAN = Plan(name="two", variants=SPECS, repeats=3)
@@ -71,6 +74,9 @@ def test_results_of_the_same_variants_count(database_path: Path) -> None:
         ({"program_version": "0.2.0", "driver": "570.2"}, ("VariantScope", "driver")),
         ({"cpu": "Yet another processor"}, ()),
         ({"git_commit": "0123"}, ()),
+        ({SOURCES_KEY: "0123"}, ("code",)),
+        ({"env OMP_NUM_THREADS": "1"}, ("OMP_NUM_THREADS",)),
+        ({"env CUDA_VISIBLE_DEVICES": "GPU-7", "env CUDA_HOME": "/usr/local/cuda"}, ()),
     ],
 )
 def test_other_surroundings_are_counted_anew(
@@ -139,6 +145,8 @@ def test_here_is_what_a_run_here_would_store() -> None:
     assert (here.driver, here.gpus, here.cpu) == ("580.1", frozenset({"NVIDIA H200"}), "A processor")
     assert here.framework is None or here.framework[0].isdigit()
     assert here.program_version
+    assert re.fullmatch(r"[0-9a-f]{12}", str(here.sources))
+    assert VARIABLES_RECORDED_KEY in here.variables
 
 
 CPU_MACHINE = Machine(cpu_count=4)

@@ -8,9 +8,17 @@ import msgspec
 import pytest
 
 from app.fields import Sample, SlowSample
-from app.records import CONCURRENT_GPUS_KEY, HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, THROTTLED_KEY, StoredRun
+from app.records import (
+    CONCURRENT_GPUS_KEY,
+    HOST_LOAD_KEY,
+    IDLE_WAIT_KEY,
+    OTHERS_ON_GPU_KEY,
+    THROTTLED_KEY,
+    StoredRun,
+)
 from app.storage.store import Store
-from app.viewmodels.compare.warnings import ComparisonWarning, comparison_warnings
+from app.viewmodels.compare.environment_warnings import ComparisonWarning
+from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.format.environment import format_values_by_run
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run

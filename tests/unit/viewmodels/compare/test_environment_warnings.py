@@ -1,0 +1,109 @@
+"""Comparison warnings about code, environment variables and processors, from made-up environments."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from app.analysis.comparability import differing_variables
+from app.records import COMMIT_KEY, SOURCES_KEY
+from app.viewmodels.compare.environment_warnings import CODE, ComparisonWarning, environment_warnings
+from tests.unit.viewmodels.stored import run_row, stored_run
+from workloads.catalog import FRAMEWORK, VARIABLES_RECORDED_KEY
+
+VERSION = {"program_version": "0.3.0"}
+CODE_A = {**VERSION, COMMIT_KEY: "aaaa", SOURCES_KEY: "a1"}
+LOOKED = {**CODE_A, **FRAMEWORK.variables({})}
+"""An environment that looked for variables and found none."""
+
+
+def warnings_of(*environments: Mapping[str, str]) -> list[ComparisonWarning]:
+    runs = [stored_run(run_row(number)) for number in range(1, len(environments) + 1)]
+    return environment_warnings([replace(run, environment=of) for run, of in zip(runs, environments, strict=True)])
+
+
+def only(found: list[ComparisonWarning]) -> ComparisonWarning:
+    (warning,) = found
+    return warning
+
+
+def test_runs_of_other_code_are_told_by_their_commits() -> None:
+    dirty = {**VERSION, COMMIT_KEY: "aaaa+changes.12", SOURCES_KEY: "b2"}
+    warning = only(warnings_of(CODE_A, CODE_A, dirty))
+    assert warning.sentence == (
+        "The program's code differs: aaaa+changes.12 (run 3), else aaaa; a difference may come from that."
+    )
+    assert (warning.key, warning.severity, warning.values[3]) == (CODE, "warning", "aaaa+changes.12")
+
+
+def test_a_commit_that_leaves_the_workloads_alone_is_a_note() -> None:
+    warning = only(warnings_of(CODE_A, {**CODE_A, COMMIT_KEY: "bbbb"}))
+    assert warning.severity == "note"
+    assert warning.sentence == "The program's commit differs: aaaa (run 1), bbbb (run 2)."
+
+
+def test_without_commits_the_sources_tell() -> None:
+    one, other = ({**VERSION, SOURCES_KEY: digits * 12} for digits in "ab")
+    assert only(warnings_of(one, other)).sentence.startswith(
+        "The program's code differs: sources aaaaaaa (run 1), sources bbbbbbb (run 2);"
+    )
+    assert warnings_of(one, one) == []
+
+
+def test_another_version_is_told_once_with_its_code() -> None:
+    newer = {"program_version": "0.4.0", COMMIT_KEY: "bbbb", SOURCES_KEY: "b2"}
+    assert only(warnings_of(CODE_A, newer)).sentence.startswith(
+        "The program's code differs: 0.3.0 aaaa (run 1), 0.4.0 bbbb (run 2);"
+    )
+    same_code = only(warnings_of(CODE_A, {**CODE_A, "program_version": "0.4.0"}))
+    assert (same_code.key, same_code.severity) == ("program_version", "warning")
+
+
+def test_code_that_is_not_known_is_a_warning_beside_code_that_is() -> None:
+    note = only(warnings_of(VERSION, VERSION))
+    assert note.sentence == "The code of the 2 runs is not known: nothing says that it was the same."
+    assert note.severity == "note"
+    warning = only(warnings_of(VERSION, CODE_A))
+    assert warning.sentence == "The code of run 1 is not known, that of the others is: it may differ."
+    assert warning.severity == "warning"
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "ONEDNN_MAX_CPU_ISA"])
+def test_a_variable_of_some_runs_only_is_a_difference(name: str) -> None:
+    with_it = {**LOOKED, f"env {name}": "1"}
+    warning = only(warnings_of(LOOKED, with_it, LOOKED))
+    assert warning.sentence == f"{name} differs: 1 (run 2), else not set."
+    assert (warning.severity, warning.values) == ("warning", {1: "not set", 2: "1", 3: "not set"})
+    assert differing_variables(LOOKED, with_it) == [name]
+
+
+def test_what_an_older_program_did_not_record_is_no_difference() -> None:
+    with_it = {**LOOKED, "env OMP_NUM_THREADS": "1"}
+    note = only(warnings_of(CODE_A, with_it))
+    assert note.severity == "note"
+    assert note.sentence == "Some runs had OMP_NUM_THREADS set; run 1 did not record whether it did."
+    assert differing_variables(CODE_A, with_it) == []
+    fewer = {**CODE_A, VARIABLES_RECORDED_KEY: "TF_ CUDA_"}
+    assert only(warnings_of(fewer, with_it)).severity == "note", "it looked for others"
+    assert warnings_of(CODE_A, LOOKED) == []
+
+
+def test_variables_that_the_worker_sets_or_that_name_a_container_are_no_difference() -> None:
+    found = {**LOOKED, "env CUDA_VISIBLE_DEVICES": "GPU-1", "env CUDA_VERSION": "13"}
+    note = only(warnings_of(LOOKED, found))
+    assert (note.key, note.severity) == ("env CUDA_VERSION", "note")
+    assert differing_variables(LOOKED, found) == []
+
+
+def test_processors_that_some_runs_were_kept_from_are_told() -> None:
+    all_of_them, one = ({**CODE_A, "cpu_affinity": cpus} for cpus in ("0-3", "2"))
+    assert only(warnings_of(all_of_them, one)).sentence == "Processors allowed differ: 0-3 (run 1), 2 (run 2)."
+    assert warnings_of(all_of_them, CODE_A) == [], "not recorded"
+
+
+def test_variables_are_kept_by_prefix_and_secrets_never() -> None:
+    secrets = {"NVIDIA_API_KEY": "x", "TF_VAR_password": "x", "TF_TOKEN_app": "x", "TF_CLI_CONFIG_FILE": "x"}
+    relevant = {"NVIDIA_TF32_OVERRIDE": "0", "KMP_BLOCKTIME": "1", "TF_USE_LEGACY_KERAS": "1", "LD_PRELOAD": "t.so"}
+    found = FRAMEWORK.variables({**secrets, **relevant, "HOME": "x", "AWS_SECRET_ACCESS_KEY": "x"})
+    assert found.pop(VARIABLES_RECORDED_KEY).split() == list(FRAMEWORK.variable_prefixes)
+    assert found == {f"env {name}": value for name, value in relevant.items()}
