@@ -25,8 +25,8 @@ from app.cli.terminal import print_json, print_table, print_text
 from app.errors import UserError
 from app.plan import Plan
 from app.records import RunHeader, RunRow
+from app.runs.environment import environment_info
 from app.runs.experiment.queue import enqueue
-from app.runs.host import environment_info
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.viewmodels.format.naming import short_name
