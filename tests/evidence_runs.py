@@ -1,7 +1,7 @@
 """Run a few steps of a small variant on the CPU in this process, and collect their evidence."""
 
 from workloads.catalog import Machine, complete
-from workloads.protocol import Evidence, RunSpec, Value, Variant
+from workloads.protocol import Evidence, RunSpec, Source, Value, Variant
 from workloads.tensorflow.runtime import Replicas
 
 SMALL: dict[str, dict[str, Value]] = {
@@ -17,7 +17,12 @@ def spec_of(workload: str, **settings: Value) -> RunSpec:
 
 
 def collect_evidence(
-    spec: RunSpec, replicas: Replicas, *, really: Variant | None = None, steps: bool = False
+    spec: RunSpec,
+    replicas: Replicas,
+    *,
+    really: Variant | None = None,
+    steps: bool = False,
+    source: Source | None = None,
 ) -> Evidence:
     """Return the evidence of a run.
 
@@ -26,13 +31,16 @@ def collect_evidence(
         replicas: Its replicas.
         really: Values of the variant that the step really has.
         steps: Whether steps are traced too.
+        source: The file of a custom workload.
     """
     from workloads.tensorflow.backend import recipe_of
+    from workloads.tensorflow.custom import custom_recipe
     from workloads.tensorflow.evidence.collector import EvidenceCollector
     from workloads.tensorflow.steps import build_task
 
     actual = {**spec.variant, **(really or {})}
-    task = build_task(recipe_of(spec.workload)(actual), actual, replicas)
+    recipe = custom_recipe(spec, source) if source else recipe_of(spec.workload)(actual)
+    task = build_task(recipe, actual, replicas)
     collector = EvidenceCollector(spec, task)
     assert collector.evidence() is None, "nothing is known before the first step"
     collector.start()

@@ -157,3 +157,17 @@ def on_tensor_cores(name: str) -> bool | None:
     if not makes_products(name):
         return None
     return next((row.tensor for row in _TENSOR_CORE_PATTERNS if row.pattern.search(name)), None)
+
+
+_IMAGE_LAYOUT = re.compile(r"(?<![a-zA-Z])(nchw|nhwc|NCHW|NHWC)")
+_ON_IMAGES = ("convolution", "batch_norm", "pooling")
+
+
+@lru_cache(maxsize=16_384)
+def image_layout(name: str) -> str | None:
+    """Return the layout that a kernel reads images in, NCHW or NHWC; None if its name does not say, or it reads none.
+
+    cuDNN names the operands one after another, images first: `nhwckrsc_nhwc`, `nchwkcrs_nchw`.
+    """
+    found = _IMAGE_LAYOUT.search(name) if classify(name) in _ON_IMAGES else None
+    return found[1].upper() if found else None

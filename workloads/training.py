@@ -39,6 +39,23 @@ class Passes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer of a custom model.
+
+    Attributes:
+        name: Its name in the model.
+        kind: Its class.
+        layout: `NCHW` or `NHWC`, whatever the number of axes; "" if it works on nothing with channels.
+        recurrent: Whether it reads sequences step by step.
+    """
+
+    name: str
+    kind: str
+    layout: str = ""
+    recurrent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A built variant, ready to step.
 
@@ -53,6 +70,7 @@ class Task:
         save_weights: Writes the weights to a file; raises `OSError`.
         reuse_batches: If data come from the host: `True` makes steps use what is on the devices, `False` ends that.
         passes: Passes over stored data, if it trains by epochs.
+        layers: The layers of a custom model.
     """
 
     step: Callable[[], Any]
@@ -64,6 +82,7 @@ class Task:
     save_weights: Callable[[Path], None] = _no_weights
     reuse_batches: Callable[[bool], None] | None = None
     passes: Passes | None = None
+    layers: tuple[Layer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from workloads.protocol import RunSpec, Source
 from workloads.tensorflow.optimizers import Adam, Optimizer
 from workloads.tensorflow.recipe import Batch, Recipe, compile_function
 from workloads.tensorflow.runtime import compute_dtype
+from workloads.training import Layer
 
 
 def prepare_for_xla(model: keras.Model, location: str) -> None:
@@ -26,8 +27,7 @@ def prepare_for_xla(model: keras.Model, location: str) -> None:
     Keras's `fit` does the reverse: it leaves out XLA (keras.io/api/layers/recurrent_layers/lstm). Raises
     `CustomWorkloadError` that names the layers which say of themselves that they cannot be compiled.
     """
-    # No public member reaches layers within wrappers; Keras asks in this way whether a model can be compiled.
-    layers = model._flatten_layers(include_self=False)  # noqa: SLF001
+    layers = _flat_layers(model)
     auto_layers = [layer for layer in layers if getattr(layer, "use_cudnn", False) == "auto"]
     for layer in auto_layers:
         layer.use_cudnn = False
@@ -38,6 +38,32 @@ def prepare_for_xla(model: keras.Model, location: str) -> None:
         raise CustomWorkloadError(
             f"{location}: XLA cannot compile {_layer_names(incompatible)}; choose xla=false or other layers."
         )
+
+
+def _flat_layers(model: keras.Model) -> Sequence[Any]:
+    # No public member reaches layers within wrappers; Keras asks in this way whether a model can be compiled.
+    return model._flatten_layers(include_self=False)  # type: ignore[no-any-return]  # noqa: SLF001
+
+
+_NORMS = ("BatchNormalization", "GroupNormalization")
+
+
+def _describe_layer(layer: Any) -> Layer:
+    """Return a layer with its layout: its data format, of a normalization of images the place of its axis.
+
+    Flatten's data format is the order of its outputs only.
+    """
+    kind = type(layer).__name__
+    layout = {"channels_first": "NCHW", "channels_last": "NHWC"}.get(getattr(layer, "data_format", ""), "")
+    axes = getattr(layer.input_spec, "ndim", None) or 0
+    if kind in _NORMS and axes > 2:
+        layout = "NHWC" if layer.axis in (-1, axes - 1) else "NCHW"
+    return Layer(
+        name=layer.name,
+        kind=kind,
+        layout="" if kind == "Flatten" else layout,
+        recurrent=isinstance(layer, keras.layers.RNN),
+    )
 
 
 def _layer_names(layers: Sequence[Any]) -> str:
@@ -103,7 +129,7 @@ def custom_recipe(spec: RunSpec, source: Source) -> Recipe:
         raise CustomWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
     function = find_function(spec.workload.rpartition(":")[2], load_module(source), source)
     custom = _CustomRecipe(function, spec, source)
-    return Recipe(model=custom.model, optimizer=custom.optimizer, batch=custom.batch)
+    return Recipe(model=custom.model, optimizer=custom.optimizer, batch=custom.batch, layers=custom.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +166,11 @@ class _CustomRecipe:
         if self._variant["xla"]:
             prepare_for_xla(self._result.model, location)
         return KerasModel(self._result.model, self._result.loss, self._attribute_errors)
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the layers of the user's model."""
+        assert self._result is not None, "the model is made first"
+        return tuple(map(_describe_layer, _flat_layers(self._result.model)))
 
     def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
         """Return the user's optimizer of these weights, or Adam if there is none."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from workloads.tensorflow.optimizers import Optimizer
+from workloads.training import Layer
 
 Batch = tuple[Any, tf.Tensor]
 """Inputs, a tensor or a nest of them, and targets; the batch axis comes first."""
@@ -38,11 +39,15 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to make one variant. `batch(index)` gives inputs and targets of one global batch, the batch axis first."""
+    """How to make one variant. `batch(index)` gives inputs and targets of one global batch, the batch axis first.
+
+    `layers` gives those of a custom model, once it is made.
+    """
 
     model: Callable[[], Model]
     optimizer: Callable[[Sequence[tf.Variable]], Optimizer]
     batch: Callable[[int], Batch]
+    layers: Callable[[], tuple[Layer, ...]] = tuple
 
 
 def compile_function(function: Callable[..., Any], *, xla: bool = True) -> Any:

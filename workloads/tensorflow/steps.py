@@ -88,6 +88,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cif
         save_weights=lambda path: save_weights(model, variant, replicas, path),
         reuse_batches=prefetch.reuse_batches if prefetch else None,
         passes=_passes(stored, model, variant, replicas) if stored and variant["epochs"] else None,
+        layers=recipe.layers(),
     )
 
 

@@ -114,7 +114,7 @@ def evidence_view(
         devices=device_time_rows(evidence),
         imbalance=describe_imbalance(evidence.devices),
         sources=_describe_sources(evidence.sources),
-        notes=evidence.notes,
+        notes=tuple(filter(None, (*evidence.notes, kernel_time.describe_image_layouts(evidence)))),
         portability=trials,
     )
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from app import units
 from app.analysis.scaling import imbalance
-from workloads.kernels import KernelClass
+from app.viewmodels.format.sentences import join_with_and
+from workloads.kernels import KernelClass, image_layout
 from workloads.protocol import DeviceTime, Evidence, Kernel
 
 
@@ -127,6 +128,33 @@ def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
         return ""
     share = units.percent(100 * _total_ns(left) / total_ns, 1)
     return f"{len(left)} more {units.plural(noun, len(left))}, {share} together"
+
+
+_LEAST_SHARE = 0.01
+"""The least share of the kernels' time that is worth a word about layouts."""
+
+
+def describe_image_layouts(evidence: Evidence) -> str:
+    """Return how long kernels read images in another layout than requested, and how long transposes took.
+
+    Inside an operation that has the requested layout, a library may compute in one of its own. "" if it hardly did.
+    """
+    requested = evidence.requested.get("layout")
+    if requested not in ("NCHW", "NHWC") or not evidence.steps:
+        return ""
+    times: dict[str, int] = {}
+    for kernel in evidence.kernels:
+        layout = image_layout(kernel.name)
+        if layout not in (None, requested):
+            name = f"{KERNEL_CLASSES[kernel.kind][0]} in {layout}"
+            times[name] = times.get(name, 0) + kernel.time_ns
+    shown = {name: time_ns for name, time_ns in times.items() if time_ns >= _LEAST_SHARE * _total_ns(evidence.kernels)}
+    if not shown:
+        return ""
+    shown["transposes"] = _total_ns(kernel for kernel in evidence.kernels if kernel.kind == "transpose")
+    steps = 1e6 * evidence.steps * max(1, len(evidence.devices))
+    parts = [f"{units.milliseconds(time_ns / steps)} of {name}" for name, time_ns in shown.items() if time_ns]
+    return f"Libraries compute in layouts of their own: of a step, by kernel names, {join_with_and(parts)}."
 
 
 def _kernel_row(kernel: Kernel, total_ns: int) -> KernelRow:

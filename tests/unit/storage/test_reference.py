@@ -1,6 +1,7 @@
 """The reference runs that come with the program, with the real files."""
 
 import hashlib
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -12,6 +13,7 @@ from app.runs.experiment.reuse import reusable_as_newest, reusable_runs, run_fin
 from app.storage.reference import FOLDER, TAG, add_reference, reference_files, reference_runs, remove_reference
 from app.storage.store import Store
 from app.viewmodels.compare.warnings import comparison_warnings
+from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.fakes.runs import keep
 from tests.unit.viewmodels.stored import keep as keep_row
@@ -97,6 +99,20 @@ def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(tmp_path: Path) ->
         assert found is not None
         assert (found.state, found.reason) == (row.evidence_state, row.evidence_reason)
         assert found.requested.keys() == found.actual.keys() | found.unverified.keys()
+
+
+def test_the_layout_inside_libraries_is_told_with_its_time(tmp_path: Path) -> None:
+    add_reference(tmp_path / "profiles.db")
+    found = {}
+    with Store.open(tmp_path / "profiles.db") as store:
+        for run in store.library.find(RunQuery(workload="cnn10", text="batch_size=1024 gpus=1 xla=false")):
+            stored = store.load(run)
+            found[stored.row.spec.variant["layout"]] = (
+                stored_evidence_view(stored).notes[-1].replace("\N{NO-BREAK SPACE}", " ")
+            )
+    own = "Libraries compute in layouts of their own: of a step, by kernel names,"
+    assert re.fullmatch(rf"{own} 2\.4\d ms of batch norm in NCHW and 4\.0\d ms of transposes\.", found["NHWC"])
+    assert re.fullmatch(rf"{own} 7\.1\d ms of convolution in NHWC and 3\.7\d ms of transposes\.", found["NCHW"])
 
 
 def test_adding_twice_adds_once_and_brings_back_what_was_deleted(tmp_path: Path) -> None:

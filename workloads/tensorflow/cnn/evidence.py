@@ -1,12 +1,11 @@
 """Recognises which implementation of an image network ran, in which layout, and which layers used another one."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from workloads.cnn import flatten, net_of
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
-from workloads.tensorflow.evidence.graph import Op
+from workloads.tensorflow.evidence.graph import Op, layers_of
 
 _MAX_LAYERS_SHOWN = 4
 
@@ -41,13 +40,8 @@ def _mismatch_message(observation: Observation, other: Sequence[Op], total: int)
 
 
 def _layer_names(observation: Observation, ops: Iterable[Op]) -> str:
-    """Return the layers that operations belong to, in the network's order and in brackets; "" if none is known.
-
-    An operation's name has its layer's in it: `gradient_tape/block1/pool/AvgPool2D/AvgPoolGrad`.
-    """
-    paths = [f"/{op.name}/" for op in ops]
-    known = [layer.name for layer in flatten(net_of(observation.spec.workload, observation.variant))]
-    names = [name for name in known if any(re.search(rf"/{name}(_\d+)?/", path) for path in paths)]
+    """Return the layers that operations belong to, in the network's order and in brackets; "" if none is known."""
+    names = layers_of(ops, [layer.name for layer in flatten(net_of(observation.spec.workload, observation.variant))])
     shown = ", ".join(names[:_MAX_LAYERS_SHOWN]) + (" …" if len(names) > _MAX_LAYERS_SHOWN else "")
     return f" ({shown})" if names else ""
 

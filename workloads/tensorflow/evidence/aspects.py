@@ -1,20 +1,26 @@
 """The observation of a run, and the aspects that all workloads have: precision, XLA, device, replicas, all-reduce."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from workloads.catalog import is_custom
 from workloads.kernels import makes_products
 from workloads.protocol import Kernel, RunSpec, Variant
 from workloads.tensorflow.evidence.graph import Op, main_products
 from workloads.tensorflow.evidence.xplane import Trace
+from workloads.training import Layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The first step's graph, and a trace of later steps; each empty where it could not be had."""
+    """The first step's graph, and a trace of later steps; each empty where it could not be had.
+
+    `layers` are those of a custom model.
+    """
 
     spec: RunSpec
+    layers: tuple[Layer, ...] = ()
     graph: tuple[Op, ...] = ()
     trace: Trace = field(default_factory=Trace)
 
@@ -43,18 +49,30 @@ class Observation:
         """Return one sentence on why no product was seen."""
         if self.variant["xla"] and not self.trace.steps:
             return "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
-        return "No matrix product was seen in what ran."
+        return self.python_reason or "No matrix product was seen in what ran."
+
+    @property
+    def python_reason(self) -> str | None:
+        """Return one sentence on the work that ran in Python, out of sight; None if there is none."""
+        calls = {op.name for op in self.graph if op.in_python}
+        if not calls:
+            return None
+        return f"{len(calls)} operation(s) ran in Python (py_function), where nothing shows what they compute."
 
     @property
     def products(self) -> tuple[Op, ...]:
         """Return the products that carry the work, from TensorFlow's graph, else from XLA's program."""
-        return main_products(self.programs) if self.fully_compiled else main_products(self.graph)
+        return self._main_products(self.programs if self.fully_compiled else self.graph)
 
     @property
     def executed_products(self) -> tuple[Op, ...]:
         """Return the products as they were executed: XLA's if it compiled them and its program was seen."""
         compiled = self.fully_compiled or all(op.compiled for op in self.products)
-        return (compiled and main_products(self.programs)) or self.products
+        return (compiled and self._main_products(self.programs)) or self.products
+
+    def _main_products(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """Return the products that the workload is about; of a custom one nobody knows, so all."""
+        return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
 
 
 CHOICE = "auto"
@@ -89,21 +107,56 @@ _TENSOR_CORE_THRESHOLD = 0.01
 """The least share of the products' time on tensor cores with which these count as used."""
 
 
+_OTHER_TYPES_LIMIT = 0.05
+"""The largest share of the time in products that other types may have: a small last layer is often in float32."""
+
+
 def precision(observation: Observation) -> Aspect:
-    """Return the type that products were computed in; on a GPU the kernels distinguish float32 and TF32."""
+    """Return the type that took most of the time in products; on a GPU the kernels distinguish float32 and TF32."""
     requested = str(observation.variant["precision"])
-    types = Counter(op.dtype for op in observation.executed_products if op.dtype)
-    if not types:
-        return Aspect(name="precision", requested=requested, reason=observation.no_product_reason)
-    ((dtype, count),) = types.most_common(1)
-    share = tensor_core_share(observation.trace.kernels)
-    actual = _float32_or_tf32(observation, share) if dtype == "float32" and observation.on_gpu else dtype
-    if actual is None:
-        reason = "Without kernels whose names tell it, float32 and TF32 products look the same."
+    shares = _time_shares(observation)
+    tensor_share = tensor_core_share(observation.trace.kernels)
+    float32 = _float32_or_tf32(observation, tensor_share) if observation.on_gpu else "float32"
+    unseen = _unseen_precision(observation, shares, float32)
+    named = {str(float32) if dtype == "float32" else dtype: share for dtype, share in shares.items()}
+    if unseen is None and 1 - named.get(requested, 0.0) > _OTHER_TYPES_LIMIT:
+        return _other_precision(requested, named)
+    if reason := unseen or observation.python_reason:
         return Aspect(name="precision", requested=requested, reason=reason)
-    note = f"{count} of {types.total()} products are in {dtype}." if len(types) > 1 else _share_note(share)
-    differs = None if actual == requested else f"The products were computed in {actual}, not in {requested}."
-    return Aspect(name="precision", requested=requested, actual=actual, reason=differs, note=note)
+    return Aspect(name="precision", requested=requested, actual=requested, note=_share_note(tensor_share))
+
+
+def _unseen_precision(observation: Observation, shares: Mapping[str, float], float32: str | None) -> str | None:
+    """Return why the types of products, or the time in each, are not known; None if they are."""
+    if not shares:
+        return observation.no_product_reason
+    if not any(shares.values()):
+        return f"Products are in {' and '.join(shares)}, and no trace shows how long those of each took."
+    if "float32" in shares and float32 is None:
+        return "Without kernels whose names tell it, float32 and TF32 products look the same."
+    return None
+
+
+def _time_shares(observation: Observation) -> dict[str, float]:
+    """Return the types of products with their shares of the traced time in them; 0 of all if that is not known."""
+    products = {(op.kernel or op.name, op.dtype) for op in observation.executed_products if op.dtype}
+    types = sorted({dtype for _, dtype in products})
+    if len(types) == 1:
+        return {types[0]: 1.0}
+    times = observation.trace.op_times_ns
+    spent = {dtype: sum(times.get(name, 0) for name, own in products if own == dtype) for dtype in types}
+    total = sum(spent.values())
+    return {dtype: time_ns / total if total else 0.0 for dtype, time_ns in spent.items()}
+
+
+def _other_precision(requested: str, shares: Mapping[str, float]) -> Aspect:
+    """Return the aspect where other types than the requested one take their share of the time."""
+    large = sorted((dtype for dtype in shares if shares[dtype] > _OTHER_TYPES_LIMIT), key=lambda one: -shares[one])
+    other = next(dtype for dtype in large if dtype != requested)
+    differs = f"{100 * shares[other]:.0f} % of the time in products was in {other}, not in {requested}."
+    if len(large) == 1:
+        differs = f"The products were computed in {other}, not in {requested}."
+    return Aspect(name="precision", requested=requested, actual=" and ".join(large), reason=differs)
 
 
 def _float32_or_tf32(observation: Observation, share: float | None) -> str | None:

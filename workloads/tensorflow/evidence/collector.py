@@ -10,11 +10,13 @@ from tempfile import TemporaryDirectory
 
 import tensorflow as tf
 
+from workloads.catalog import is_custom
 from workloads.protocol import Evidence, RunSpec
 from workloads.tensorflow.cnn import evidence
 from workloads.tensorflow.cnn.evidence import image_layout
 from workloads.tensorflow.evidence import aspects, graph, xplane
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, requested_layout
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.lstm.evidence import lstm_implementation
@@ -93,6 +95,8 @@ _COMMON_ASPECTS = (aspects.precision, aspects.xla, aspects.device, aspects.repli
 def _aspect_functions(spec: RunSpec) -> Iterator[Callable[[Observation], Aspect]]:
     """Yield the aspects that a run of this spec has."""
     yield from (*_WORKLOAD_ASPECTS.get(spec.workload, ()), *_COMMON_ASPECTS)
+    if is_custom(spec.workload) and requested_layout(spec.variant):
+        yield custom_layout
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
         yield aspects.all_reduce
 
@@ -129,8 +133,9 @@ def _sources(observation: Observation) -> Iterator[str]:
 
 
 def _notes(observation: Observation) -> Iterator[str]:
-    """Yield what the trace could not see, and why."""
+    """Yield what the layers of a custom model show, and what the trace could not see, and why."""
     trace = observation.trace
+    yield from layer_notes(observation)
     yield from trace.notes
     if trace.steps and not trace.kernels:
         yield "The profiler saw no kernel: NVIDIA's libcupti is missing, or its driver allows profiling to root alone."
@@ -166,4 +171,4 @@ class EvidenceCollector:
         """Return what is known so far, or None before the first step was made."""
         if self._graph is None:
             return None
-        return evidence_of(Observation(spec=self._spec, graph=self._graph, trace=self._trace))
+        return evidence_of(Observation(spec=self._spec, layers=self._task.layers, graph=self._graph, trace=self._trace))

@@ -16,6 +16,8 @@ CLUSTER = "XlaCluster"
 
 _TYPE_PREFIX = re.compile(r"^_?(Mkl)?(Native)?(Fused)?(?=[A-Z])")
 _SPATIAL = re.compile(r"Conv2D|BatchNorm|Pool")
+_PYTHON_CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+"""tf.numpy_function, stateless or not, and tf.py_function: tensorflow/core/ops/script_ops.cc."""
 _PRODUCTS: tuple[KernelClass, ...] = ("gemm", "convolution", "rnn")
 
 
@@ -26,7 +28,7 @@ class Op:
     `device` is as `GPU:0` ("" in XLA's program); `dtype` what it computes in, as `bfloat16`; `layout` its images' axes,
     `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `compiled`: inside an XLA cluster;
     `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say); `received`: one of
-    its operands comes from another device.
+    its operands comes from another device; `kernel`: what a trace calls it, if not by its name.
     """
 
     type: str
@@ -39,6 +41,12 @@ class Op:
     exact: bool | None = None
     fused: tuple[str, ...] = ()
     received: bool = False
+    kernel: str = ""
+
+    @property
+    def in_python(self) -> bool:
+        """Return whether it calls back into Python, where nothing can be seen of what it computes."""
+        return self.type in _PYTHON_CALLS
 
     @property
     def kind(self) -> KernelClass:
@@ -75,6 +83,15 @@ def main_products(ops: Sequence[Op]) -> tuple[Op, ...]:
     recurrent = [op for op in products if op.kind == "rnn" or op.loop]
     convolutions = [op for op in products if op.kind == "convolution"]
     return tuple(recurrent or convolutions or products)
+
+
+def layers_of(ops: Iterable[Op], names: Iterable[str]) -> list[str]:
+    """Return the layers that operations belong to, in the order of `names`.
+
+    An operation's name has its layer's in it: `gradient_tape/block1/pool/AvgPool2D/AvgPoolGrad`.
+    """
+    paths = [f"/{op.name}/" for op in ops]
+    return [name for name in names if any(re.search(rf"/{re.escape(name)}(_\d+)?/", path) for path in paths)]
 
 
 def ops_by_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
@@ -153,7 +170,7 @@ def _walk(nodes: Iterable[Any], functions: dict[str, Any], scope: _Scope) -> Ite
 @cache
 def _is_relevant(type_: str) -> bool:
     op = Op(type=plain_type(type_), name="", layout="?")
-    return op.is_product or op.is_spatial or op.kind in ("transpose", "communication")
+    return op.is_product or op.is_spatial or op.in_python or op.kind in ("transpose", "communication")
 
 
 def _receives_from_peer(node: Any) -> bool:

@@ -2,8 +2,9 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tensorflow.compiler.xla import xla_data_pb2
@@ -33,17 +34,19 @@ def program_ops(module: Any) -> tuple[Op, ...]:
     sources = (one.metadata for computation in module.computations for one in computation.instructions)
     norms = sorted({(one.op_type, one.op_name) for one in sources if one.op_type.startswith("FusedBatchNorm")})
     return (
-        *_walk_computation(computations, module.entry_computation_id, ""),
+        *_walk_computation(computations, module.entry_computation_id),
         *(Op(type=plain_type(type_), name=name, compiled=True) for type_, name in norms),
     )
 
 
-def _walk_computation(computations: dict[int, Any], entry: int, loop: str) -> Iterator[Op]:
+def _walk_computation(computations: dict[int, Any], entry: int, loop: str = "", fusion: str = "") -> Iterator[Op]:
+    """Yield the products of a computation, which a loop or a fusion may call: a fusion is one kernel."""
     instructions = {instruction.id: instruction for instruction in computations[entry].instructions}
     for instruction in instructions.values():
         inside = (instruction.metadata.op_name or instruction.name) if instruction.opcode == "while" else loop
+        kernel = fusion or (instruction.name if instruction.opcode == "fusion" else "")
         for called in instruction.called_computation_ids:
-            yield from _walk_computation(computations, called, inside)
+            yield from _walk_computation(computations, called, inside, kernel)
         if type_ := _op_type(instruction):
             operand = instructions[instruction.operand_ids[0]]
             yield Op(
@@ -54,6 +57,7 @@ def _walk_computation(computations: dict[int, Any], entry: int, loop: str) -> It
                 loop=loop,
                 compiled=True,
                 exact=_keeps_precision(instruction),
+                kernel=fusion or instruction.name,
             )
 
 
@@ -83,7 +87,7 @@ _HOST_PLANE = re.compile("/host:(CPU)")
 _EXECUTOR = "ExecutorState::Process"
 """On the CPU, a thread of TensorFlow's executor at work, also on operations that are too cheap to be traced."""
 _PROGRAM_PLANE = "/host:metadata"
-_TF_OP = re.compile(r"[A-Za-z0-9.][\w.>/-]*:(_*[A-Z]\w*)")
+_TF_OP = re.compile(r"([A-Za-z0-9.][\w.>/-]*):(_*[A-Z]\w*)")
 _NUMBER = re.compile(r"\.\d+$")
 
 
@@ -97,6 +101,7 @@ class Trace:
         times: The time of each device.
         events: How many kernels or operations ran in all.
         programs: The products of XLA's programs.
+        op_times_ns: The time of kernels by the operation or instruction that started them, over all devices.
         notes: What could not be seen.
     """
 
@@ -105,6 +110,7 @@ class Trace:
     times: tuple[DeviceTime, ...] = ()
     events: int = 0
     programs: tuple[Op, ...] = ()
+    op_times_ns: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -124,11 +130,12 @@ class Trace:
 
 
 class _Event(NamedTuple):
-    """One thing that ran, in picoseconds of the trace's clock."""
+    """One thing that ran, in picoseconds of the trace's clock, and the operation or instruction it is of, if known."""
 
     name: str
     start_ps: int
     end_ps: int
+    op: str = ""
 
 
 def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
@@ -152,8 +159,16 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
         times=tuple(_device_time(device, events) for device, events in sorted(devices.items(), key=_device_order)),
         events=len(kernels),
         programs=tuple(op for program in _programs(space) for op in program_ops(program)),
+        op_times_ns=_op_times_ns(kernels),
         notes=tuple(f"The profiler says: {message}" for message in (*space.errors, *space.warnings)),
     )
+
+
+def _op_times_ns(events: Iterable[_Event]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for event in events:
+        totals[event.op] += event.end_ps - event.start_ps
+    return {op: time_ps // 1000 for op, time_ps in totals.items() if op}
 
 
 def _device_order(item: tuple[str, Sequence[_Event]]) -> tuple[int, str]:
@@ -175,32 +190,44 @@ def _device_time(device: str, events: Sequence[_Event]) -> DeviceTime:
 
 
 def _gpu_events(plane: Any) -> Iterator[_Event]:
+    """Yield kernels and copies with what started them: XLA's instruction, else TensorFlow's operation."""
+    sources = [
+        number for word in ("hlo_op", "tf_op") for number, stat in plane.stat_metadata.items() if stat.name == word
+    ]
+
+    def identify(name: str, event: Any) -> tuple[str, str]:
+        found = {stat.metadata_id: stat for stat in event.stats if stat.metadata_id in sources}
+        stat = next((found[number] for number in sources if number in found), None)
+        return name, _stat_text(plane, stat).partition(":")[0] if stat else ""
+
     for line in plane.lines:
         if line.name.startswith(_GPU_LINE):
-            yield from _events(plane, line, lambda name, _: name)
+            yield from _events(plane, line, identify)
 
 
 def _cpu_events(plane: Any) -> Iterator[_Event]:
     """Yield operations and XLA's instructions; of those that only contain others (loops, calls), what they contain."""
     instruction = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_op"}
 
-    def name_of(name: str, event: Any) -> str | None:
+    def identify(name: str, event: Any) -> tuple[str, str] | None:
         if any(stat.metadata_id in instruction for stat in event.stats):
-            return None if name.startswith("end: ") else _NUMBER.sub("", name)
+            return None if name.startswith("end: ") else (_NUMBER.sub("", name), name)
         operation = _TF_OP.fullmatch(name)
-        return operation[1] if operation else None
+        return (operation[2], operation[1]) if operation else None
 
     for line in plane.lines:
-        yield from _innermost_events(_events(plane, line, name_of))
-        yield from _events(plane, line, lambda name, _: name if name == _EXECUTOR else None)
+        yield from _innermost_events(_events(plane, line, identify))
+        yield from _events(plane, line, lambda name, _: (name, "") if name == _EXECUTOR else None)
 
 
-def _events(plane: Any, line: Any, name_of: Callable[[str, Any], str | None]) -> Iterator[_Event]:
+def _events(plane: Any, line: Any, identify: Callable[[str, Any], tuple[str, str] | None]) -> Iterator[_Event]:
+    """Yield a line's events that `identify` gives a name and an operation for, by their own name."""
     base_ps = line.timestamp_ns * 1000
     for event in line.events:
-        if (name := name_of(plane.event_metadata[event.metadata_id].name, event)) is not None:
+        if (found := identify(plane.event_metadata[event.metadata_id].name, event)) is not None:
+            name, op = found
             start_ps = base_ps + event.offset_ps
-            yield _Event(name, start_ps, start_ps + event.duration_ps)
+            yield _Event(name, start_ps, start_ps + event.duration_ps, op)
 
 
 def _innermost_events(events: Iterable[_Event]) -> Iterator[_Event]:
@@ -257,4 +284,8 @@ def _executed_modules(planes: Iterable[Any]) -> Iterator[str]:
             for event in line.events:
                 for stat in event.stats:
                     if stat.metadata_id in module_stats:
-                        yield stat.str_value or plane.stat_metadata[stat.ref_value].name
+                        yield _stat_text(plane, stat)
+
+
+def _stat_text(plane: Any, stat: Any) -> str:
+    return str(stat.str_value or plane.stat_metadata[stat.ref_value].name)

@@ -219,6 +219,30 @@ def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
     )
 
 
+@pytest.mark.parametrize(
+    ("times", "ran", "state", "reason"),
+    [
+        ({"small": 39, "big": 61}, "float32 and bfloat16", False, "61 % of the time in products was in float32"),
+        ({"small": 80, "big": 20}, "bfloat16 and float32", False, "20 % of the time in products was in float32"),
+        ({"small": 1, "big": 99}, "float32", False, "The products were computed in float32, not in bfloat16."),
+        ({"small": 99, "big": 1}, "bfloat16", True, None),
+        ({}, None, None, "Products are in bfloat16 and float32, and no trace shows how long"),
+    ],
+)
+def test_a_type_counts_by_its_time(
+    times: dict[str, int], ran: str | None, state: bool | None, reason: str | None
+) -> None:
+    from workloads.tensorflow.evidence.aspects import precision
+
+    seen = seen_on_gpu("bfloat16", (CUDA,))
+    small = replace(seen.graph[0], name="small", dtype="bfloat16")
+    graph = (small, replace(small, name="big", dtype="float32"))
+    found = precision(replace(seen, graph=graph, trace=replace(seen.trace, op_times_ns=times)))
+    assert (found.actual, found.matches) == (ran, state)
+    assert (found.reason or "").startswith(reason or "")
+    assert (found.reason is None) is (reason is None)
+
+
 def test_products_that_fell_back_to_the_cpu_are_found() -> None:
     from workloads.tensorflow.evidence.aspects import device
 

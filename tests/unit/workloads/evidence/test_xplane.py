@@ -41,6 +41,24 @@ def test_kernels_on_two_streams_are_busy_together_only_once() -> None:
     ]
 
 
+def test_the_time_of_kernels_is_known_by_what_started_them() -> None:
+    """CUPTI's events have TensorFlow's operation, of XLA's programs also the instruction."""
+    from workloads.tensorflow.evidence.xplane import read
+
+    profile = space()
+    plane = profile.planes.add(name="/device:GPU:0")
+    for number, name in enumerate(("tf_op", "hlo_op", "model/big/MatMul:MatMul", "fusion.3"), 1):
+        plane.stat_metadata[number].name = name
+    add_line(plane, "Stream #13(Compute)", [("gemm", 0, 100), ("splitK", 100, 110), ("gemm_fusion", 200, 300)])
+    first, second, fused = plane.lines[0].events
+    first.stats.add(metadata_id=1, ref_value=3)
+    second.stats.add(metadata_id=1, str_value="model/big/MatMul:MatMul")
+    fused.stats.add(metadata_id=1, ref_value=3)
+    fused.stats.add(metadata_id=2, ref_value=4)
+    trace = read(profile.SerializeToString(), 1, gpu=True)
+    assert trace.op_times_ns == {"model/big/MatMul": 110, "fusion.3": 100}
+
+
 def test_times_of_two_gpus_are_added() -> None:
     from workloads.tensorflow.evidence.xplane import read
 
