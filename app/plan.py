@@ -72,6 +72,11 @@ class Plan(
     max_throttled_pct: float = MAX_THROTTLED_PCT
 
     @property
+    def extent(self) -> str:
+        """Return how many repeats are planned, as every run says it: `3`, or `until ± 0.5 %`."""
+        return str(self.repeats) if self.until_pct is None else f"until ± {self.until_pct:g} %"
+
+    @property
     def specs(self) -> tuple[RunSpec, ...]:
         """Return the spec of every run, those of the variants compared first."""
         return (*self.variants, *(transfer.spec for transfer in self.weight_transfers))

@@ -43,6 +43,9 @@ HOST_LOAD_KEY = "host_load_pct"
 THROTTLED_KEY = "throttled_pct"
 """Key of a run's environment: share of its measured part that was throttled; absent if none was."""
 
+PLANNED_KEY = "planned_repeats"
+"""Key of a run's environment: how many repeats its experiment planned, as `3` or `until ± 0.5 %`; absent by hand."""
+
 CUSTOM_SOURCE_KEY = "own_source"
 """Key of a run's environment: the text of a custom workload's file, which so travels with its runs."""
 
@@ -65,6 +68,7 @@ PER_RUN_KEYS = frozenset(
         IDLE_WAIT_KEY,
         HOST_LOAD_KEY,
         THROTTLED_KEY,
+        PLANNED_KEY,
         CUSTOM_SOURCE_KEY,
         CUSTOM_PATH_KEY,
         STANDBY_KEY,
@@ -238,6 +242,7 @@ class RunRow:
         evidence_state: What its evidence verified of the request; None if none was collected.
         evidence_reason: Why that is not all.
         purpose: What it was made for, if not for its own sake.
+        planned: How many repeats its experiment planned (`PLANNED_KEY`); None if it was made by hand, or before 0.3.
         deleted_utc_ns: When it was put in the trash; None if it is not there.
     """
 
@@ -252,6 +257,7 @@ class RunRow:
     evidence_state: EvidenceState | None = None
     evidence_reason: str | None = None
     purpose: str | None = None
+    planned: str | None = None
     note: str = ""
     tags: tuple[str, ...] = ()
     experiments: tuple[int, ...] = ()

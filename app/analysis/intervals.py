@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 LEVEL = 0.95
+"""Probability that the intervals of a comparison hold, all together and at every look at it."""
+_FIRST_LOOK_ERROR = 0.03
+_LOOK_EXPONENT = 1.3
 _LARGEST_LOG = 700.0
 
 
@@ -43,6 +46,25 @@ def sidak_level(level: float, comparisons: int) -> float:
     return float(level ** (1 / max(comparisons, 1)))
 
 
+def level_at(look: int, comparisons: int = 1) -> float:
+    """Return the level of each of several intervals, so that they hold together and at every look with `LEVEL`.
+
+    Whoever adds runs and judges again has another chance to be wrong. So the first look may be wrong with 3 %, look k
+    with 3 % / k^1.3: error spending as in Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials",
+    Biometrika 70, over the number of looks, because nobody knows which will be the last. `bench compare` shows that all
+    looks together are wrong in less than 6 %; docs/decisions has the candidates for the two figures.
+
+    Args:
+        look: How often these runs may have been judged, this time included.
+        comparisons: Number of intervals that shall hold together.
+    """
+    return sidak_level(1 - _FIRST_LOOK_ERROR / look**_LOOK_EXPONENT, comparisons)
+
+
+PLANNED_LEVEL = level_at(1)
+"""Level of an interval that is judged once, after the runs that were planned."""
+
+
 def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     """Return the geometric mean of positive values, None of none, with Student's t interval on their logarithms."""
     if not values:
@@ -55,7 +77,7 @@ def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     return _estimate(centre, half, n)
 
 
-def ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
+def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLANNED_LEVEL) -> Estimate | None:
     """Return the ratio of geometric means, with Welch's t interval on the logarithms.
 
     Welch (1947), "The generalization of Student's problem when several different population variances are involved",
@@ -100,6 +122,9 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
 def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
     """Return half the width of Welch's interval.
 
+    A side of two processes has at most the two degrees of freedom of two against two: with more, an interval of nominal
+    95 % covers only 88 to 92 % where the pair is the noisier side (docs/statistics.md).
+
     Args:
         a: Squared standard error of one mean.
         n_a: Its number of processes.
@@ -109,8 +134,14 @@ def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> fl
     """
     if a + b == 0:
         return 0.0
-    degrees = (a + b) ** 2 / (a**2 / (n_a - 1) + b**2 / (n_b - 1))
+    degrees = welch_degrees(a, n_a, b, n_b)
     return _student_t(level, degrees) * math.sqrt(a + b)
+
+
+def welch_degrees(a: float, n_a: int, b: float, n_b: int) -> float:
+    """Return the degrees of freedom; the arguments are those of `welch_half_width`."""
+    degrees = (a + b) ** 2 / (a**2 / (n_a - 1) + b**2 / (n_b - 1))
+    return min(degrees, 2.0) if min(n_a, n_b) == 2 else degrees
 
 
 def preload_scipy() -> None:
@@ -141,42 +172,41 @@ def _student_t(level: float, degrees: float) -> float:
 DEFAULT_REPEATS = 3
 """Processes per variant by default."""
 MIN_REPEATS = 3
-"""Processes a variant before the interval is first looked at: two are so few that a lucky pair ends it too often."""
+"""Processes a variant before a target precision is first looked at: a lucky pair would end too many experiments."""
 _FINEST_HALF_WIDTH = 0.001
 _MAX_REPEATS = 1_000_000
 _FINER_FACTOR = 0.75
 _ROUND_STEPS = (5, 2, 1)
+_RANGE = 0.8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredRepeats:
-    """After `repeats` more of each variant their ratio is expected to be known to ± `within` (0.005 is 0.5 %)."""
+    """After `repeats` more of each variant their ratio is expected to be known to ± `half_width` (0.005 is 0.5 %).
+
+    Few runs hardly tell how noisy they are: in 80 % of cases it takes `fewest` to `most`.
+    """
 
     repeats: int
+    fewest: int
+    most: int
     half_width: float
 
 
 def precision_reached(
-    values: Sequence[float], baseline: Sequence[float], precision_pct: float, level: float = LEVEL
+    values: Sequence[float], baseline: Sequence[float], precision_pct: float, level: float = PLANNED_LEVEL
 ) -> bool:
     """Return whether the ratio is known to ± `precision_pct` percent, so that no further repeat is needed.
 
-    It has to be known so well at two looks in a row: now, and without the last process of each side. One look alone
-    stops where chance made the interval narrow, and such intervals cover the truth less often (docs/statistics.md).
-    The first look is at `FIRST_LOOK` processes each.
+    Never with fewer than `MIN_REPEATS` processes each. The first narrow interval is a narrow one by chance more often
+    than others; at the level of `level_at` it still covers the truth often enough (docs/statistics.md).
 
     Args:
-        values: One positive value per process, in the order of measurement.
+        values: One positive value per process.
         baseline: The same of the baseline.
         precision_pct: Half-width to reach, in percent.
         level: Probability that the interval holds.
     """
-    return _is_narrow(values[:-1], baseline[:-1], precision_pct, level) and _is_narrow(
-        values, baseline, precision_pct, level
-    )
-
-
-def _is_narrow(values: Sequence[float], baseline: Sequence[float], precision_pct: float, level: float) -> bool:
     if min(len(values), len(baseline)) < MIN_REPEATS:
         return False
     found = ratio(values, baseline, level)
@@ -185,26 +215,32 @@ def _is_narrow(values: Sequence[float], baseline: Sequence[float], precision_pct
 
 
 def required_repeats(
-    values: Sequence[float], baseline: Sequence[float], level: float = LEVEL
+    values: Sequence[float], baseline: Sequence[float], look: int = 1, comparisons: int = 1
 ) -> RequiredRepeats | None:
     """Return how many more repeats narrow the interval to the next rounder figure (of 5, 2, 1, 0.5 … %).
 
-    None with fewer than two processes a side, or where the interval is narrow enough for any purpose.
+    They are judged by the next look. None with fewer than two processes a side, or where the interval is narrow enough
+    for any purpose.
 
     Args:
         values: One positive value per process.
         baseline: The same of the baseline.
-        level: Probability that the interval holds.
+        look: How often the runs may have been judged.
+        comparisons: Number of intervals that hold together.
     """
-    found = ratio(values, baseline, level)
+    found = ratio(values, baseline, level_at(look, comparisons))
     half = found.half_width if found else None
     if half is None or half <= _FINEST_HALF_WIDTH:
         return None
-    target = _next_finer(math.expm1(half))
-    return RequiredRepeats(additional_repeats(values, baseline, target, level), target)
+    target, level = _next_finer(math.expm1(half)), level_at(look + 1, comparisons)
+    least, most = (_noise_quantile(values, baseline, (1 + side * _RANGE) / 2) for side in (-1, 1))
+    repeats = [additional_repeats(values, baseline, target, level, noise) for noise in (least, 1.0, most)]
+    return RequiredRepeats(fewest=repeats[0], repeats=repeats[1], most=repeats[2], half_width=target)
 
 
-def additional_repeats(values: Sequence[float], baseline: Sequence[float], target: float, level: float = LEVEL) -> int:
+def additional_repeats(
+    values: Sequence[float], baseline: Sequence[float], target: float, level: float = PLANNED_LEVEL, noise: float = 1.0
+) -> int:
     """Return the further processes of each variant after which the interval is expected to be narrow enough.
 
     Welch's half-width with the standard deviations seen so far held fixed and the counts raised. As Kupper and Hafner
@@ -215,15 +251,30 @@ def additional_repeats(values: Sequence[float], baseline: Sequence[float], targe
         values: One positive value per process, two or more.
         baseline: The same of the baseline.
         target: Half-width to reach, as a share of the ratio.
-        level: Probability that the interval holds.
+        level: Probability that the interval then holds.
+        noise: True variance over that seen so far.
     """
-    a, b = (float(np.var(np.log(np.asarray(side)), ddof=1)) for side in (values, baseline))
+    a, b = (noise * variance for variance in _variances(values, baseline))
 
     def half_width(more: int) -> float:
         n_a, n_b = len(values) + more, len(baseline) + more
         return welch_half_width(a / n_a, n_a, b / n_b, n_b, level)
 
     return bisect_left(range(_MAX_REPEATS), True, key=lambda more: half_width(more) <= math.log1p(target))
+
+
+def _noise_quantile(values: Sequence[float], baseline: Sequence[float], probability: float) -> float:
+    """Return a quantile of true over seen variance: of normal values the degrees of freedom over chi-square."""
+    from scipy.special import chdtri
+
+    a, b = _variances(values, baseline)
+    degrees = welch_degrees(a / len(values), len(values), b / len(baseline), len(baseline))
+    return degrees / float(chdtri(degrees, probability))
+
+
+def _variances(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, float]:
+    a, b = (float(np.var(np.log(np.asarray(side)), ddof=1)) for side in (values, baseline))
+    return a, b
 
 
 def _next_finer(half: float) -> float:

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from app.analysis.energy import measured_means
-from app.analysis.intervals import Estimate, mean, ratio
-from app.analysis.verdict import throughputs
+from app.analysis.intervals import Estimate, level_at, mean, ratio
+from app.analysis.verdict import count_looks, throughputs
 from app.records import StoredRun
 from workloads.catalog import parameter_names
 from workloads.protocol import DeviceTime, Evidence, Kernel
@@ -245,7 +245,8 @@ def _communication_share(kernels: Sequence[Kernel]) -> float:
 
 
 def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult) -> Scaling:
-    speedup = ratio(throughputs([run.row for run in many.runs]), throughputs([run.row for run in few.runs]))
+    runs, base = ([run.row for run in side.runs] for side in (many, few))
+    speedup = ratio(throughputs(runs), throughputs(base), level_at(count_looks(runs, base)))
     assert speedup is not None, "both sides have a throughput"
     factor = few.gpus / many.gpus
     efficiency = Estimate(

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-from app.analysis.intervals import LEVEL, Estimate, RequiredRepeats, mean, ratio, required_repeats, sidak_level
+from app.analysis.intervals import Estimate, RequiredRepeats, level_at, mean, ratio, required_repeats
 from app.records import RunRow
 from workloads.protocol import RunSpec
 
@@ -58,8 +59,9 @@ class VariantResult:
     """One variant's runs together: throughput in examples/s, energy in mJ per example, both against the baseline's.
 
     Only completed and stopped runs that measured something count; the others keep their place in `runs`. The intervals
-    of all ratios of one kind hold together (`app.analysis.intervals.sidak_level`); those of `throughput` and `energy`
-    describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision has no meaning.
+    of all ratios of one kind hold together and at every look (`app.analysis.intervals.level_at`); those of `throughput`
+    and `energy` describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision has no
+    meaning. `looks` is how often its runs and the baseline's may have been judged, this time included.
     `required_repeats` is how many more repeats would show a smaller difference, where none is seen.
     """
 
@@ -70,6 +72,7 @@ class VariantResult:
     energy_ratio: Estimate | None
     decision: Decision
     is_baseline: bool
+    looks: int = 1
     required_repeats: RequiredRepeats | None = None
 
 
@@ -89,20 +92,56 @@ def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
     """Return one result per variant; the baseline is the variant that run `baseline_run` belongs to."""
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
-    speed_level, energy_level = (_interval_level(groups, baseline, figures) for figures in (throughputs, energies))
-    return [_result(group, baseline, speed_level, energy_level) for group in groups]
+    speeds, energy = (_count_comparisons(groups, baseline, figures) for figures in (throughputs, energies))
+    return [_result(group, baseline, speeds, energy) for group in groups]
 
 
-def _interval_level(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: FigureValues) -> float:
-    """Return the level of each interval, so that those of all variants with two runs or more hold together."""
+FIRST_LOOK = 3
+"""Runs of a variant made by hand at whose number the looks begin: one at two runs counts as this one."""
+
+
+def count_looks(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> int:
+    """Return how often two variants' runs may have been judged to decide whether to add more, this time included.
+
+    A planned number of repeats is judged once, when all are there; every run that was made by hand, or beyond the plan,
+    may have been added because of what those before it said. Of the two variants the one that was added to more often
+    counts, from when the other had two runs.
+    """
+    return max(1, _count_looks_since(runs, baseline), _count_looks_since(baseline, runs))
+
+
+def _count_looks_since(runs: Sequence[RunRow], others: Sequence[RunRow]) -> int:
+    """Return after how many numbers of runs of a variant there may have been a look, since another had two runs."""
+    counted, compared = (sorted(_with_result(side), key=lambda row: row.started_utc_ns) for side in (runs, others))
+    ends_plan = [row.planned != after.planned for row, after in pairwise(counted)] + [True]
+    return len(
+        {
+            max(n, FIRST_LOOK)
+            for n, (row, ends) in enumerate(zip(counted, ends_plan, strict=False), 1)
+            if compared[1:] and row.started_utc_ns >= compared[1].started_utc_ns
+            if ends or not _is_planned(row, n, len(runs))
+        }
+    )
+
+
+def _is_planned(row: RunRow, n: int, runs: int) -> bool:
+    """Return whether a variant's run number `n` of so many is one of a plan that was carried out."""
+    if row.planned is None or not row.planned.isdecimal():
+        return row.planned is not None
+    return n <= int(row.planned) <= runs
+
+
+def _count_comparisons(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: FigureValues) -> int:
+    """Return the number of intervals, which those of all variants with two runs or more have to share."""
     others = [group for group in groups if group is not baseline and same_workload(group, baseline)]
-    return sidak_level(LEVEL, sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others))
+    return sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others)
 
 
 def _result(
-    group: tuple[RunRow, ...], baseline: tuple[RunRow, ...], speed_level: float, energy_level: float
+    group: tuple[RunRow, ...], baseline: tuple[RunRow, ...], speed_comparisons: int, energy_comparisons: int
 ) -> VariantResult:
-    speedup = _ratio_to_baseline(group, baseline, throughputs, speed_level)
+    looks = 1 if group is baseline else count_looks(group, baseline)
+    speedup = _ratio_to_baseline(group, baseline, throughputs, level_at(looks, speed_comparisons))
     decision: Decision = _decision(speedup) if same_workload(group, baseline) else "different workloads"
     is_undecided = decision == "no difference seen"
     return VariantResult(
@@ -110,10 +149,11 @@ def _result(
         throughput=mean(throughputs(group)),
         speedup=speedup,
         energy=mean(energies(group)),
-        energy_ratio=_ratio_to_baseline(group, baseline, energies, energy_level),
+        energy_ratio=_ratio_to_baseline(group, baseline, energies, level_at(looks, energy_comparisons)),
         decision=decision,
         is_baseline=group is baseline,
-        required_repeats=required_repeats(throughputs(group), throughputs(baseline), speed_level)
+        looks=looks,
+        required_repeats=required_repeats(throughputs(group), throughputs(baseline), looks, speed_comparisons)
         if is_undecided
         else None,
     )

@@ -128,10 +128,8 @@ class ExperimentOptions:
             raise UsageError("No run fits into a budget of no time: give --budget more, such as 8m or 90s.")
         if self.report is not None:
             check_writable(self.report)
-        if self.until is not None and self.repeats is not None and self.repeats <= MIN_REPEATS:
-            raise UsageError(
-                f"--until looks twice, first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS + 1} or more."
-            )
+        if self.until is not None and self.repeats is not None and self.repeats < MIN_REPEATS:
+            raise UsageError(f"--until looks first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS} or more.")
         if not (self.presets or self.preset or self.workload):
             raise UsageError(
                 "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."

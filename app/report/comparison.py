@@ -65,6 +65,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "energy_ratio": energy_ratio["value"],
         "energy_ratio_interval": energy_ratio["interval"],
         "decision": "baseline" if result.is_baseline else result.decision,
+        "looks": result.looks,
         **verification_document(result.runs),
     }
     for metric in COMPARED:

@@ -147,6 +147,7 @@ def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
     """Return the rows of the runs for which an SQL condition on `runs` is true; the SQL may end in ORDER BY."""
     columns = (
         *(f"runs.{name}" for name in rows.RUN_COLUMNS),
+        rows.PLANNED_SQL,
         *(f"evidence.{name}" for name in rows.EVIDENCE_LIST_COLUMNS),
     )
     found = db.execute(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.records import BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
+from app.records import PLANNED_KEY, BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
 from workloads.kernels import classify, on_tensor_cores
@@ -50,6 +50,8 @@ RUN_COLUMNS = (
     "note",
     "deleted_utc_ns",
 )
+PLANNED_SQL = f"json_extract(runs.environment, '$.{PLANNED_KEY}')"
+"""What a run's experiment planned, which a list shows of its environment."""
 
 
 def values(item: object, columns: Sequence[str]) -> Row:
@@ -92,12 +94,12 @@ def run_row(
     Its spec is complete: parameters that are newer than the run have their defaults.
 
     Args:
-        row: The run's `RUN_COLUMNS` and then its evidence's `EVIDENCE_LIST_COLUMNS`.
+        row: The run's `RUN_COLUMNS`, `PLANNED_SQL`, and then its evidence's `EVIDENCE_LIST_COLUMNS`.
         gpu_names: Names of its GPUs.
         tags: Its tags.
         experiments: Numbers of the experiments that it belongs to.
     """
-    *run_values, state, reason = row
+    *run_values, planned, state, reason = row
     values = dict(zip(RUN_COLUMNS, run_values, strict=True))
     return RunRow(
         run=values["run"],
@@ -111,6 +113,7 @@ def run_row(
         evidence_state=state,
         evidence_reason=reason,
         purpose=values["purpose"],
+        planned=planned if isinstance(planned, str) else None,
         note=values["note"],
         tags=tags,
         experiments=experiments,

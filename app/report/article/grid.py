@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import units
-from app.analysis.intervals import Estimate, mean, ratio
+from app.analysis.intervals import Estimate, level_at, mean, ratio
 from app.analysis.summary import flops_per_s
-from app.analysis.verdict import throughputs
+from app.analysis.verdict import count_looks, throughputs
 from app.records import RunRow
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import TextTable
@@ -96,20 +96,26 @@ def _measure(cell: GridCell, figure: Figure, runs: Sequence[RunRow]) -> _Cell:
         return runs_of_variant(spec, runs) if spec else []
 
     found = find(cell.variant)
-    speeds = _speeds(figure, found)
     return _Cell(
         runs=tuple(found),
-        figure=mean(_step_times_ms(found) if figure == "step_ms" else speeds),
+        figure=mean(_step_times_ms(found) if figure == "step_ms" else _speeds(figure, found)),
         ratios={
-            name: _ratio(speeds, _speeds(figure, find(baseline)), same=baseline == cell.variant)
+            name: _ratio(figure, found, find(baseline), same=baseline == cell.variant)
             for name, baseline in cell.baselines.items()
         },
     )
 
 
-def _ratio(values: Sequence[float], baseline: Sequence[float], *, same: bool) -> Estimate | None:
-    """Return the ratio of the means; a variant to itself is 1, without an interval."""
-    found = ratio(values, baseline)
+def _ratio(figure: Figure, runs: Sequence[RunRow], baseline: Sequence[RunRow], *, same: bool) -> Estimate | None:
+    """Return the ratio of the means; a variant to itself is 1, without an interval.
+
+    Args:
+        figure: Figure of each run.
+        runs: The runs of a variant.
+        baseline: The runs of the baseline.
+        same: Whether both are one variant.
+    """
+    found = ratio(_speeds(figure, runs), _speeds(figure, baseline), level_at(count_looks(runs, baseline)))
     return Estimate(1.0, None, None, found.n) if found and same else found
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
 from app.errors import UserError
 from app.queries import INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
-from app.records import IDLE_WAIT_KEY, RunEvent, RunHeader, RunRow, RunStarted
+from app.records import IDLE_WAIT_KEY, PLANNED_KEY, RunEvent, RunHeader, RunRow, RunStarted
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.experiment.queue import entry_plan
@@ -192,7 +192,10 @@ class EntrySession:
         """Make one run; it is part of the experiment from its beginning."""
         sinks = (*self._listener.run_started(planned_run), _MembershipSink(self._add_runs))
         return self._concurrent_runs.run(
-            planned_run.spec, sinks, environment=planned_run.environment, lease=planned_run.lease
+            planned_run.spec,
+            sinks,
+            environment={**planned_run.environment, PLANNED_KEY: self._plan.extent},
+            lease=planned_run.lease,
         )
 
     def accept(self, run: RunHeader) -> bool:

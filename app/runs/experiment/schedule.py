@@ -5,8 +5,8 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.analysis.intervals import LEVEL, precision_reached, ratio, sidak_level
-from app.analysis.verdict import throughputs
+from app.analysis.intervals import level_at, precision_reached, ratio
+from app.analysis.verdict import count_looks, throughputs
 from app.plan import Plan
 from app.records import RunRow
 from workloads.catalog import Machine, check
@@ -34,21 +34,21 @@ def parse_precision_pct(word: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StoppingRule:
-    """The throughputs of `repeats` complete rounds: by workload, per variant; the first variant is the baseline."""
+    """The runs of `repeats` complete rounds: by workload, per variant; the first variant is the baseline."""
 
     repeats: int
-    by_workload: tuple[tuple[_Values, ...], ...]
+    by_workload: tuple[tuple[list[RunRow], ...], ...]
 
     @classmethod
     def from_runs(cls, variants: Sequence[Sequence[RunRow]]) -> "StoppingRule":
         """Return the rounds that all of these variants have completed; a round in progress does not count yet."""
-        measured = [throughputs([row for row in rows if row.completed]) for rows in variants]
+        measured = [[row for row in rows if row.completed and throughputs([row])] for rows in variants]
         repeats = min(map(len, measured), default=0)
         names = [rows[0].spec.workload for rows in variants] if repeats else []
         return cls(
             repeats,
             tuple(
-                tuple(values[:repeats] for values, workload in zip(measured, names, strict=True) if workload == name)
+                tuple(made[:repeats] for made, workload in zip(measured, names, strict=True) if workload == name)
                 for name in dict.fromkeys(names)
             ),
         )
@@ -67,8 +67,8 @@ class StoppingRule:
     def _pairs(self) -> Iterator[tuple[_Values, _Values, float]]:
         """Yield each variant's and its baseline's values, and the level at which all of a workload's intervals hold."""
         for base, *others in self.by_workload:
-            for values in others:
-                yield values, base, sidak_level(LEVEL, len(others))
+            for rows in others:
+                yield throughputs(rows), throughputs(base), level_at(count_looks(rows, base), len(others))
 
 
 FINAL_OUTCOMES = ("out_of_memory", "refused")

@@ -70,11 +70,12 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
 
 
 def _describe_required_repeats(found: RequiredRepeats | None) -> str:
-    """Return how narrowly more repeats would determine the speed-up; from ± 100 % on as a factor."""
+    """Return how narrowly more repeats would determine the speed-up, and how many; from ± 100 % on as a factor."""
     if found is None:
         return ""
     known = f"± {100 * found.half_width:g} %" if found.half_width < 1 else f"a factor of {1 + found.half_width:g}"
-    more = f"{found.repeats} more {units.plural('repeat', found.repeats)} of each"
+    may_take = f" ({found.fewest:,} to {found.most:,})" if found.fewest < found.most else ""
+    more = f"{found.repeats:,} more {units.plural('repeat', found.repeats)} of each{may_take}"
     return f"with about {more} the speed-up would be known to {known}"
 
 
@@ -85,7 +86,10 @@ def _energy(other: VariantResult, subject: str) -> str:
         return ""
     energy_phrase = f"energy per {example_word(other.runs[0].spec)}"
     if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
-        return f"no significant difference in {energy_phrase}"
+        low, high = found.interval
+        if is_far_from_one(low) or is_far_from_one(high):
+            return f"its {energy_phrase} may be {format_times(low)} to {format_times(high)} as much"
+        return f"no difference in {energy_phrase} larger than {format_percent(max(1 - low, high - 1))} %"
     change = f"{format_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
     if is_far_from_one(found.value):
         change = f"{format_times(found.value)} the"
@@ -101,7 +105,7 @@ def _run_counts(other: NamedResult, base: NamedResult) -> str:
     return f"{a} {units.plural('run', a)} each" if a == b else f"{a} against {b} runs"
 
 
-METHOD = "Welch's t on the logarithm of each process's throughput"
+METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the fastest and the slowest do."""
 NO_METHOD = "No interval: it takes two or more runs of each variant"
@@ -144,8 +148,11 @@ def describe_method(results: Sequence[VariantResult]) -> str:
     compared = sum(1 for result in results if not result.is_baseline and result.speedup and result.speedup.interval)
     if not compared:
         return NO_METHOD
-    corrected = f"{METHOD}, with Šidák's correction for {compared} comparisons with one baseline"
-    return METHOD if compared == 1 else corrected
+    looks = max(result.looks for result in results if not result.is_baseline)
+    method = METHOD if looks == 1 else f"{METHOD} (as for look {looks} at them)"
+    return (
+        method if compared == 1 else f"{method}, with Šidák's correction for {compared} comparisons with one baseline"
+    )
 
 
 def result_names(results: Sequence[VariantResult]) -> list[str]:

@@ -125,7 +125,7 @@ class MatrixForm:
             combinations=found.count,
             refused=group_refused(found.refused, self._varied()),
             repeats=self._repeats,
-            min_repeats=1 if extent.until_pct is None else MIN_REPEATS + 1,
+            min_repeats=1 if extent.until_pct is None else MIN_REPEATS,
             until_pct=extent.until_pct,
             budget_s=extent.budget_s,
             side_by_side=extent.side_by_side if len(self._form.machine.gpus) > 1 else None,
@@ -174,7 +174,7 @@ class MatrixForm:
     def _repeats(self) -> int:
         if self._extent.until_pct is None:
             return self._extent.repeats or DEFAULT_REPEATS
-        return max(self._extent.repeats or self._max_repeats, MIN_REPEATS + 1)
+        return max(self._extent.repeats or self._max_repeats, MIN_REPEATS)
 
     def _parameter(self, name: str) -> catalog.Parameter:
         return self._workload.parameter(name)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.analysis.intervals import ratio, required_repeats, sidak_level
-from app.analysis.verdict import energies, group_by_variant, judge, throughputs
+from app.analysis.intervals import level_at, ratio, required_repeats
+from app.analysis.verdict import count_looks, energies, group_by_variant, judge, throughputs
 from app.records import Outcome, RunRow, Summary
 from workloads.catalog import with_defaults
 from workloads.protocol import OutcomeName, RunSpec, Value
@@ -125,14 +125,12 @@ def test_a_run_older_than_a_parameter_is_of_the_variant_with_its_default() -> No
 
 
 def test_several_variants_are_judged_together_and_a_pair_alone() -> None:
-    one, two = rows(4, [101.5, 102.5, 103.5], layout="NCHW"), rows(7, [97.0, 96.0, 98.0], xla=True)
+    one, two = rows(4, [102.2, 103.2, 104.2], layout="NCHW"), rows(7, [97.0, 96.0, 98.0], xla=True)
     _, alone = judge([*BASE, *one], 1)
     _, first, second = judge([*BASE, *one, *two], 1)
     base = throughputs(BASE)
     assert alone.speedup == ratio(throughputs(one), base)
-    assert (first.speedup, second.speedup) == tuple(
-        ratio(throughputs(g), base, sidak_level(0.95, 2)) for g in (one, two)
-    )
+    assert (first.speedup, second.speedup) == tuple(ratio(throughputs(g), base, level_at(1, 2)) for g in (one, two))
     assert (alone.decision, first.decision) == ("faster", "no difference seen"), "two chances to be wrong ask for more"
 
 
@@ -159,9 +157,73 @@ def test_energy_has_an_estimate_and_a_ratio_with_an_interval_of_its_own() -> Non
 def test_where_no_difference_is_seen_it_is_told_what_more_repeats_would_tell() -> None:
     same, faster = rows(4, [100.0, 102.0, 98.0], layout="NCHW"), rows(7, [150.0, 151.0, 149.0], xla=True)
     base, first, second = judge([*BASE, *same, *faster], 1)
-    assert first.required_repeats == required_repeats(throughputs(same), throughputs(BASE), sidak_level(0.95, 2))
+    assert first.required_repeats == required_repeats(throughputs(same), throughputs(BASE), 1, 2)
     assert first.required_repeats is not None
     assert (base.required_repeats, second.required_repeats) == (None, None)
+
+
+def planned(made: list[RunRow], *plans: str | None) -> list[RunRow]:
+    return [replace(row, planned=plan) for row, plan in zip(made, plans, strict=True)]
+
+
+def interleaved(*plans: str | None) -> tuple[list[RunRow], list[RunRow]]:
+    """Return as many runs of two variants, one of each in turn, by these plans."""
+    values = [100.0 + n % 2 for n in range(len(plans))]
+    both = (rows(start, values, layout=layout) for start, layout in ((0, "NHWC"), (1000, "NCHW")))
+    a, b = ([replace(row, started_utc_ns=row.run % 1000) for row in planned(made, *plans)] for made in both)
+    return a, b
+
+
+HAND = None
+
+
+@pytest.mark.parametrize(
+    ("plans", "looks"),
+    [
+        (["3"] * 3, 1),
+        (["10"] * 10, 1),
+        ([HAND, HAND], 1),
+        ([HAND] * 3, 1),
+        ([HAND] * 5, 3),
+        (["3"] * 3 + ["11"] * 8, 2),
+        (["3"] * 3 + ["5"] * 2 + ["20"] * 15, 3),
+        ([HAND] * 3 + ["8"] * 5, 2),
+        (["3"] * 3 + [HAND] * 2, 3),
+        (["3"] * 6, 3),
+        (["10"] * 5, 3),
+        (["until ± 2 %"] * 7, 1),
+        (["until ± 2 %"] * 5 + ["until ± 0.5 %"] * 9, 2),
+        ([HAND] * 4 + ["until ± 2 %"] * 3, 3),
+    ],
+)
+def test_a_plan_is_one_look_and_every_run_that_was_added_is_another(plans: list[str | None], looks: int) -> None:
+    a, b = interleaved(*plans)
+    assert count_looks(a, b) == count_looks(b, a) == looks
+
+
+def test_a_plan_is_carried_out_though_a_run_of_it_failed() -> None:
+    a, b = interleaved(*["5"] * 5)
+    failed = replace(a[1], outcome=Outcome(name="crashed"))
+    assert count_looks([a[0], failed, *a[2:]], b) == 1
+
+
+def test_looks_at_one_variant_before_the_other_was_run_do_not_count_and_those_after_do() -> None:
+    earlier = planned(rows(1, [100.0] * 8, layout="NHWC"), *[HAND] * 8)
+    later = planned(rows(20, [100.0] * 3, layout="NCHW"), *["3"] * 3)
+    assert count_looks(earlier, later) == count_looks(later, earlier) == 1
+    more = planned(rows(30, [100.0] * 2, layout="NHWC"), HAND, HAND)
+    assert count_looks([*earlier, *more], later) == count_looks(later, [*earlier, *more]) == 2
+
+
+def test_runs_added_after_a_look_have_to_show_more() -> None:
+    def verdict(*plans: str | None) -> tuple[str, int]:
+        a, b = interleaved(*plans)
+        faster = [replace(row, summary=Summary(throughput=1.008 * (row.summary.throughput or 0))) for row in b]
+        result = judge([*a, *faster], a[0].run)[1]
+        return result.decision, result.looks
+
+    assert verdict(*["10"] * 10) == ("faster", 1)
+    assert verdict(*[HAND] * 10) == ("no difference seen", 8)
 
 
 GROUPS = st.lists(st.lists(st.floats(10.0, 1000.0), min_size=1, max_size=4), min_size=2, max_size=5)

@@ -122,8 +122,8 @@ def test_the_baseline_comes_first() -> None:
             "--show goes with --preset; `python -m app compare` shows any stored runs.",
         ),
         (
-            ["experiment", "lstm", "-s", "xla=false,true", "--until", "1%", "--repeats", "3"],
-            "--until looks twice, first after 3 repeats: give --repeats 4 or more.",
+            ["experiment", "lstm", "-s", "xla=false,true", "--until", "1%", "--repeats", "2"],
+            "--until looks first after 3 repeats: give --repeats 3 or more.",
         ),
         (
             ["experiment", "--preset", "quick", "--report", "page.pdf"],

@@ -37,7 +37,7 @@ def printed(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> 
 def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
     assert lines[0].startswith("NCHW is 12.0 % faster than NHWC (95 % interval 11.")
-    assert lines[0].endswith("3 runs each); no significant difference in energy per image.")
+    assert lines[0].endswith("3 runs each); no difference in energy per image larger than 13.7 %.")
     assert lines[2] == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
     table = lines[4:7]
     assert table[0].split()[:4] == ["variant", "runs", "images/s", "95"]

@@ -10,7 +10,7 @@ import pytest
 from app.errors import DatabaseError, UserError
 from app.fields import Sample
 from app.queries import RunQuery
-from app.records import LogLine, Outcome, Phase, Summary
+from app.records import PLANNED_KEY, LogLine, Outcome, Phase, Summary
 from app.samples import HOST, FieldInfo
 from app.storage.owner import this_process
 from app.storage.store import Store
@@ -35,6 +35,12 @@ from tests.fakes.runs import (
     keep,
 )
 from workloads.protocol import Block, Calibration, Evidence, PhaseStarted, RunSpec
+
+
+def test_a_run_says_what_its_experiment_planned_wherever_it_is_listed(store: Store) -> None:
+    planned, by_hand = (begin(store, uid=uid) for uid in ("uid-1", "uid-2"))
+    store.add_environment(planned, {PLANNED_KEY: "until ± 0.5 %"})
+    assert [row.planned for row in store.library.run_rows([planned, by_hand])] == ["until ± 0.5 %", None]
 
 
 def test_a_run_comes_back_whole(store: Store) -> None:

@@ -80,7 +80,7 @@ def test_a_variant_s_runs_share_a_row_with_intervals_and_stand_under_it_when_unf
     assert column(comparison, "Run") == ["3 runs", "3 runs"]
     speed = [each.title for each in table.columns].index("Speed-up")
     together = Arrangement().rows(table)[1].cells[speed]
-    assert (together.text, together.unit) == ("1.060×", "1.058–1.062")
+    assert (together.text, together.unit) == ("1.060×", "1.057–1.063")
     assert "3 runs" in together.tooltip
     rate = Arrangement().rows(table)[0].cells[speed - 1]
     assert (rate.text, rate.unit) == ("1,001", "±\N{NO-BREAK SPACE}0.2\N{NO-BREAK SPACE}%")

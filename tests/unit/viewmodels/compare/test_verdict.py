@@ -18,7 +18,7 @@ Pairs = list[tuple[float, float]]
 def variant(first: int, figures: Pairs | list[float], **settings: Value) -> list[RunRow]:
     pairs = [figure if isinstance(figure, tuple) else (figure, None) for figure in figures]
     found = [run_row(first + n, workload="cnn10", throughput=rate, energy_mj=e) for n, (rate, e) in enumerate(pairs)]
-    return [with_settings(row, settings) for row in found]
+    return [replace(with_settings(row, settings), planned=str(len(figures))) for row in found]
 
 
 def with_settings(row: RunRow, settings: Mapping[str, Value]) -> RunRow:
@@ -57,9 +57,9 @@ def test_slower_with_more_energy_and_unequal_counts() -> None:
 def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller_one() -> None:
     found = said(NHWC, variant(6, [(1000.0, 20.0), (1012.0, 20.1), (990.0, 19.9), (1003.0, 20.0), (998.0, 20.0)]))
     assert found.text == (
-        "No difference between NCHW and NHWC larger than 1.1 % at this sample size (5 runs each); "
-        "with about 8 more repeats of each the speed-up would be known to ± 0.5 %; "
-        "no significant difference in energy per image."
+        "No difference between NCHW and NHWC larger than 1.2 % at this sample size (5 runs each); "
+        "with about 15 more repeats of each (7 to 59) the speed-up would be known to ± 0.5 %; "
+        "no difference in energy per image larger than 0.6 %."
     )
     assert found.decision == "no difference seen"
 
@@ -67,7 +67,7 @@ def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller
 def test_no_difference_where_more_would_tell_nothing() -> None:
     same = [1000.0, 1000.1, 999.9]
     found = said(variant(1, same, layout="NHWC"), variant(4, same))
-    assert found.text == "No difference between NCHW and NHWC larger than 0.02 % at this sample size (3 runs each)."
+    assert found.text == "No difference between NCHW and NHWC larger than 0.03 % at this sample size (3 runs each)."
 
 
 def test_runs_too_unlike_each_other_to_tell_anything_are_said_not_to_be_told_apart() -> None:
@@ -98,7 +98,9 @@ def test_far_apart_it_is_times_not_percent() -> None:
 
 def test_what_more_repeats_would_tell_is_a_factor_where_a_percentage_would_mean_nothing() -> None:
     found = said(variant(1, [1000.0, 3000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 4000.0, 1200.0]))
-    assert found.text.endswith("; with about 1 more repeat of each the speed-up would be known to a factor of 3.")
+    assert found.text.endswith(
+        "; with about 3 more repeats of each (1 to 14) the speed-up would be known to a factor of 3."
+    )
 
 
 def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own() -> None:
@@ -279,6 +281,18 @@ def test_four_others_have_a_sentence_each_and_the_method_names_its_correction() 
     assert found.text.count("faster than") == 4
     assert describe_method(found.results) == f"{METHOD}, with Šidák's correction for 4 comparisons with one baseline"
     assert describe_method(said(NHWC, others[0]).results) == METHOD
+
+
+def test_the_method_says_how_often_runs_that_were_added_one_by_one_may_have_been_judged() -> None:
+    by_hand = [replace(row, planned=None) for row in variant(6, [1100.0, 1101.0, 1099.0, 1100.0])]
+    assert describe_method(said(NHWC, by_hand).results) == f"{METHOD} (as for look 2 at them)"
+    assert describe_method(said(NHWC, by_hand[:3]).results) == METHOD
+
+
+def test_energy_that_may_differ_by_far_is_given_as_a_range() -> None:
+    found = said(NHWC, variant(6, [(1100.0, 10.0), (1101.0, 40.0), (1099.0, 20.0)]))
+    assert "; its energy per image may be 0." in found.text
+    assert found.text.endswith("× as much.")
 
 
 def test_what_did_not_run_as_asked_comes_first() -> None:
