@@ -172,12 +172,12 @@ def _evidence(document: Mapping[str, Any] | None) -> str:
     evidence = document.get("evidence") if document else None
     if not evidence:
         return "–"
-    mark = {True: "ran as asked", False: "NOT as asked", None: "unknown"}[evidence["match"]]
     ran = " ".join(f"{key}={value}" for key, value in evidence["ran"].items())
     steps = evidence.get("steps") or 0
     kernels = sum(kernel["count"] for kernel in evidence.get("kernels", ())) / steps if steps else None
     busy = evidence.get("busy_share")
-    return f"{mark}: {ran}; {_number(kernels, 0, 0)} kernels a step, busy {_number(busy and 100 * busy, 0, 0)} %"
+    kernel_count = _number(kernels, 0, 0)
+    return f"{evidence['state']}: {ran}; {kernel_count} kernels a step, busy {_number(busy and 100 * busy, 0, 0)} %"
 
 
 def _ratio(value: float | None, base: float | None) -> str:

@@ -12,7 +12,7 @@ from app.units import plural
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.environment import runs_by_value, shorten_uuids
-from app.viewmodels.format.naming import differing_parameters, variant_names
+from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 
@@ -87,6 +87,7 @@ def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = 
     """
     found = [
         *_mismatched(runs),
+        *_indistinguishable(runs),
         *_throttled(runs),
         *_idle_wait_timed_out(runs),
         *_shared_gpu(runs),
@@ -104,6 +105,29 @@ def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     wrong = [run.row for run in runs if run.row.evidence_state == "mismatch"]
     values = {row.run: row.evidence_reason or "" for row in wrong}
     return [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(wrong), values=values)] if wrong else []
+
+
+def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Warn of variants that differ in what evidence could not see, where no kernel tells them apart either.
+
+    On GPUs a variant has the same kernels in every run; a trace of the CPU lacks short operations, so it tells nothing.
+    """
+    alike: dict[tuple[str, str, frozenset[str]], dict[str, list[StoredRun]]] = {}
+    for run in runs:
+        if (evidence := run.evidence) is None:
+            continue
+        kernels = frozenset(kernel.name for kernel in evidence.kernels if run.row.spec.variant.get("gpus"))
+        for aspect, reason in evidence.unverified.items():
+            by_value = alike.setdefault((aspect, reason, kernels), {})
+            by_value.setdefault(evidence.requested.get(aspect, ""), []).append(run)
+    found = []
+    for (aspect, reason, _), by_value in alike.items():
+        if len(by_value) > 1:
+            labels = [choice_label(members[0].row.spec, aspect, value) for value, members in by_value.items()]
+            sentence = f"Nothing proves that {join_with_and(labels)} ran different code. {reason}"
+            values = {run.row.run: value for value, members in by_value.items() for run in members}
+            found.append(ComparisonWarning(key=f"alike {aspect}", sentence=sentence, values=values))
+    return found
 
 
 def _throttled(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:

@@ -1,7 +1,7 @@
 """A run's evidence for display: verification badge, requested and actual settings, traced kernel time."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -114,7 +114,7 @@ def evidence_view(
         devices=device_time_rows(evidence),
         imbalance=describe_imbalance(evidence.devices),
         sources=_describe_sources(evidence.sources),
-        notes=tuple(filter(None, (*evidence.notes, kernel_time.describe_image_layouts(evidence)))),
+        notes=tuple(filter(None, _notes(spec, evidence))),
         portability=trials,
     )
 
@@ -153,9 +153,25 @@ def _badge_detail(spec: RunSpec, evidence: Evidence) -> str:
     actual = _describe_actual(spec, evidence)
     if evidence.state == "verified":
         return f"{actual}. {units.sentence(evidence.reason)}" if evidence.reason else actual
-    labels = [_label(spec, name) for name in evidence.requested if name in evidence.unverified]
+    return f"{actual}. {_describe_unverified(spec, evidence)}"
+
+
+def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
+    """Return which aspects could not be seen, and why; "" if there is none."""
+    if not evidence.unverified:
+        return ""
+    labels = [_label(spec, name) for name in evidence.unverified]
     names = join_with_and(label if label.isupper() else label.lower() for label in labels)
-    return f"{actual}. Not verifiable: {names}. {units.sentence(evidence.reason or '')}"
+    reasons = " ".join(dict.fromkeys(map(units.sentence, evidence.unverified.values())))
+    return f"Not verifiable: {names}. {reasons}"
+
+
+def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:
+    """Yield the stored notes, and what the badge does not say."""
+    yield from evidence.notes
+    yield kernel_time.describe_image_layouts(evidence)
+    if evidence.state == "mismatch":
+        yield _describe_unverified(spec, evidence)
 
 
 def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:

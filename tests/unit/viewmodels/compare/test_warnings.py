@@ -20,7 +20,7 @@ from app.storage.store import Store
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.format.environment import format_values_by_run
-from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
+from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED
 from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run
 from workloads.protocol import Evidence, RunSpec, Value
 
@@ -91,6 +91,20 @@ def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
     assert (found.sentence, found.severity) == ("TensorFlow differs: 2.16.2 (run 2), else 2.21.0.", "note")
     exchanged = stored(store, 4, interpreter="/envs/tf216")
     assert only(comparison_warnings([*runs, exchanged])).severity == "warning", "one environment had both"
+
+
+def test_variants_that_nothing_tells_apart_are_told(store: Store) -> None:
+    standard = msgspec.structs.replace(IN_PART, requested={**IN_PART.requested, "implementation": "standard"})
+    runs = [
+        stored(store, number, found=found, implementation=found.requested["implementation"])
+        for number, found in enumerate((IN_PART, IN_PART, standard), 1)
+    ]
+    assert comparison_warnings(runs[:2]) == (), "one variant is not compared with itself"
+    warning = only(comparison_warnings(runs))
+    assert warning.sentence == f"Nothing proves that gemm2 and standard ran different code. {IN_PART.reason}"
+    assert warning.values == {1: "gemm2", 2: "gemm2", 3: "standard"}
+    seen = msgspec.structs.replace(standard, kernels=AS_REQUESTED.kernels)
+    assert comparison_warnings([runs[0], stored(store, 4, found=seen, gpus=1)]) == (), "its kernels are others"
 
 
 def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:

@@ -64,6 +64,13 @@ def test_what_is_verified_in_part_says_which_part_and_why_not_the_rest() -> None
     assert not any(aspect.differs for aspect in shown.aspects)
 
 
+def test_a_mismatch_says_among_the_notes_what_else_could_not_be_seen() -> None:
+    half = msgspec.structs.replace(MISLABELLED, unverified={"precision": "No kernel was traced."})
+    shown = view(half)
+    assert shown.badge.detail == MISLABELLED.reason
+    assert shown.notes == ("Not verifiable: precision. No kernel was traced.",)
+
+
 def test_what_keras_was_left_to_choose_is_as_requested() -> None:
     auto = msgspec.structs.replace(
         AS_REQUESTED,
