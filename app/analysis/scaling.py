@@ -13,93 +13,23 @@ import numpy as np
 
 from app.analysis.energy import measured_means
 from app.analysis.intervals import Estimate, level_at, mean, ratio
+from app.analysis.steps import StepParts, TracedStep, imbalance, mean_step, run_traced_step, step_parts, straggler_ms
 from app.analysis.verdict import count_looks, throughputs
 from app.records import StoredRun
 from workloads.catalog import parameter_names
-from workloads.protocol import DeviceTime, Evidence, Kernel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepParts:
-    """One step on a device, the mean of all, in milliseconds.
-
-    It computes, or communicates while nothing computes, or is idle: no kernel runs.
-    """
-
-    compute_ms: float
-    communication_ms: float
-    idle_ms: float
-
-    @property
-    def step_ms(self) -> float:
-        """The whole step."""
-        return self.compute_ms + self.communication_ms + self.idle_ms
-
-    def scaled(self, factor: float) -> "StepParts":
-        """Return all parts multiplied by a factor."""
-        return StepParts(
-            compute_ms=self.compute_ms * factor,
-            communication_ms=self.communication_ms * factor,
-            idle_ms=self.idle_ms * factor,
-        )
-
-    def minus(self, other: "StepParts") -> "StepParts":
-        """Return the difference to other parts, part by part."""
-        return StepParts(
-            compute_ms=self.compute_ms - other.compute_ms,
-            communication_ms=self.communication_ms - other.communication_ms,
-            idle_ms=self.idle_ms - other.idle_ms,
-        )
-
-
-def step_parts(evidence: Evidence | None, step_ms: float | None) -> StepParts | None:
-    """Divide a measured step like the traced ones: a profiler makes steps longer, so only its shares are used.
-
-    None without a trace, or without a measured step.
-    """
-    if evidence is None or not evidence.devices or not step_ms:
-        return None
-    span, busy, compute = (sum(getattr(d, name) for d in evidence.devices) for name in _TIME_FIELDS)
-    if not span:
-        return None
-    traced = StepParts(compute_ms=compute, communication_ms=busy - compute, idle_ms=span - busy)
-    return traced.scaled(step_ms / span)
-
-
-_TIME_FIELDS = ("span_ns", "busy_ns", "compute_ns")
-
-
-def mean_parts(parts: Sequence[StepParts]) -> StepParts | None:
-    """Return the mean of step parts; None for none."""
-    if not parts:
-        return None
-    return StepParts(
-        compute_ms=sum(one.compute_ms for one in parts) / len(parts),
-        communication_ms=sum(one.communication_ms for one in parts) / len(parts),
-        idle_ms=sum(one.idle_ms for one in parts) / len(parts),
-    )
-
-
-def imbalance(devices: Sequence[DeviceTime]) -> float | None:
-    """Return how much longer the slowest device computes than the fastest, as a share of the mean; None below two.
-
-    Only computing counts: a device that waits for another one does so inside its communication kernel, and looks busy.
-    """
-    times = [device.compute_ns for device in devices]
-    if len(times) < 2 or not sum(times):
-        return None
-    return (max(times) - min(times)) * len(times) / sum(times)
-
-
-def straggler_share(devices: Sequence[DeviceTime]) -> float:
-    """Return how much shorter a step were if all devices computed as fast as the fastest, as a share of the span."""
-    times, span = [device.compute_ns for device in devices], sum(device.span_ns for device in devices)
-    return (max(times) - min(times)) * len(times) / span if span else 0.0
-
+from workloads.protocol import Kernel
 
 ScalingKind = Literal["strong", "weak"]
 Cause = Literal[
-    "nothing lost", "data", "communication", "launching", "imbalance", "computing", "not known", "not traced"
+    "nothing lost",
+    "data",
+    "communication",
+    "launching",
+    "imbalance",
+    "computing",
+    "not known",
+    "not traced",
+    "trace does not fit",
 ]
 
 NEGLIGIBLE_LOSS = 0.05
@@ -117,9 +47,10 @@ VARYING_PARAMETERS = frozenset(parameter_names(lambda parameter: parameter.scale
 class GpuCountResult:
     """The runs on one number of GPUs; every figure is of one GPU and one step, None where it is not known.
 
-    `communication_share` is of the time of all kernels, `gap_us` the mean time between two kernels, `imbalance` as in
-    `step_parts`, `behind_ms` how much longer the slowest GPU computes than the fastest, `data_ms` how
-    long a step waits for data from the host; link bytes are those that one GPU sends.
+    `parts` are those of the measured step, None where the `traced` one does not fit it. `communication_share` is of the
+    time of all kernels, `gap_us` the mean time between two kernels, `straggler_ms` how much longer the slowest GPU
+    computes than the fastest, `data_ms` how long a step waits for data from the host; link bytes are those that one GPU
+    sends.
     """
 
     gpus: int
@@ -127,9 +58,9 @@ class GpuCountResult:
     runs: tuple[StoredRun, ...]
     throughput: Estimate
     step_ms: float
+    traced: TracedStep | None = None
     parts: StepParts | None = None
     communication_share: float | None = None
-    kernels: float | None = None
     gap_us: float | None = None
     imbalance: float | None = None
     straggler_ms: float | None = None
@@ -218,21 +149,21 @@ def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
     throughput = mean(throughputs([run.row for run in group]))
     assert throughput is not None, "only runs that measured something are grouped"
     step_ms = 1000 * int(variant["batch_size"]) / throughput.value
-    traced = [run.evidence for run in group if run.evidence is not None and run.evidence.devices]
-    parts = mean_parts([found for one in traced if (found := step_parts(one, step_ms)) is not None])
-    kernels = _mean([sum(d.kernels for d in one.devices) / len(one.devices) / one.steps for one in traced])
+    traced = mean_step([found for run in group if (found := run_traced_step(run)) is not None])
+    parts = step_parts(traced, step_ms)
+    evidence = [run.evidence for run in group if run.evidence is not None and run.evidence.devices]
     return GpuCountResult(
         gpus=int(variant["gpus"]),
         batch_size=int(variant["batch_size"]),
         runs=tuple(group),
         throughput=throughput,
         step_ms=step_ms,
+        traced=traced,
         parts=parts,
-        communication_share=_mean([_communication_share(one.kernels) for one in traced if one.kernels]),
-        kernels=kernels,
-        gap_us=1000 * parts.idle_ms / kernels if parts and kernels else None,
-        imbalance=_mean([each for one in traced if (each := imbalance(one.devices)) is not None]),
-        straggler_ms=_mean([straggler_share(one.devices) * step_ms for one in traced]),
+        communication_share=_mean([_communication_share(one.kernels) for one in evidence if one.kernels]),
+        gap_us=1000 * parts.idle_ms / traced.kernels if parts and traced and traced.kernels else None,
+        imbalance=_mean([each for one in evidence if (each := imbalance(one.devices)) is not None]),
+        straggler_ms=_mean([straggler_ms(one.devices, one.steps) for one in evidence]),
         data_ms=_mean([pct / 100 * step_ms for run in group if (pct := run.row.summary.waiting_pct) is not None]),
         nvlink_bytes=_link_bytes_per_step(group, "nvlink_tx_bytes_per_s", step_ms),
         pcie_bytes=_link_bytes_per_step(group, "pcie_tx_bytes_per_s", step_ms),
@@ -266,11 +197,13 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult) -> Sc
         efficiency=efficiency,
         lost=lost,
         lost_data_ms=lost_data_ms,
-        cause=_cause(efficiency, lost, lost_data_ms, many),
+        cause=_cause(efficiency, lost, lost_data_ms, few, many),
     )
 
 
-def _cause(efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, many: GpuCountResult) -> Cause:
+def _cause(
+    efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, few: GpuCountResult, many: GpuCountResult
+) -> Cause:
     """Return the part that makes up most of the lost time.
 
     Data come first, as their wait looks like a gap between kernels; then a straggler, as its wait looks like exchange.
@@ -278,7 +211,7 @@ def _cause(efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, ma
     if efficiency.value > 1 - NEGLIGIBLE_LOSS or (efficiency.high is not None and efficiency.high >= 1):
         return "nothing lost"
     if lost is None:
-        return "not traced"
+        return "trace does not fit" if few.traced and many.traced else "not traced"
     threshold_ms = DOMINANT_SHARE * lost.step_ms
     if lost_data_ms > threshold_ms:
         return "data"
@@ -289,7 +222,8 @@ def _cause(efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, ma
         "launching": lost.idle_ms,
         "computing": lost.compute_ms,
     }
-    return next((cause for cause, lost_ms in by_cause.items() if lost_ms > threshold_ms), "not known")
+    cause = max(by_cause, key=lambda each: by_cause[each])
+    return cause if by_cause[cause] > threshold_ms else "not known"
 
 
 def _link_bytes_per_step(group: Sequence[StoredRun], field: str, step_ms: float) -> float | None:

@@ -56,7 +56,8 @@ def _aspect_row(aspect: Aspect) -> tuple[str, str, str, str]:
 
 
 def _print_kernels(view: EvidenceView) -> None:
-    print(f"  {view.traced} In {view.idle_share} of the time {view.idle_label}.")
+    idle = f"In {view.idle_share} of the measured step no kernel runs." if view.idle_share else ""
+    print(f"  {view.traced} {idle}".rstrip())
     shares = ", ".join(f"{each.name} {units.percent(100 * each.share, 1)}" for each in view.classes)
     print(f"  Of {view.noun} time: {shares}")
     print()

@@ -11,7 +11,7 @@ import numpy as np
 from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
-from app.analysis.scaling import imbalance
+from app.analysis.steps import busy_share, imbalance
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct, mfu
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.metrics import METRICS, put_json
@@ -29,9 +29,8 @@ from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processe
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
-from app.viewmodels.history import kernel_time
 from app.viewmodels.run.largest_batch import describe_largest_batch
-from workloads.protocol import Evidence, EvidenceState, RunSpec
+from workloads.protocol import EvidenceState, RunSpec
 
 
 def training_document(run: StoredRun) -> dict[str, Any] | None:
@@ -57,12 +56,13 @@ def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
     ]
 
 
-def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
-    """Return a run's evidence; None if there is none. `busy_share` is the share of traced time in which a kernel ran.
+def evidence_document(run: StoredRun) -> dict[str, Any] | None:
+    """Return a run's evidence; None if there is none.
 
-    Of `devices` all times are over the traced steps; `imbalance` is how much longer the slowest computes, of the mean.
+    `busy_share` is the share of the measured step in which a kernel ran on a GPU. Of `devices` all times are over the
+    traced steps; `imbalance` is how much longer the slowest computes, of the mean.
     """
-    if evidence is None:
+    if (evidence := run.evidence) is None:
         return None
     return {
         "asked": evidence.requested,
@@ -75,7 +75,7 @@ def evidence_document(evidence: Evidence | None) -> dict[str, Any] | None:
         "notes": list(evidence.notes),
         "steps": evidence.steps,
         "span_ns": evidence.span_ns,
-        "busy_share": kernel_time.busy_share(evidence),
+        "busy_share": busy_share(run),
         "kernels": [msgspec.to_builtins(kernel) for kernel in evidence.kernels],
         "devices": [msgspec.to_builtins(device) for device in evidence.devices],
         "imbalance": imbalance(evidence.devices),
@@ -207,7 +207,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             "note": derived.memory_note(run) or None,
         },
         "telemetry": {"pruned_utc": None if pruned_utc_ns is None else iso_utc(pruned_utc_ns)},
-        "evidence": evidence_document(run.evidence),
+        "evidence": evidence_document(run),
         "portability": portability_document(run.portability),
         "environment": dict(run.environment),
         "devices": [_device_means(columns) for columns in run.samples],

@@ -140,7 +140,6 @@ class EvidencePanel(QScrollArea):
         return grid
 
     def _time_shares(self, view: EvidenceView) -> QHBoxLayout:
-        figure = _column(text_label(view.idle_share, "figure"), text_label(f"of the time {view.idle_label}", "caption"))
         bar = StackedBar(self._theme)
         bar.show_parts(view.classes)
         legend = QLabel(self._legend(view))
@@ -148,7 +147,9 @@ class EvidencePanel(QScrollArea):
         legend.setWordWrap(True)
         line = QHBoxLayout()
         line.setSpacing(4 * GRID)
-        line.addLayout(figure)
+        if view.idle_share:
+            idle = text_label("of the measured step\nno kernel runs", "caption")
+            line.addLayout(_column(text_label(view.idle_share, "figure"), idle))
         line.addLayout(_column(bar, legend, text_label(f"Shares of {view.noun} time. {view.traced}", "caption")), 1)
         return line
 

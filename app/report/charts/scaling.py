@@ -36,8 +36,8 @@ def _bars(bars: Sequence[ScalingBar], palette: Palette) -> Iterator[str]:
         y = _TOP + number * _ROW
         yield _text(0, y + 18, bar.label, palette.text)
         x = float(_LEFT)
-        lengths = [getattr(bar.parts, name) for _, name in _PARTS] if bar.parts else [0.0, 0.0, bar.step_ms]
-        for length, colour in zip(lengths, _step_colours(palette), strict=True):
+        lengths = [getattr(bar.parts, name) for _, name in _PARTS] if bar.parts else [bar.step_ms]
+        for length, colour in zip(lengths, _step_colours(palette) if bar.parts else [palette.line], strict=True):
             yield svg.rectangle(x, y, length * scale, _BAR_HEIGHT, colour)
             x += length * scale
         yield _text(x + 8, y + 18, units.milliseconds(bar.step_ms), palette.text)

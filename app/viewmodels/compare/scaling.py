@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from app import units
 from app.analysis.intervals import LEVEL, Estimate
-from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, StepParts, scalings
+from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, scalings
+from app.analysis.steps import StepParts
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import gpus_label, variant_names
@@ -130,41 +131,59 @@ def _interval(estimate: Estimate) -> str:
 
 def describe_cause(found: Scaling) -> str:
     """Return why scaling is not better, in one sentence."""
-    many, lost = found.many, found.lost
     if found.cause == "nothing lost":
         return "Nothing is lost beyond what runs differ by anyway."
-    if lost is None:
+    if found.cause == "trace does not fit":
+        return _describe_misfit(found)
+    if found.lost is None:
         return "Why is not known: one side has no trace; run both with evidence=trace."
-    of_excess = f"of the {units.milliseconds(lost.step_ms)} that a step takes too long"
-    match found.cause:
-        case "data":
-            waiting = units.milliseconds(found.lost_data_ms)
-            return f"Most likely data: {waiting} {of_excess} are waiting for training data from the host."
-        case "communication":
-            exposed = units.milliseconds(lost.communication_ms)
-            return (
-                f"Most likely communication: {exposed} {of_excess} are exchanging gradients while nothing is computed."
-            )
-        case "launching":
-            gap, count = _micro(many.gap_us), f"{many.kernels or 0:,.0f}"
-            return (
-                f"Most likely launching: {units.milliseconds(lost.idle_ms)} {of_excess} are between "
-                f"kernels ({count} a step, "
-                f"{gap} apart), while GPUs wait for the host; a larger batch or XLA gives it time."
-            )
-        case "imbalance":
-            behind, longer = units.milliseconds(many.straggler_ms), units.percent(100 * (many.imbalance or 0.0), 1)
-            return (
-                f"Most likely imbalance: {behind} {of_excess} are due to the slowest GPU, which "
-                f"computes {longer} longer."
-            )
-        case "computing":
-            why = "smaller batches use a GPU less well" if found.kind == "strong" else "the same work took longer"
-            return (
-                f"Most likely computing itself: {units.milliseconds(lost.compute_ms)} {of_excess} are "
-                f"in kernels: {why}."
-            )
-    return f"The cause is not known: no single part makes up most {of_excess}."
+    too_long = f"the {units.milliseconds(found.lost.step_ms)} that a step takes too long"
+    reasons = {
+        "data": (found.lost_data_ms, "waiting for training data from the host"),
+        "communication": (found.lost.communication_ms, "exchanging gradients while nothing is computed"),
+        "launching": (found.lost.idle_ms, _launching(found.many)),
+        "imbalance": (found.many.straggler_ms or 0.0, _imbalance(found.many)),
+        "computing": (found.lost.compute_ms, _computing(found)),
+    }
+    if found.cause not in reasons:
+        return f"The cause is not known: no single part makes up most of {too_long}."
+    part_ms, reason = reasons[found.cause]
+    what = "computing itself" if found.cause == "computing" else found.cause
+    return f"Most likely {what}: {_share_of_loss(part_ms, found.lost.step_ms, too_long)} are {reason}."
+
+
+def _share_of_loss(part_ms: float, lost_ms: float, too_long: str) -> str:
+    """Return a part of what is lost; where other parts are shorter than in an ideal step, it may be more than all."""
+    if part_ms <= lost_ms:
+        return f"{units.milliseconds(part_ms)} of {too_long}"
+    return f"all of {too_long}, and {units.milliseconds(part_ms - lost_ms)} that other parts save,"
+
+
+def _describe_misfit(found: Scaling) -> str:
+    side = found.few if found.few.parts is None else found.many
+    busy_ms, step_ms = side.traced.busy_ms if side.traced else None, side.step_ms
+    return (
+        f"Why is not known: by the trace on {gpus_label(side.gpus)} kernels run for {units.milliseconds(busy_ms)} a "
+        f"step, longer than the measured step of {units.milliseconds(step_ms)}; run that side again."
+    )
+
+
+def _launching(many: GpuCountResult) -> str:
+    count = f"{many.traced.kernels if many.traced else 0:,.0f}"
+    return (
+        f"between kernels ({count} a step, {_micro(many.gap_us)} apart), "
+        "while GPUs wait for the host; a larger batch or XLA gives it time"
+    )
+
+
+def _imbalance(many: GpuCountResult) -> str:
+    longer = units.percent(100 * (many.imbalance or 0.0), 1)
+    return f"due to the slowest GPU, which computes {longer} longer"
+
+
+def _computing(found: Scaling) -> str:
+    why = "smaller batches use a GPU less well" if found.kind == "strong" else "the same work took longer"
+    return f"in kernels: {why}"
 
 
 def _rows(few: GpuCountResult, many: GpuCountResult) -> list[tuple[str, str, str]]:
@@ -175,11 +194,12 @@ def _rows(few: GpuCountResult, many: GpuCountResult) -> list[tuple[str, str, str
         row("Throughput", lambda side: units.number(side.throughput.value, 4)),
         row("Runs", lambda side: str(len(side.runs))),
         row("Step", lambda side: units.milliseconds(side.step_ms)),
+        row("GPU time", lambda side: units.milliseconds(side.traced.busy_ms if side.traced else None)),
         row("Computing", lambda side: _part(side, "compute_ms")),
         row("Communicating alone", lambda side: _part(side, "communication_ms")),
         row("No kernel", lambda side: _part(side, "idle_ms")),
         row("Communication, of kernel time", lambda side: _share(side.communication_share)),
-        row("Kernels a step", lambda side: units.number(side.kernels, 3)),
+        row("Kernels a step", lambda side: units.number(side.traced.kernels if side.traced else None, 3)),
         row("Between two kernels", lambda side: _micro(side.gap_us)),
         row("Imbalance", lambda side: _share(side.imbalance)),
         row("Waiting for data", lambda side: units.milliseconds(side.data_ms)),

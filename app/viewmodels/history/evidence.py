@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app import units
-from app.records import Outcome, PortabilityResult, RunRow, StoredRun
+from app.analysis.steps import TracedStep, measured_step_ms, step_parts, traced_step
+from app.records import Outcome, PortabilityResult, RunRow, StoredRun, Summary
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
@@ -60,16 +61,15 @@ class PortabilityRow(NamedTuple):
 class EvidenceView:
     """A run's evidence as text; without any, only the badge has content.
 
-    `between` is the share of the traced time in which `idle`: no kernel ran, on the CPU no op; `noun`
-    is what kernels are called there (ops, on the CPU); `rest` is what `kernels` leave out; `seen` tells where all this
-    was read. `devices` has each one's own part where there are several, and `imbalance` says how alike they are.
+    `idle_share` is the share of the measured step in which no kernel runs, "" where it is not known and on the CPU;
+    `noun` is what kernels are called (ops, on the CPU). `devices` has each one's own part where there are several, and
+    `imbalance` says how alike they are.
     """
 
     badge: Badge
     aspects: tuple[Aspect, ...] = ()
     traced: str = ""
     idle_share: str = ""
-    idle_label: str = "no kernel ran"
     noun: str = "kernel"
     classes: tuple[ClassShare, ...] = ()
     kernels: tuple[KernelRow, ...] = ()
@@ -83,11 +83,15 @@ class EvidenceView:
 
 def stored_evidence_view(run: StoredRun) -> EvidenceView:
     """Return the evidence of a stored run."""
-    return evidence_view(run.row.spec, run.evidence, run.row.outcome, run.portability)
+    return evidence_view(run.row.spec, run.evidence, run.row.outcome, run.row.summary, run.portability)
 
 
 def evidence_view(
-    spec: RunSpec, evidence: Evidence | None, outcome: Outcome | None, portability: Sequence[PortabilityResult] = ()
+    spec: RunSpec,
+    evidence: Evidence | None,
+    outcome: Outcome | None,
+    summary: Summary,
+    portability: Sequence[PortabilityResult] = (),
 ) -> EvidenceView:
     """Return the evidence of a run as text.
 
@@ -95,23 +99,24 @@ def evidence_view(
         spec: What was requested.
         evidence: The evidence; None if the run left none.
         outcome: How the run ended; None while it runs.
+        summary: Its figures.
         portability: What its weights gave elsewhere.
     """
     trials = tuple(_portability_result(spec, found) for found in portability)
     if evidence is None:
         return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
-    noun, idle = ("op", "nothing ran") if spec.variant.get("gpus") == 0 else ("kernel", "no kernel ran")
+    noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
+    traced, step_ms = traced_step(evidence, spec.variant.get("gpus")), measured_step_ms(spec, summary)
     return EvidenceView(
         badge=_badge(spec, evidence),
         aspects=_aspects(spec, evidence),
-        traced=_traced(spec, evidence),
-        idle_share=_idle_share(evidence),
-        idle_label=idle,
+        traced=_describe_trace(spec, evidence, traced, step_ms),
+        idle_share=_idle_share(traced, step_ms),
         noun=noun,
         classes=kernel_time.class_shares(evidence.kernels),
         kernels=kernel_time.kernel_rows(evidence.kernels),
         other_kernels=kernel_time.describe_other_kernels(evidence.kernels, noun),
-        devices=device_time_rows(evidence),
+        devices=device_time_rows(evidence, step_ms),
         imbalance=describe_imbalance(evidence.devices),
         sources=_describe_sources(evidence.sources),
         notes=tuple(filter(None, _notes(spec, evidence))),
@@ -239,17 +244,23 @@ def _phrase(spec: RunSpec, name: str, value: str) -> str:
     return f"{_value(spec, name, _CHOICE)}: {shown}" if str(spec.variant.get(name)) == _CHOICE else shown
 
 
-def _traced(spec: RunSpec, evidence: Evidence) -> str:
+def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None, step_ms: float | None) -> str:
     if not evidence.steps:
         return ""
     devices = max(1, int(spec.variant.get("gpus", 1)))
     a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
-    return f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} each."
+    said = f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} each."
+    if traced is None or step_ms is None or traced.fits(step_ms):
+        return said
+    kernels, step = units.milliseconds(traced.busy_ms), units.milliseconds(step_ms)
+    return (
+        f"{said} Their kernels run for {kernels}, longer than the measured step of {step}: the trace does not fit it."
+    )
 
 
-def _idle_share(evidence: Evidence) -> str:
-    busy = kernel_time.busy_share(evidence)
-    return "" if busy is None else units.percent(100 * (1 - busy), 1)
+def _idle_share(traced: TracedStep | None, step_ms: float | None) -> str:
+    parts = step_parts(traced, step_ms)
+    return "" if parts is None else units.percent(100 * parts.idle_ms / parts.step_ms, 1)
 
 
 def _describe_sources(sources: Sequence[str]) -> str:

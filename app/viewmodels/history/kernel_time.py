@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app import units
-from app.analysis.scaling import imbalance
+from app.analysis.steps import imbalance, step_parts, traced_device
 from app.viewmodels.format.sentences import join_with_and
 from workloads.kernels import KernelClass, image_layout
 from workloads.protocol import DeviceTime, Evidence, Kernel
 
 
 class DeviceTimeRow(NamedTuple):
-    """One device's step: how long it is, and in how much of it the device computes, communicates alone, is idle."""
+    """One device's measured step: how long the device computes in it, communicates alone, is idle."""
 
     device: str
     step: str
@@ -25,9 +25,16 @@ class DeviceTimeRow(NamedTuple):
 DEVICE_COLUMNS = DeviceTimeRow("", "Step", "Computing", "Communicating alone", "No kernel", "Kernels")
 
 
-def device_time_rows(evidence: Evidence) -> tuple[DeviceTimeRow, ...]:
-    """Return one row per device; none for a single device."""
-    return tuple(_device_row(one, evidence.steps) for one in evidence.devices) if len(evidence.devices) > 1 else ()
+def device_time_rows(evidence: Evidence, step_ms: float | None) -> tuple[DeviceTimeRow, ...]:
+    """Return one row per device; none for a single device.
+
+    Args:
+        evidence: The run's evidence.
+        step_ms: Its measured step; None if nothing was measured.
+    """
+    if len(evidence.devices) < 2:
+        return ()
+    return tuple(_device_row(device, evidence.steps, step_ms) for device in evidence.devices)
 
 
 def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
@@ -39,17 +46,16 @@ def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
     return f"The slowest, {slowest.device}, computes {units.percent(100 * share, 1)} longer than the fastest."
 
 
-def _device_row(time: DeviceTime, steps: int) -> DeviceTimeRow:
-    def per_step(time_ns: int) -> str:
-        return units.milliseconds(time_ns / 1e6 / steps)
-
+def _device_row(device: DeviceTime, steps: int, step_ms: float | None) -> DeviceTimeRow:
+    traced = traced_device(device, steps)
+    parts = step_parts(traced, step_ms)
     return DeviceTimeRow(
-        device=time.device,
-        step=per_step(time.span_ns),
-        computing=per_step(time.compute_ns),
-        communicating=per_step(time.busy_ns - time.compute_ns),
-        idle=per_step(time.span_ns - time.busy_ns),
-        kernels=units.number(time.kernels / steps),
+        device=device.device,
+        step=units.milliseconds(step_ms),
+        computing=units.milliseconds(traced.compute_ms),
+        communicating=units.milliseconds(traced.busy_ms - traced.compute_ms),
+        idle=units.milliseconds(parts.idle_ms if parts else None),
+        kernels=units.number(traced.kernels),
     )
 
 
@@ -92,11 +98,6 @@ class KernelRow:
     count: int
     tensor_cores: str
     help: str
-
-
-def busy_share(evidence: Evidence) -> float | None:
-    """Return the share of the traced time in which a kernel ran, from 0 to 1; None without a trace."""
-    return evidence.busy_ns / evidence.span_ns if evidence.span_ns else None
 
 
 def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:

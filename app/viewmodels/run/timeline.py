@@ -291,7 +291,7 @@ class RunTimeline:
         self.phases.end(event.t_ns)
         self.ended = event
         if self._evidence is not None and self.spec is not None:
-            self.evidence_view = evidence_view(self.spec, self._evidence, event.outcome)
+            self.evidence_view = evidence_view(self.spec, self._evidence, event.outcome, event.summary)
 
 
 _ALLOCATOR_COLOUR = 6

@@ -129,7 +129,7 @@ def test_time_is_told_by_class_and_between_kernels() -> None:
     assert [share.name for share in shown.classes][:3] == ["GEMM", "RNN", "point-wise"]
     assert sum(share.share for share in shown.classes) == pytest.approx(1.0)
     assert len({share.colour for share in shown.classes}) == len(shown.classes)
-    assert shown.idle_share == f"20.6{NBSP}%"
+    assert shown.idle_share == f"87.7{NBSP}%", "3.94 ms of the measured step's 32"
     assert shown.traced == f"5 steps traced after the measured part, 4.96{NBSP}ms each."
     assert shown.sources == "Seen in the executed graph and the profiler's trace."
 
@@ -139,21 +139,25 @@ def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
 
 
 def test_several_devices_have_a_row_each_and_one_has_none() -> None:
-    found = LIMPING[0].evidence
-    assert found is not None
-    shown = view(found, gpus=2)
+    shown = stored_evidence_view(LIMPING[0])
     assert [row.device for row in shown.devices] == ["GPU:0", "GPU:1"]
     first, slow = ([text.replace(NBSP, " ") for text in row[1:]] for row in shown.devices)
-    assert first == ["27.5 ms", "20.0 ms", "6.50 ms", "1.00 ms", "100"]
+    assert first == ["27.5 ms", "20.0 ms", "6.50 ms", "0.973 ms", "100"], "of the measured step, 27.47 ms"
     assert slow[1:3] == ["26.0 ms", "0.500 ms"]
     assert shown.imbalance == f"The slowest, GPU:1, computes 26.1{NBSP}% longer than the fastest."
     assert (view(ONE[0].evidence).devices, view(ONE[0].evidence).imbalance) == ((), "")
 
 
+def test_a_trace_that_does_not_fit_the_step_says_so_and_has_no_idle_share() -> None:
+    shown = view(AS_REQUESTED, batch_size=3)
+    assert (shown.idle_share, shown.traced.endswith("the trace does not fit it.")) == ("", True)
+    assert f"Their kernels run for 3.94{NBSP}ms, longer than the measured step of 3.00{NBSP}ms" in shown.traced
+
+
 def test_on_the_cpu_there_are_ops() -> None:
     on_cpu, on_gpu = view(ON_CPU, gpus=0), view(AS_REQUESTED)
-    assert (on_cpu.noun, on_cpu.idle_label) == ("op", "nothing ran")
-    assert (on_gpu.noun, on_gpu.idle_label) == ("kernel", "no kernel ran")
+    assert (on_cpu.noun, on_cpu.idle_share) == ("op", ""), "operations overlap: there is no idle time to tell"
+    assert (on_gpu.noun, on_gpu.idle_share) == ("kernel", f"87.7{NBSP}%")
 
 
 def test_three_sources_are_a_sentence_too() -> None:
@@ -163,9 +167,9 @@ def test_three_sources_are_a_sentence_too() -> None:
 
 def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
     spec = run_row(1).spec
-    (trial,) = evidence_view(spec, None, None, PORTABLE).portability
+    (trial,) = evidence_view(spec, None, None, Summary(), PORTABLE).portability
     assert trial == ("Standard on Intel Xeon Platinum 8481C, float32", "2.4e-04", "of outputs up to 1.31")
-    (same,) = evidence_view(spec, None, None, (replace(PORTABLE[0], max_difference=0.0),)).portability
+    (same,) = evidence_view(spec, None, None, Summary(), (replace(PORTABLE[0], max_difference=0.0),)).portability
     assert same.difference == "0"
 
 

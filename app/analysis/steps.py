@@ -1,0 +1,161 @@
+"""Where the time of a step goes: computing, exposed communication, and idle.
+
+Kernels count by the trace: a profiler leaves their time alone, but stretches the gaps between them up to threefold
+(docs/measurements/2026-11-22-why.md). So idle is what the measured step, which nobody traced, has beyond its kernels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.records import StoredRun, Summary
+from workloads.protocol import DeviceTime, Evidence, RunSpec
+
+TOLERANCE = 0.02
+"""Kernels that take this much longer than the measured step are of another one: their time repeats to 0.2 to 1 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedStep:
+    """The kernels of one traced step on one GPU.
+
+    Attributes:
+        busy_ms: The time in which any of them ran.
+        compute_ms: The time in which one ran that does not communicate.
+        kernels: How many ran.
+    """
+
+    busy_ms: float
+    compute_ms: float
+    kernels: float
+
+    def fits(self, step_ms: float) -> bool:
+        """Return whether a measured step has room for the kernels."""
+        return self.busy_ms <= (1 + TOLERANCE) * step_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """A measured step on one GPU, or the difference of two, in milliseconds.
+
+    It computes, or communicates while nothing computes, or is idle: no kernel runs. Of a step no part is below 0.
+    """
+
+    compute_ms: float
+    communication_ms: float
+    idle_ms: float
+
+    @property
+    def step_ms(self) -> float:
+        """The whole step."""
+        return self.compute_ms + self.communication_ms + self.idle_ms
+
+    def scaled(self, factor: float) -> "StepParts":
+        """Return all parts multiplied by a factor."""
+        return StepParts(
+            compute_ms=self.compute_ms * factor,
+            communication_ms=self.communication_ms * factor,
+            idle_ms=self.idle_ms * factor,
+        )
+
+    def minus(self, other: "StepParts") -> "StepParts":
+        """Return the difference to other parts, part by part."""
+        return StepParts(
+            compute_ms=self.compute_ms - other.compute_ms,
+            communication_ms=self.communication_ms - other.communication_ms,
+            idle_ms=self.idle_ms - other.idle_ms,
+        )
+
+
+def step_parts(traced: TracedStep | None, step_ms: float | None) -> StepParts | None:
+    """Return the parts of a measured step, which add up to it.
+
+    None without a trace or a measured step, or where they do not fit. Kernels that are longer than the step within
+    `TOLERANCE` are shortened to it.
+    """
+    if traced is None or not step_ms or not traced.fits(step_ms):
+        return None
+    factor = min(1.0, step_ms / traced.busy_ms) if traced.busy_ms else 1.0
+    busy_ms, compute_ms = factor * traced.busy_ms, factor * traced.compute_ms
+    return StepParts(
+        compute_ms=compute_ms, communication_ms=max(0.0, busy_ms - compute_ms), idle_ms=max(0.0, step_ms - busy_ms)
+    )
+
+
+def traced_device(device: DeviceTime, steps: int) -> TracedStep:
+    """Return a traced step on one device."""
+    return TracedStep(
+        busy_ms=device.busy_ns / 1e6 / steps, compute_ms=device.compute_ns / 1e6 / steps, kernels=device.kernels / steps
+    )
+
+
+def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
+    """Return a traced step, the mean of all GPUs.
+
+    None without a trace, and on the CPU, where operations run on several threads at once and short ones are not traced.
+
+    Args:
+        evidence: The run's evidence.
+        gpus: How many GPUs it used, by its variant.
+    """
+    if evidence is None or not evidence.steps or not evidence.busy_ns or not isinstance(gpus, int) or gpus < 1:
+        return None
+    if evidence.devices:
+        return mean_step([traced_device(device, evidence.steps) for device in evidence.devices])
+    if gpus > 1:
+        return None
+    # Runs older than the times of each device: a single GPU exchanges nothing.
+    busy_ms = evidence.busy_ns / 1e6 / evidence.steps
+    kernels = sum(kernel.count for kernel in evidence.kernels) / evidence.steps
+    return TracedStep(busy_ms=busy_ms, compute_ms=busy_ms, kernels=kernels)
+
+
+def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
+    """Return the mean of traced steps; None for none."""
+    if not steps:
+        return None
+    return TracedStep(
+        busy_ms=sum(one.busy_ms for one in steps) / len(steps),
+        compute_ms=sum(one.compute_ms for one in steps) / len(steps),
+        kernels=sum(one.kernels for one in steps) / len(steps),
+    )
+
+
+def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:
+    """Return the mean time of a measured step; None if nothing was measured."""
+    batch_size, throughput = spec.variant.get("batch_size"), summary.throughput
+    return 1000 * batch_size / throughput if throughput and isinstance(batch_size, int) and batch_size > 0 else None
+
+
+def run_traced_step(run: StoredRun) -> TracedStep | None:
+    """Return a traced step of a run; None as in `traced_step`."""
+    return traced_step(run.evidence, run.row.spec.variant.get("gpus"))
+
+
+def gpu_step_ms(run: StoredRun) -> float | None:
+    """Return for how long kernels ran on a GPU in a step, the mean of its GPUs; None without a trace of GPUs."""
+    traced = run_traced_step(run)
+    return traced.busy_ms if traced else None
+
+
+def busy_share(run: StoredRun) -> float | None:
+    """Return the share of a measured step in which a kernel ran, from 0 to 1; None where its parts are not known."""
+    step_ms = measured_step_ms(run.row.spec, run.row.summary)
+    parts = step_parts(run_traced_step(run), step_ms)
+    return 1 - parts.idle_ms / step_ms if parts and step_ms else None
+
+
+def imbalance(devices: Sequence[DeviceTime]) -> float | None:
+    """Return how much longer the slowest device computes than the fastest, as a share of the mean; None below two.
+
+    Only computing counts: a device that waits for another one does so inside its communication kernel, and looks busy.
+    """
+    times = [device.compute_ns for device in devices]
+    if len(times) < 2 or not sum(times):
+        return None
+    return (max(times) - min(times)) * len(times) / sum(times)
+
+
+def straggler_ms(devices: Sequence[DeviceTime], steps: int) -> float:
+    """Return how much longer the slowest device computes than the fastest, in milliseconds per step."""
+    times = [device.compute_ns for device in devices]
+    return (max(times) - min(times)) / 1e6 / steps

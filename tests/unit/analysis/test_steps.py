@@ -1,0 +1,128 @@
+"""A step divided by its trace: the parts add up to the measured step, whatever the profiler did to the traced one."""
+
+import re
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.analysis.scaling import scalings
+from app.analysis.steps import TOLERANCE, TracedStep, busy_share, gpu_step_ms, imbalance, step_parts, straggler_ms
+from app.records import StoredRun
+from app.viewmodels.compare.scaling import describe_cause
+from tests.fakes.evidence import AS_REQUESTED, ON_CPU
+from tests.fakes.scaling import LIMPING, ONE, TALKING, run_of
+from tests.unit.viewmodels.stored import run_row, stored_run
+
+NBSP = "\N{NO-BREAK SPACE}"
+MS = st.floats(0, 1000)
+LUCK = st.floats(0.3, 3)
+
+
+def traced(busy_ms: float, compute_ms: float, kernels: float = 100.0) -> TracedStep:
+    return TracedStep(busy_ms=busy_ms, compute_ms=compute_ms, kernels=kernels)
+
+
+def test_kernels_count_by_the_trace_and_idle_is_the_rest_of_the_measured_step() -> None:
+    parts = step_parts(traced(5.0, 4.0), 8.0)
+    assert parts is not None
+    assert (parts.compute_ms, parts.communication_ms, parts.idle_ms) == (4.0, 1.0, 3.0)
+
+
+def test_a_stretched_trace_changes_nothing() -> None:
+    """The same run, its traced gaps 3.3 times as long."""
+    run = TALKING[0]
+    assert run.evidence is not None
+    devices = tuple(
+        msgspec.structs.replace(device, span_ns=int(3.3 * device.span_ns)) for device in run.evidence.devices
+    )
+    slow = replace(run, evidence=msgspec.structs.replace(run.evidence, devices=devices))
+    assert busy_share(slow) == busy_share(run) == pytest.approx(25 / 26.5, rel=1e-2)
+
+
+def test_kernels_a_little_longer_than_the_step_are_shortened_to_it_and_much_longer_ones_do_not_fit() -> None:
+    parts = step_parts(traced(5.05, 4.04), 5.0)
+    assert parts is not None
+    assert (parts.compute_ms, parts.communication_ms, parts.idle_ms) == pytest.approx((4.0, 1.0, 0.0))
+    assert step_parts(traced(5.2, 4.0), 5.0) is None
+    assert (step_parts(None, 5.0), step_parts(traced(1.0, 1.0), None)) == (None, None)
+
+
+@given(MS, st.floats(0, 1), st.floats(1e-3, 1000))
+def test_the_parts_of_any_step_are_not_below_zero_and_add_up_to_it(busy: float, computes: float, step: float) -> None:
+    parts = step_parts(traced(busy, busy * computes), step)
+    if parts is None:
+        assert busy > (1 + TOLERANCE) * step
+        return
+    assert min(parts.compute_ms, parts.communication_ms, parts.idle_ms) >= 0
+    assert parts.step_ms == pytest.approx(step)
+
+
+Parts = tuple[float, float, float, float]
+
+
+def run_with(run: int, gpus: int, batch: int, parts: Parts) -> StoredRun:
+    compute_ms, communication_ms, idle_ms, luck = parts
+    return run_of(
+        run,
+        gpus=gpus,
+        batch=batch,
+        compute_ms=(compute_ms + 0.01,) * gpus,
+        communication_ms=communication_ms if gpus > 1 else 0.0,
+        idle_ms=idle_ms,
+        luck=luck,
+    )
+
+
+@given(st.tuples(MS, MS, MS, LUCK), st.tuples(MS, MS, MS, LUCK), st.sampled_from([1024, 2048]))
+def test_no_sentence_says_that_a_part_is_more_than_the_whole(few: Parts, many: Parts, batch: int) -> None:
+    (found,) = scalings([run_with(1, 1, 1024, few), run_with(2, 2, batch, many)])
+    said = describe_cause(found).replace(NBSP, " ").replace(",", "")
+    for part, whole in re.findall(r"([\d.]+) ms of the ([\d.]+) ms", said):
+        assert float(part) <= float(whole), said
+    if found.cause == "trace does not fit":
+        assert found.lost is None
+        assert "longer than the measured step" in said
+    if found.lost is not None:
+        ideal = 0.5 if batch == 1024 else 1.0
+        assert found.lost.step_ms == pytest.approx(found.many.step_ms - ideal * found.few.step_ms, abs=1e-6)
+
+
+def test_what_other_parts_save_is_said_beside_the_loss() -> None:
+    few = run_of(1, gpus=1, batch=1024, compute_ms=(20.0,), idle_ms=1.0)
+    many = run_of(2, gpus=2, batch=2048, compute_ms=(19.0, 19.0), idle_ms=5.0)
+    (found,) = scalings([few, many])
+    said = describe_cause(found).replace(NBSP, " ")
+    assert said.startswith(
+        "Most likely launching: all of the 3.00 ms that a step takes too long, and 1.00 ms that other parts save, "
+    )
+
+
+def test_a_trace_that_does_not_fit_names_no_cause() -> None:
+    odd = run_of(9, gpus=2, batch=2048, compute_ms=(40.0, 40.0), luck=0.7)
+    (found,) = scalings([*ONE, odd])
+    assert (found.cause, found.lost, found.many.parts) == ("trace does not fit", None, None)
+    assert describe_cause(found).replace(NBSP, " ") == (
+        "Why is not known: by the trace on 2 GPUs kernels run for 40.0 ms a step, longer than the measured step of "
+        "28.0 ms; run that side again."
+    )
+
+
+def test_gpu_time_is_of_one_step_and_one_gpu() -> None:
+    assert gpu_step_ms(TALKING[0]) == pytest.approx(25.0)
+    on_gpu = stored_run(run_row(1, gpus=1), evidence=AS_REQUESTED)
+    assert gpu_step_ms(on_gpu) == pytest.approx(19.7 / 5), "older than the times of each device"
+    assert gpu_step_ms(stored_run(run_row(1, gpus=2), evidence=AS_REQUESTED)) is None
+    assert gpu_step_ms(stored_run(run_row(1, gpus=0), evidence=ON_CPU)) is None, "operations overlap on the CPU"
+    assert gpu_step_ms(stored_run(run_row(1, gpus=1))) is None
+
+
+def test_one_device_is_not_out_of_balance() -> None:
+    evidence, limping = ONE[0].evidence, LIMPING[0].evidence
+    assert evidence is not None
+    assert limping is not None
+    assert imbalance(evidence.devices) is None
+    assert straggler_ms(evidence.devices, evidence.steps) == 0.0
+    assert straggler_ms(limping.devices, limping.steps) == pytest.approx(6.0)
