@@ -99,6 +99,22 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLA
     return _estimate(centre, half, n)
 
 
+def difference(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate:
+    """Return the difference of arithmetic means with Welch's t interval, none if a side has one process only.
+
+    Args:
+        values: One value per process, at least one.
+        baseline: The same of the baseline.
+        level: Probability that the interval holds.
+    """
+    a, b = np.asarray(values, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
+    centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
+    if n < 2:
+        return Estimate(centre, None, None, n)
+    half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
+    return Estimate(centre, centre - half, centre + half, n)
+
+
 def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
     """Return the ratio of two samples of equal variance, by Student's pooled t: one of the two may be a single process.
 

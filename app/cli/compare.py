@@ -20,7 +20,7 @@ from app.cli.options import (
     runs_argument,
 )
 from app.cli.services import open_store
-from app.cli.terminal import print_json, print_table, print_text, say
+from app.cli.terminal import elide_name, print_json, print_table, print_text, say
 from app.errors import UserError
 from app.report.comparison import compare_document
 from app.report.documents import combined_state
@@ -34,6 +34,8 @@ from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
 from app.viewmodels.compare.table import COMPARED, ComparedVariant, constant_columns, describe_constant_columns
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
+from app.viewmodels.compare.why import WhyRow, WhyView
+from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS
 from workloads.catalog import UsageError
@@ -50,7 +52,7 @@ _NAMED = 12
 """So many runs a command is shown with."""
 
 
-@command("compare", "compare 1 2 3 4 --baseline 1", "compare --tag paper --report paper.html")
+@command("compare", "compare 1 2 3 4 --baseline 1", "compare 1 2 --why", "compare --tag paper --report paper.html")
 @runs_argument(required=False)
 @filter_options
 @click.option(
@@ -60,12 +62,14 @@ _NAMED = 12
     shell_complete=complete_runs,
     help="The run others are compared with (default: one of the first variant with several runs).",
 )
+@click.option("--why", is_flag=True, help="Print what of a step makes the difference: idle time, kernels by class.")
 @report_option
 def compare(
     database: Path | None,
     as_json: bool,
     runs: Sequence[int],
     baseline: int | None,
+    why: bool,
     report: Path | None,
     wanted: RunFilter,
 ) -> int:
@@ -91,6 +95,8 @@ def compare(
         print_json(compare_document(comparison))
     else:
         print_comparison(comparison)
+        if why:
+            print_why(comparison.why)
     return 0
 
 
@@ -132,6 +138,34 @@ def print_comparison(comparison: Comparison) -> None:
         print()
     for line in lines:
         print_text(line)
+
+
+def print_why(views: Sequence[WhyView]) -> None:
+    """Print why each variant differs from the baseline: a sentence, a table of a step's parts, and what if."""
+    for view in views:
+        print()
+        if len(views) > 1:
+            print_text(f"{view.name} against {view.baseline}")
+        print_text(view.sentence)
+        for note in view.notes:
+            print_text(f"Note: {note}")
+        if view.rows:
+            print()
+            rows = [(_row_label(row), *row.cells) for row in view.rows]
+            print_table(("", *view.head), rows, right=frozenset(range(1, len(view.head) + 1)))
+        if view.gains:
+            print()
+            print("What if:")
+            for gain in view.gains:
+                print_text(f"  {gain}")
+            print_text(CAVEAT)
+    if not views:
+        print()
+        print_text("Why takes two variants; these runs are of one.")
+
+
+def _row_label(row: WhyRow) -> str:
+    return f"  {elide_name(row.label)}" if row.kind == "kernel" else row.label
 
 
 def _print_variants(comparison: Comparison) -> None:

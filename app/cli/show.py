@@ -7,7 +7,7 @@ import click
 from app import units
 from app.cli.options import command, run_argument
 from app.cli.services import open_store
-from app.cli.terminal import print_json, print_table
+from app.cli.terminal import elide_name, print_json, print_table
 from app.errors import UserError
 from app.metrics import METRICS
 from app.records import CUSTOM_SOURCE_KEY, StoredRun
@@ -19,7 +19,6 @@ from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, stored_
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
 
 _BAR = 20
-_NAME = 66
 
 
 def badge_line(badge: Badge) -> str:
@@ -74,14 +73,8 @@ def _kernel_row(kernel: KernelRow, largest: float) -> tuple[str, str, str, str, 
         bar,
         f"{kernel.count:,}",
         kernel.kind,
-        _elide_name(kernel.name),
+        elide_name(kernel.name),
     )
-
-
-def _elide_name(name: str) -> str:
-    """Leave out the middle of a long name: both ends tell kernels apart. `--json` has it whole."""
-    half = (_NAME - 1) // 2
-    return name if len(name) <= _NAME else f"{name[:half]}…{name[-half:]}"
 
 
 _NUMBERS = frozenset(range(1, len(derived.EPOCH_COLUMNS)))

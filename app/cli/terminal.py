@@ -15,6 +15,7 @@ _PARTS = 3
 _HEAD = 10
 """Characters that a line of a broken head may have, however narrow the numbers below it are."""
 _STYLES = {"✔": "green", "✘": "red"}
+_MAX_NAME = 66
 
 
 def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
@@ -27,6 +28,12 @@ def print_text(words: str) -> None:
     """Print sentences, on a terminal broken between words where its line ends."""
     width = _terminal_width()
     print(*([words] if width is None else _wrap(words, width)), sep="\n")
+
+
+def elide_name(name: str) -> str:
+    """Leave out the middle of a kernel's long name: both ends tell kernels apart. `--json` has it whole."""
+    half = (_MAX_NAME - 1) // 2
+    return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[-half:]}"
 
 
 def say(sentence: str) -> None:

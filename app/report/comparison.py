@@ -13,6 +13,7 @@ from app.records import StoredRun
 from app.report.article.tables import MeasuredTable
 from app.report.documents import estimate_document, verification_document
 from app.report.scaling import scaling_document
+from app.report.why import why_document
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
@@ -28,7 +29,7 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
 
     Of a metric a row has what the window's table shows, at the metric's path. `label` is what tells a row from the
     others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `scaling` has every
-    pair of runs that differ in their GPUs alone.
+    pair of runs that differ in their GPUs alone, `why` every variant but the baseline.
     """
     return {
         "baseline": comparison.baseline or None,
@@ -38,6 +39,7 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
         "verdict": {"decision": comparison.verdict.decision, "text": comparison.verdict.text},
         "warnings": list(map(_warning_document, comparison.warnings)),
         "scaling": scaling_document(comparison.scaling)["scaling"],
+        "why": why_document(comparison.why),
     }
 
 

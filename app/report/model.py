@@ -20,6 +20,7 @@ from app.viewmodels.compare.table import (
     constant_columns,
     describe_constant_columns,
 )
+from app.viewmodels.compare.why import WhyView, largest_differences
 from app.viewmodels.format import cells
 from app.viewmodels.format.environment import (
     comparable_keys,
@@ -79,6 +80,7 @@ class ReportModel:
         made: Number of runs, time and version.
         scaling: Pairs of traced runs that have a chart of where their steps go.
         pairs: A row for each pair, if only some have a chart.
+        why: The variants whose difference from the baseline is explained; `why_left_out` others differ less.
         article: Tables of the article that the runs replicate, if any.
     """
 
@@ -93,6 +95,8 @@ class ReportModel:
     gallery: ChartGallery
     scaling: tuple[ScalingView, ...]
     pairs: TextTable
+    why: tuple[WhyView, ...]
+    why_left_out: int
     curves: tuple[CurvePlot, ...]
     evidence: TextTable
     common: TextTable
@@ -116,6 +120,7 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
     count, variants = len(rows), len(names)
     traced = [view for view in comparison.scaling if any(bar.parts for bar in view.bars)]
     drawn = worst_pairs(traced)
+    explained = largest_differences(comparison.why)
     return ReportModel(
         title=f"{variants} {units.plural('variant', variants)} compared",
         made=f"{count} {units.plural('run', count)} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
@@ -128,6 +133,8 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         gallery=comparison.gallery,
         scaling=tuple(drawn),
         pairs=_scaling_pairs(traced if len(drawn) < len(traced) else ()),
+        why=tuple(explained),
+        why_left_out=sum(view.found is not None for view in comparison.why if view not in explained),
         curves=_curves(found, names),
         evidence=_evidence(found.runs, names),
         common=_common_environment(found.runs),

@@ -15,6 +15,7 @@ from app.report.charts.draw import WIDTH, draw_chart
 from app.report.charts.svg import replace_invalid_xml
 from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_report
 from app.report.scaling import scaling_sections
+from app.report.why import why_sections
 from app.runs.experiment.article_runs import ArticleRuns
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
@@ -97,6 +98,7 @@ def html_report(report: ReportModel) -> str:
         all_pairs=ALL_PAIRS,
         charts=[draw_chart(chart, PAGE) for chart in report.gallery.charts],
         scaling=scaling_sections(report.scaling, PAGE),
+        why=why_sections(report.why, PAGE),
         curves=draw_curves(report.curves, PAGE, WIDTH, _CURVES_NAME) if report.curves else None,
     )
 
@@ -107,8 +109,10 @@ def markdown_report(report: ReportModel, stem: str) -> RenderedPage:
     if report.curves:
         charts[f"{stem}-over-time.svg"] = draw_curves(report.curves, LIGHT, WIDTH, _CURVES_NAME)
     scaling = {f"{stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(report.scaling, LIGHT), 1)}
-    text = _render("report.md.jinja", report=report, all_pairs=ALL_PAIRS, charts=charts, scaling=scaling)
+    why = {f"{stem}-why-{n}.svg": each for n, each in enumerate(why_sections(report.why, LIGHT), 1)}
+    text = _render("report.md.jinja", report=report, all_pairs=ALL_PAIRS, charts=charts, scaling=scaling, why=why)
     drawings = {**charts, **{file: section.drawing for file, section in scaling.items()}}
+    drawings.update({file: section.drawing for file, section in why.items() if section.drawing})
     return RenderedPage(text, {file: drawing.svg(filled=True) for file, drawing in drawings.items()})
 
 

@@ -225,7 +225,7 @@ class CompareView(QWidget):
         self._shared.setText(comparison.shared)
         self._shared.setToolTip(comparison.shared)
         self.table.show_table(comparison.table)
-        self.tabs.show_gallery(comparison.gallery, comparison.scaling)
+        self.tabs.show_model(comparison)
         self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
 
     def show_curves(self, curves: CompareCurves) -> None:

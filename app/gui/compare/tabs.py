@@ -1,6 +1,5 @@
 """The tabs below the comparison table: curves, the article that the runs reproduce, and charts."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
@@ -10,10 +9,11 @@ from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView
 from app.gui.compare.curves import CurvesView
 from app.gui.compare.scaling import ScalingPanel
+from app.gui.compare.why import WhyPanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import Scroller, separator
-from app.viewmodels.compare.comparison import ChartGallery
-from app.viewmodels.compare.scaling import ScalingView
+from app.viewmodels.compare.comparison import Comparison
+from app.viewmodels.compare.why import WHY
 
 if TYPE_CHECKING:
     from app.gui.compare.article import ArticleView
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _CURVES, _ARTICLE, _GPUS = "curves", "article", "gpus"
 _TITLES = {
     _CURVES: "Curves",
+    WHY: "Why",
     _ARTICLE: "Article",
     "speed-up": "Speed-up",
     "energy-ratio": "Energy",
@@ -47,9 +48,9 @@ class CompareTabs(QWidget):
         self._article_was_requested = False
         self.curves = CurvesView(theme)
         self.charts = ChartsView(theme, actions)
-        self._gallery = ChartGallery()
-        self._scaling_views: tuple[ScalingView, ...] = ()
+        self._comparison = Comparison()
         self._scaling = ScalingPanel(theme)
+        self.why = WhyPanel(theme, actions)
         self._tabs = QTabBar()
         self._stack = QStackedWidget()
         self._tabs.currentChanged.connect(self._show_tab)
@@ -77,12 +78,12 @@ class CompareTabs(QWidget):
         """Show the tables of the article."""
         self._article_view().show_html(html)
 
-    def show_gallery(self, gallery: ChartGallery, scaling: Sequence[ScalingView]) -> None:
+    def show_model(self, comparison: Comparison) -> None:
         """Show a tab per chart; the open tab stays open if it is still there."""
-        self._gallery, self._scaling_views = gallery, tuple(scaling)
+        self._comparison = comparison
         before = self._tabs.tabData(self._tabs.currentIndex())
-        article = [_ARTICLE] if self._article_offered else []
-        keys = [_CURVES, *article, *(chart.key for chart in gallery.charts)]
+        offered = {_CURVES: True, _ARTICLE: self._article_offered, WHY: bool(comparison.why)}
+        keys = [*(key for key, is_there in offered.items() if is_there), *(c.key for c in comparison.gallery.charts)]
         self._tabs.blockSignals(True)
         while self._tabs.count():
             self._tabs.removeTab(0)
@@ -94,8 +95,9 @@ class CompareTabs(QWidget):
 
     def _show_tab(self) -> None:
         key = self._tabs.tabData(self._tabs.currentIndex())
-        self.charts.show_charts([chart for chart in self._gallery.charts if chart.key == key])
-        self._scaling.show_views(self._scaling_views if key == _GPUS else ())
+        self.charts.show_charts([chart for chart in self._comparison.gallery.charts if chart.key == key])
+        self._scaling.show_views(self._comparison.scaling if key == _GPUS else ())
+        self.why.show_views(self._comparison.why if key == WHY else ())
         if key == _ARTICLE:
             self._stack.setCurrentWidget(self._article_view())
             self._request_article()
@@ -124,6 +126,7 @@ class CompareTabs(QWidget):
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         column.addWidget(self.charts)
         column.addWidget(self._scaling)
+        column.addWidget(self.why)
         column.addStretch(1)
         self._stack.addWidget(self.curves)
         self._stack.addWidget(Scroller(inside))

@@ -1,4 +1,4 @@
-"""Bar charts and plots drawn as SVG."""
+"""Charts drawn as SVG: bar charts and plots here, waterfalls in their own module."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,18 @@ from app.report.charts.canvas import (
     tick_labels_width,
     with_title,
 )
-from app.viewmodels.charts.model import Bar, BarChart, Chart, Guide, Plot, Point, PointChart, PointSeries
+from app.report.charts.waterfall import draw_waterfall
+from app.viewmodels.charts.model import (
+    Bar,
+    BarChart,
+    Chart,
+    Guide,
+    Plot,
+    Point,
+    PointChart,
+    PointSeries,
+    WaterfallChart,
+)
 from app.viewmodels.charts.palette import Palette
 
 _ROW, _BAR_HEIGHT = 26.0, 12.0
@@ -276,6 +287,8 @@ def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH) -> Drawing:
     def draw_content(canvas: Canvas) -> None:
         if isinstance(chart, BarChart):
             draw_bars(chart, canvas)
+        elif isinstance(chart, WaterfallChart):
+            draw_waterfall(chart, canvas)
         else:
             draw_plots(chart, canvas)
 

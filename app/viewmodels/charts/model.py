@@ -187,7 +187,38 @@ class PointChart:
     plots: tuple[Plot, ...]
 
 
-Chart = BarChart | PointChart
+WaterfallRole = Literal["total", "less", "more"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaterfallBar(ChartItem):
+    """One row: a bar from `start` to `end`, the interval of its end, and its figures as text.
+
+    A total begins at the axis; the other bars begin where the one above ends. `figure` is the amount, `share` what it
+    is relative to the first total.
+    """
+
+    start: float
+    end: float
+    low: float | None = None
+    high: float | None = None
+    role: WaterfallRole
+    figure: str
+    share: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaterfallChart:
+    """Rows of bars that lead from one total to another; an axis that does not begin at 0 cuts the totals off."""
+
+    key: str
+    title: str
+    caption: str
+    bars: tuple[WaterfallBar, ...]
+    axis: Axis
+
+
+Chart = BarChart | PointChart | WaterfallChart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +233,25 @@ class NoData:
 _LOG_SCALE_RATIO = 8.0
 """Values with a larger ratio than this need a logarithmic axis."""
 _MARGIN = 0.06
+_SMALL_SPAN = 0.35
+"""Values that differ by a smaller share of the largest one are shown on an axis that does not begin at 0."""
+_SPAN_MARGIN = 0.3
+"""Share of the values' differences that such an axis begins before the smallest one."""
 
 
 def zero_based_axis(values: Iterable[float | None], title: str) -> Axis:
     """Return an axis from 0 to a little above the largest value, so that heights compare."""
     high = max(_known(values)) * (1 + _MARGIN)
     return Axis(title=title, low=0.0, high=high, ticks=tuple(linear_ticks(0.0, high)))
+
+
+def span_axis(values: Iterable[float | None], title: str) -> Axis:
+    """Return an axis around the values, from 0 unless their differences would be too small to see on it."""
+    known = _known(values)
+    low, high = min(known), max(known)
+    margin = _SPAN_MARGIN * (high - low)
+    start = low - margin if high - low < _SMALL_SPAN * high else 0.0
+    return Axis(title=title, low=start, high=high + _MARGIN * (high - start), ticks=tuple(linear_ticks(start, high)))
 
 
 def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, most: int = 7) -> Axis:

@@ -20,6 +20,7 @@ from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
+from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.naming import shared_settings
 from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
 
@@ -103,6 +104,7 @@ class Comparison:
     styles: Mapping[int, int] = field(default_factory=dict)
     gallery: ChartGallery = field(default_factory=ChartGallery)
     scaling: tuple[ScalingView, ...] = ()
+    why: tuple[WhyView, ...] = ()
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
@@ -162,6 +164,7 @@ def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ())
         styles=drawn_styles,
         gallery=chart_gallery(found.runs, verdict, found.styles),
         scaling=tuple(scaling_views(found.runs)),
+        why=why_views(found.runs, verdict),
     )
 
 

@@ -356,7 +356,7 @@ def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: Compar
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
-    assert screen.view.tabs.titles[:2] == ["Curves", "Speed-up"]
+    assert screen.view.tabs.titles[:3] == ["Curves", "Why", "Speed-up"]
     screen.view.tabs.open_tab("Speed-up")
     (picture,) = screen.view.tabs.charts.widgets
     assert picture.isVisible()

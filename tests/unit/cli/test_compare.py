@@ -8,6 +8,7 @@ import pytest
 
 from app.cli.main import main
 from app.storage.store import Store
+from tests.fakes.traces import POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec
 
@@ -93,3 +94,28 @@ def test_too_few_found_are_told(database: Path, capsys: pytest.CaptureFixture[st
         store.library.add_tag([2], "once")
     assert main(["compare", "--tag", "once", "--db", str(database)]) == 2
     assert capsys.readouterr().err.startswith("compare takes two runs or more; the search found one run")
+
+
+def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(database_path) as store:
+        keep(store, traced_run(1, 20.0, {POOL: 4.0}, layout="NHWC"))
+        keep(store, traced_run(2, 18.0, {POOL: 1.0, SLOW_GEMM: 2.0}, layout="NCHW"))
+    lines = printed(database_path, capsys, "1", "2", "--why").replace("\N{NO-BREAK SPACE}", " ").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("NCHW took 2.00 ms less per step than NHWC"))
+    assert [" ".join(line.split()) for line in lines[start + 3 : start + 6]] == [
+        "NHWC NCHW Change Of the step",
+        "pooling 4.00 ms 1.00 ms −3.00 ms −15.0 %",
+        "pooling_bw_kernel_avg 4.00 ms 1.00 ms −3.00 ms −15.0 %",
+    ]
+    assert "  NHWC with the pooling of NCHW: 17.6 % faster, 17.00 ms per step" in lines
+    assert "Why" not in printed(database_path, capsys, "1", "2")
+    (why,) = json.loads(printed(database_path, capsys, "1", "2", "--json"))["why"]
+    assert (why["label"], why["runs"], why["examples"], why["step"]["difference_ms"]) == ("NCHW", [2], None, -2.0)
+    assert [(part["kind"], round(part["difference_ms"], 6)) for part in why["parts"]] == [
+        ("pooling", -3.0),
+        ("gemm", 2.0),
+        ("idle", -1.0),
+    ]
+    assert why["parts"][1]["kernels"][0]["name"] == SLOW_GEMM
+    assert why["parts"][1]["kernels"][0]["tensor_cores"] is False
+    assert (why["what_if"][0]["of"], why["what_if"][0]["kinds"]) == ("baseline", ["pooling"])

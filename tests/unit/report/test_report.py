@@ -20,6 +20,7 @@ from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
+from tests.fakes.traces import CONV, traced_run
 from tests.unit.viewmodels.stored import UTC_NS, keep, stopped_after_one_reading
 from workloads.protocol import RunSpec, Value
 
@@ -285,7 +286,8 @@ def test_of_many_pairs_no_more_than_a_few_are_drawn() -> None:
     assert shares == sorted(shares, reverse=True), "in the order of the table"
     assert min(shares) == min(view.share for view in scaling_views(runs))
     text = html_report(found)
-    assert text.index("All pairs that differ") < text.index("<h3>"), "the table before the pictures"
+    section = text[text.index("<h2>Where scaling is lost</h2>") :]
+    assert section.index("All pairs that differ") < section.index("<h3>"), "the table before the pictures"
 
 
 def test_long_tables_are_folded_up_and_short_ones_are_not(runs: list[StoredRun]) -> None:
@@ -315,3 +317,21 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
     assert main([*words, "x.pdf"]) == 2
     assert main([*words, str(tmp_path / "nowhere" / "x.html")]) == 1
     assert "cannot be written (No such file or directory); name another place." in capsys.readouterr().err
+
+
+def test_the_report_says_why_with_a_waterfall_and_the_kernels() -> None:
+    """Kernels may have any name."""
+    hostile = "<img src=x>|pooling"
+    nhwc = traced_run(1, 20.0, {hostile: 4.0, CONV: 9.0}, layout="NHWC")
+    nchw = traced_run(2, 18.0, {hostile: 1.0, CONV: 9.5}, layout="NCHW")
+    found = build_report(compare(prepare_comparison([nhwc, nchw]), 1), UTC_NS)
+    page = html_report(found)
+    section = page[page.index("<h2>Why</h2>") :]
+    assert "NCHW took 2.00\N{NO-BREAK SPACE}ms less per step than NHWC" in section
+    assert 'aria-label="From NHWC to NCHW"' in section
+    assert "NHWC with the pooling of NCHW" in section
+    assert "<img" not in page
+    rendered = markdown_report(found, "found")
+    assert "<img" not in rendered.text.replace("\\<", "")
+    assert "![NCHW against NHWC](<found-why-1.svg>)" in rendered.text
+    ElementTree.fromstring(rendered.files["found-why-1.svg"])

@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 from app.report.charts import labels, svg
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import WIDTH, draw_chart
-from app.viewmodels.charts.model import Axis, Bar, BarChart, Chart, Guide, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.model import (
+    Axis,
+    Bar,
+    BarChart,
+    Chart,
+    Guide,
+    Plot,
+    Point,
+    PointChart,
+    PointSeries,
+    WaterfallBar,
+    WaterfallChart,
+    WaterfallRole,
+)
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE
 from tests.fakes.pictures import gallery_of, grid, with_memory_traffic
 
@@ -212,3 +225,47 @@ def test_guides_have_a_colour_of_their_own_or_none() -> None:
     )
     strokes = [line.get("stroke") for line in parsed(draw_chart(picture, DARK)).iter(f"{TAG}polyline")]
     assert strokes == [DARK.curves[2], DARK.muted]
+
+
+@pytest.mark.parametrize("low", [0.0, 15.0])
+def test_bars_of_a_waterfall_join_and_a_cut_axis_tears_the_totals(low: float) -> None:
+    def bar(start: float, end: float, role: WaterfallRole) -> WaterfallBar:
+        return WaterfallBar(
+            runs=(7,),
+            label=HOSTILE,
+            tooltip=HOSTILE,
+            start=start,
+            end=end,
+            low=end - 99,
+            high=end + 1,
+            role=role,
+            figure="f",
+        )
+
+    shown = WaterfallChart(
+        key="k",
+        title="t",
+        caption="c",
+        bars=(bar(0, 20, "total"), bar(20, 18, "less"), bar(18, 19, "more"), bar(0, 19, "total")),
+        axis=axis(low, 21.0),
+    )
+    drawing = draw_chart(shown, LIGHT)
+    root = parsed(drawing)
+    bars = [
+        (float(box.attrib["x"]), float(box.attrib["width"]), box.attrib["fill"])
+        for box in root.iter(f"{TAG}rect")
+        if box.attrib["height"] == "16.0"
+    ]
+    first, less, more, last = bars
+    assert less[0] + less[1] == pytest.approx(first[0] + first[1], abs=0.2), "it begins where the total ends"
+    assert more[0] == pytest.approx(less[0], abs=0.2)
+    assert more[0] + more[1] == pytest.approx(last[0] + last[1], abs=0.2)
+    assert (less[2], more[2]) == (LIGHT.curve(2), LIGHT.curve(1))
+    tears = [
+        line
+        for line in root.iter(f"{TAG}line")
+        if line.attrib["stroke"] == LIGHT.surface and line.attrib["stroke-width"] == "4"
+    ]
+    whiskers = 3 * 4
+    assert len(tears) - whiskers == (2 if low else 0)
+    assert len(drawing.hit_areas) == 4

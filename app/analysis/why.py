@@ -1,0 +1,338 @@
+"""Why a step of one variant takes longer than one of another: the difference by class of kernels, kernel and idle time.
+
+A measured step of a device is the time of its traced kernels, less what ran at the same time, plus the time in which
+none ran: step = kernels − overlap + idle, where busy = kernels − overlap (their union) and idle = step − busy. Tracing
+stretches the gaps between kernels, not the kernels, so idle time comes from the measured step. Where kernels kept a
+device busy for longer than the measured step, `unexplained` is the excess. So the parts always add up to the step, and
+their differences to the difference of two steps.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal, get_args
+
+import numpy as np
+
+from app.analysis.intervals import LEVEL, Estimate, difference
+from app.analysis.verdict import same_work, same_workload, throughputs
+from app.records import Floats, Ints, StoredRun
+from workloads.kernels import KernelClass
+from workloads.protocol import Evidence, Kernel, RunSpec
+
+PartKind = KernelClass | Literal["idle", "overlap", "unexplained"]
+Obstacle = Literal["other workload", "nothing measured", "no trace", "processor and GPU"]
+"""Why two variants cannot be compared by their parts."""
+
+MAX_KERNELS = 12
+"""Kernels of a class that are listed one by one at most."""
+_LISTED_CHANGE, _LISTED_TIME = 0.001, 0.01
+"""A kernel is listed if it changes by the first share of a step, or takes the second."""
+PER_EXAMPLES = 1000
+"""Examples that times refer to where batch sizes differ."""
+SMALLEST_GAIN = 0.005
+"""A class that would make a step this much faster, or more, is worth a sentence."""
+CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
+_ROUNDING = 1e-9
+_PER_DEVICE = ("batch_size", "gpus", "xla")
+"""Settings on which it depends what a kernel computes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A time of both variants in ms, the mean over their runs, and the other's less the baseline's."""
+
+    baseline_ms: float
+    other_ms: float
+    difference: Estimate
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval leaves no doubt about the sign, or there is none."""
+        ends = self.difference.interval
+        return ends is None or ends[0] > 0 or ends[1] < 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelChange:
+    """The change of one kernel."""
+
+    kernel: Kernel
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The change of one part of a step, and of its kernels, the largest first; `more` are not listed."""
+
+    kind: PartKind
+    change: Change
+    kernels: tuple[KernelChange, ...] = ()
+    more: int = 0
+    more_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepDifference:
+    """Two variants' steps and their parts, the largest change first; on GPUs the parts add up to the step.
+
+    Attributes:
+        baseline: The baseline's runs that were measured and traced.
+        other: The other variant's.
+        examples: What all times refer to if batch sizes differ; None is one step.
+        on_gpu: Whether the runs were on GPUs. On the CPU operations overlap and tracing slows them: they do not add up.
+        step: The measured step.
+        parts: Its parts.
+    """
+
+    baseline: tuple[StoredRun, ...]
+    other: tuple[StoredRun, ...]
+    examples: int | None
+    on_gpu: bool
+    step: Change
+    parts: tuple[Part, ...]
+
+
+def step_difference(
+    runs: Sequence[StoredRun], baseline: Sequence[StoredRun], level: float = LEVEL
+) -> StepDifference | Obstacle:
+    """Return the difference of a variant's step to the baseline's, or why it cannot be told.
+
+    Args:
+        runs: The variant's runs.
+        baseline: The baseline's runs.
+        level: Probability that each interval holds.
+    """
+    if not same_workload([run.row for run in runs], [run.row for run in baseline]):
+        return "other workload"
+    measured = [[run for run in side if throughputs([run.row])] for side in (baseline, runs)]
+    if not all(measured):
+        return "nothing measured"
+    sides = [[run for run in side if is_traced(run.evidence)] for side in measured]
+    if not all(sides):
+        return "no trace"
+    on_gpu = {run.row.spec.variant.get("gpus") != 0 for side in sides for run in side}
+    if len(on_gpu) > 1:
+        return "processor and GPU"
+    batches = {run.row.spec.variant["batch_size"] for side in sides for run in side}
+    examples = PER_EXAMPLES if len(batches) > 1 else None
+    times = _step_times([run for side in sides for run in side], examples)
+    comparer = _Comparer(len(sides[0]), level)
+    classes = _class_parts(times, comparer)
+    parts = chain(classes, _rest_parts(times, comparer)) if on_gpu == {True} else classes
+    return StepDifference(
+        baseline=tuple(sides[0]),
+        other=tuple(sides[1]),
+        examples=examples,
+        on_gpu=on_gpu == {True},
+        step=comparer.change(times.step),
+        parts=tuple(sorted(parts, key=lambda part: -abs(part.change.difference.value))),
+    )
+
+
+def is_traced(evidence: Evidence | None) -> bool:
+    """Return whether a run has a trace of kernels."""
+    return evidence is not None and evidence.steps > 0 and bool(evidence.kernels)
+
+
+def measured_step_ms(run: StoredRun) -> float:
+    """Return the time of a measured step of a run that has a throughput."""
+    assert run.row.summary.throughput
+    return 1000 * int(run.row.spec.variant["batch_size"]) / run.row.summary.throughput
+
+
+@dataclass(frozen=True, slots=True)
+class _StepTimes:
+    """Times in ms, a column per run, those of the baseline first; `times` has a row per kernel."""
+
+    kernels: list[Kernel]
+    times: Floats
+    busy: Floats
+    step: Floats
+
+
+def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
+    """Return the times of a step and a device, or of so many examples and a device."""
+    found = [run.evidence for run in runs if run.evidence is not None]
+    rows: dict[str, int] = {}
+    kernels: list[Kernel] = []
+    times = np.zeros((sum(len(one.kernels) for one in found), len(runs)))
+    busy, step = np.zeros(len(runs)), np.zeros(len(runs))
+    for column, (run, evidence) in enumerate(zip(runs, found, strict=True)):
+        unit = 1.0 if examples is None else examples / int(run.row.spec.variant["batch_size"])
+        of_trace = unit / (1e6 * evidence.steps * max(len(evidence.devices), 1))
+        busy[column], step[column] = evidence.busy_ns * of_trace, measured_step_ms(run) * unit
+        for kernel in evidence.kernels:
+            row = rows.setdefault(kernel.name, len(kernels))
+            if row == len(kernels):
+                kernels.append(kernel)
+            times[row, column] += kernel.time_ns * of_trace
+    return _StepTimes(kernels, times[: len(kernels)], busy, step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparer:
+    """Compares rows of times whose first `split` columns are the baseline's runs."""
+
+    split: int
+    level: float
+
+    def differences(self, rows: Floats) -> Floats:
+        """Return the difference of the means of each row."""
+        return np.asarray(rows[:, self.split :].mean(axis=1) - rows[:, : self.split].mean(axis=1))
+
+    def change(self, row: Floats) -> Change:
+        """Return the change of one row."""
+        baseline, other = row[: self.split].tolist(), row[self.split :].tolist()
+        return Change(
+            baseline_ms=sum(baseline) / len(baseline),
+            other_ms=sum(other) / len(other),
+            difference=difference(other, baseline, self.level),
+        )
+
+
+def _class_parts(found: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
+    """Yield the classes of kernels that any run has."""
+    codes = {kind: code for code, kind in enumerate(CLASSES)}
+    kinds = np.fromiter((codes[kernel.kind] for kernel in found.kernels), np.int64, len(found.kernels))
+    for code, kind in enumerate(CLASSES):
+        rows = np.flatnonzero(kinds == code)
+        if rows.size:
+            yield _class_part(kind, rows, found, comparer)
+
+
+def _rest_parts(found: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
+    """Yield what else a step consists of, without what no run has."""
+    total = found.times.sum(axis=0)
+    idle = np.maximum(found.step - found.busy, 0.0)
+    overlap = -np.maximum(total - found.busy, 0.0)
+    unexplained = found.step - (total + overlap + idle)
+    rest: tuple[tuple[PartKind, Floats], ...] = (("idle", idle), ("overlap", overlap), ("unexplained", unexplained))
+    for kind, values in rest:
+        if (np.abs(values) > _ROUNDING * found.step).any():
+            yield Part(kind=kind, change=comparer.change(values))
+
+
+def _class_part(kind: KernelClass, rows: Ints, found: _StepTimes, comparer: _Comparer) -> Part:
+    """Return a class with the kernels that changed most."""
+    times = found.times[rows]
+    differences = comparer.differences(times)
+    step_ms = found.step[: comparer.split].mean()
+    is_listed = (np.abs(differences) >= _LISTED_CHANGE * step_ms) | (times.max(axis=1) >= _LISTED_TIME * step_ms)
+    order = np.argsort(np.where(is_listed, -np.abs(differences), 1.0), kind="stable")
+    count = min(MAX_KERNELS, int(is_listed.sum()))
+    first, rest = order[:count], order[count:]
+    return Part(
+        kind=kind,
+        change=comparer.change(times.sum(axis=0)),
+        kernels=tuple(
+            KernelChange(kernel=found.kernels[rows[index]], change=comparer.change(times[index])) for index in first
+        ),
+        more=len(rest),
+        more_ms=float(differences[rest].sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """One side with the other's time in some classes: its step then, and how many times as fast it would be.
+
+    `of_baseline` is whether the baseline takes the other's time. The interval is that of the class's change, the step
+    itself counts as known; several classes together have none.
+    """
+
+    of_baseline: bool
+    kinds: tuple[PartKind, ...]
+    step_ms: float
+    speedup: Estimate
+
+
+def what_if(found: StepDifference) -> tuple[WhatIf, ...]:
+    """Return what each side would gain from the classes in which the other is faster, the slower side first.
+
+    Each class that surely gains `SMALLEST_GAIN` or more, the largest first, then all of them together. Idle time is not
+    a class that could be taken over. Nothing where classes do not correspond: on the CPU, between other work per step
+    and GPU, and with XLA on one side.
+    """
+    if not found.on_gpu or not _do_classes_correspond([*found.baseline, *found.other]):
+        return ()
+    baseline_is_slower = found.step.difference.value <= 0
+    return (*_gains(found, baseline_is_slower), *_gains(found, not baseline_is_slower))
+
+
+def _do_classes_correspond(runs: Sequence[StoredRun]) -> bool:
+    settings = {tuple(run.row.spec.variant.get(name) for name in _PER_DEVICE) for run in runs}
+    return len(settings) == 1 and all(same_work([run.row], [runs[0].row]) for run in runs)
+
+
+def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
+    sign, step_ms = (-1, found.step.baseline_ms) if of_baseline else (1, found.step.other_ms)
+    better = [
+        part
+        for part in found.parts
+        if part.kind in CLASSES
+        and part.change.is_certain
+        and sign * part.change.difference.value >= SMALLEST_GAIN * step_ms
+    ]
+    gains = [_signed(part.change.difference, sign) for part in better]
+    together = [Estimate(sum(gain.value for gain in gains), None, None, gains[0].n)] if len(gains) > 1 else []
+    kinds = [*((part.kind,) for part in better), tuple(part.kind for part in better)]
+    return [
+        WhatIf(
+            of_baseline=of_baseline,
+            kinds=each,
+            step_ms=step_ms - gain.value,
+            speedup=Estimate(
+                step_ms / (step_ms - gain.value),
+                None if gain.low is None else step_ms / (step_ms - gain.low),
+                None if gain.high is None or gain.high >= step_ms else step_ms / (step_ms - gain.high),
+                gain.n,
+            ),
+        )
+        for each, gain in zip(kinds, [*gains, *together], strict=False)
+        if gain.value < step_ms
+    ]
+
+
+def _signed(change: Estimate, sign: int) -> Estimate:
+    """Return the estimate, mirrored at zero if the sign is negative."""
+    if sign > 0:
+        return change
+    low, high = (None if end is None else -end for end in (change.high, change.low))
+    return Estimate(-change.value, low, high, change.n)
+
+
+TENSOR_CORE_SHARE = 0.05
+"""Products without tensor cores that take a larger share of a step than this are worth a warning."""
+_ON_TENSOR_CORES = frozenset({"tf32", "bfloat16", "float16"})
+"""Precisions whose products are expected on tensor cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowProducts:
+    """Matrix products and convolutions that ran without tensor cores: their time in a step, and the longest kernel."""
+
+    time_ms: float
+    share: float
+    longest: Kernel
+    longest_ms: float
+
+
+def slow_products(spec: RunSpec, evidence: Evidence | None, step_ms: float | None) -> SlowProducts | None:
+    """Return a run's products without tensor cores if they take much of its step although its precision is for them.
+
+    Args:
+        spec: What was requested.
+        evidence: What ran.
+        step_ms: A measured step in milliseconds.
+    """
+    if not is_traced(evidence) or not step_ms or spec.variant.get("precision") not in _ON_TENSOR_CORES:
+        return None
+    assert evidence is not None
+    slow = [kernel for kernel in evidence.kernels if kernel.tensor_cores is False]
+    to_ms = 1 / (1e6 * evidence.steps * max(len(evidence.devices), 1))
+    time_ms = sum(kernel.time_ns for kernel in slow) * to_ms
+    if time_ms <= TENSOR_CORE_SHARE * step_ms:
+        return None
+    longest = max(slow, key=lambda kernel: kernel.time_ns)
+    return SlowProducts(time_ms=time_ms, share=time_ms / step_ms, longest=longest, longest_ms=longest.time_ns * to_ms)

@@ -1,0 +1,115 @@
+"""Why variants differ as a JSON document and as sections of a report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.analysis.why import Change, Part, WhatIf
+from app.report.charts.canvas import Drawing
+from app.report.charts.draw import draw_chart
+from app.report.documents import estimate_document
+from app.report.model import TextTable
+from app.viewmodels.charts.palette import Palette
+from app.viewmodels.compare.why import WhyView
+from app.viewmodels.compare.why_text import CAVEAT
+
+
+def why_document(views: Sequence[WhyView]) -> list[dict[str, Any]]:
+    """Return an entry per variant but the baseline: its step, the parts of it, and what if; times are in ms.
+
+    `examples` is what times are of, None for one step. A part lists the kernels that changed most, with full names;
+    `more_kernels` are the others together. Where it is not known why, `text` says so, and `parts` is empty.
+    """
+    return [_entry(view) for view in views]
+
+
+def _entry(view: WhyView) -> dict[str, Any]:
+    found = view.found
+    return {
+        "label": view.name,
+        "runs": list(view.runs),
+        "text": view.sentence,
+        "notes": list(view.notes),
+        "examples": found.examples if found else None,
+        "step": _change(found.step) if found else None,
+        "parts": [_part(part) for part in found.parts] if found else [],
+        "what_if": [_what_if(each, text) for each, text in zip(view.what_ifs, view.gains, strict=True)],
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    difference = estimate_document(change.difference)
+    return {
+        "baseline_ms": change.baseline_ms,
+        "ms": change.other_ms,
+        "difference_ms": difference["value"],
+        "interval_ms": difference["interval"],
+    }
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "kind": part.kind,
+        **_change(part.change),
+        "kernels": [
+            {
+                "name": each.kernel.name,
+                "tensor_cores": each.kernel.tensor_cores,
+                **_change(each.change),
+            }
+            for each in part.kernels
+        ],
+        "more_kernels": {"count": part.more, "difference_ms": part.more_ms},
+    }
+
+
+def _what_if(gain: WhatIf, text: str) -> dict[str, Any]:
+    speedup = estimate_document(gain.speedup)
+    return {
+        "of": "baseline" if gain.of_baseline else "variant",
+        "kinds": list(gain.kinds),
+        "step_ms": gain.step_ms,
+        "speedup": speedup["value"],
+        "interval": speedup["interval"],
+        "text": text,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhySection:
+    """A report's section on why one variant differs from the baseline; `kernels` is the number of their rows."""
+
+    title: str
+    text: str
+    notes: tuple[str, ...]
+    drawing: Drawing | None
+    parts: TextTable
+    kernels: TextTable
+    gains: tuple[str, ...]
+    caveat: str = CAVEAT
+
+
+def why_sections(views: Sequence[WhyView], palette: Palette) -> tuple[WhySection, ...]:
+    """Return a section for each variant, drawn in these colours."""
+    return tuple(
+        WhySection(
+            title=f"{view.name} against {view.baseline}",
+            text=view.sentence,
+            notes=view.notes,
+            drawing=draw_chart(view.chart, palette) if view.chart else None,
+            parts=_table(view, kernels=False),
+            kernels=_table(view, kernels=True),
+            gains=view.gains,
+        )
+        for view in views
+    )
+
+
+def _table(view: WhyView, *, kernels: bool) -> TextTable:
+    """Return the parts alone, or with the kernels of each."""
+    rows = tuple(
+        ((f"– {row.label}" if row.kind == "kernel" else row.label), *row.cells)
+        for row in view.rows
+        if kernels or row.kind != "kernel"
+    )
+    return TextTable(head=("", *view.head), rows=rows, numeric=frozenset(range(1, len(view.head) + 1)))

@@ -1,0 +1,233 @@
+"""Why a variant's steps take longer or shorter than the baseline's: a sentence, a waterfall, a table, and what if."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Literal
+
+from app import units
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, step_difference, what_if
+from app.records import StoredRun
+from app.viewmodels.charts.model import WaterfallBar, WaterfallChart, span_axis
+from app.viewmodels.compare.verdict import Verdict
+from app.viewmodels.compare.why_text import Figures, Pair, describe_difference, describe_gain, describe_obstacle, notes
+from app.viewmodels.format.kernels import short_kernel_names
+from app.viewmodels.history.kernel_time import KERNEL_CLASSES
+
+WHY = "why"
+"""Key of the charts."""
+_INTERVAL = f"{100 * LEVEL:.0f} % interval"
+_LABELS: dict[PartKind, str] = {
+    **{kind: label for kind, (label, _) in KERNEL_CLASSES.items()},
+    "idle": "idle",
+    "overlap": "overlap",
+    "unexplained": "unexplained",
+}
+_HELP: dict[PartKind, str] = {
+    "idle": "No kernel ran: the measured step less the time in which kernels kept the GPU busy.",
+    "overlap": "What ran at the same time as another kernel, which makes a step shorter.",
+    "unexplained": "How much longer traced kernels took than the measured step.",
+}
+_STEP_HELP = "The measured step; the parts above add up to it."
+_NO_TENSOR_CORES = " · no tensor cores"
+_MAX_BARS = 8
+_SMALLEST_BAR = 0.02
+"""Parts whose change is a smaller share of the largest one are drawn as one bar."""
+_MAX_REPORTED = 4
+"""Variants in a report."""
+_TOOLTIP_KERNELS = 3
+"""Kernels that the tooltip of a bar lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyRow:
+    """One row of the table: a part of a step, a kernel of the part above it (its full name is `help`), or the step."""
+
+    label: str
+    kind: Literal["part", "kernel", "step"]
+    cells: tuple[str, ...]
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WhyView:
+    """Why the steps of one variant, of these runs, differ from the baseline's.
+
+    Without `found`, the sentence says why that is not known, and the rest is empty. `head` has the titles of the cells.
+    `gains` has a sentence for each of `what_ifs`.
+    """
+
+    name: str
+    baseline: str
+    runs: tuple[int, ...]
+    sentence: str
+    found: StepDifference | None = None
+    notes: tuple[str, ...] = ()
+    chart: WaterfallChart | None = None
+    head: tuple[str, ...] = ()
+    rows: tuple[WhyRow, ...] = ()
+    what_ifs: tuple[WhatIf, ...] = ()
+    gains: tuple[str, ...] = ()
+
+
+def why_views(runs: Sequence[StoredRun], verdict: Verdict) -> tuple[WhyView, ...]:
+    """Return a view for each variant but the baseline, in the order of the verdict."""
+    by_number = {run.row.run: run for run in runs}
+    groups = [[by_number[row.run] for row in result.runs] for result in verdict.results]
+    base = next((n for n, result in enumerate(verdict.results) if result.is_baseline), 0)
+    return tuple(
+        _view(Pair.of(group, groups[base]), verdict.names[n], verdict.names[base])
+        for n, group in enumerate(groups)
+        if n != base
+    )
+
+
+def largest_differences(views: Sequence[WhyView]) -> list[WhyView]:
+    """Return the views to put into a report: a few with the largest differences, or one that says why there is none."""
+    found = [
+        (abs(view.found.step.difference.value) / view.found.step.baseline_ms, view) for view in views if view.found
+    ]
+    few = [view for _, view in sorted(found, key=itemgetter(0), reverse=True)[:_MAX_REPORTED]]
+    return [view for view in views if view in few] or list(views[:1])
+
+
+def _view(pair: Pair, name: str, baseline: str) -> WhyView:
+    found = step_difference(pair.other, pair.base)
+    numbers = tuple(run.row.run for run in pair.other)
+    if isinstance(found, str):
+        return WhyView(name=name, baseline=baseline, runs=numbers, sentence=describe_obstacle(found, pair))
+    figures = Figures(found, pair.example)
+    what_ifs = what_if(found)
+    return WhyView(
+        name=name,
+        baseline=baseline,
+        runs=numbers,
+        sentence=describe_difference(found, pair, figures),
+        found=found,
+        notes=tuple(notes(found, pair, figures)),
+        chart=_chart(found, pair, figures) if found.on_gpu else None,
+        head=(*pair.names[::-1], "Change", *([_INTERVAL] if _has_intervals(found) else []), "Of the step"),
+        rows=tuple(_rows(found, figures)),
+        what_ifs=what_ifs,
+        gains=tuple(describe_gain(each, pair, figures) for each in what_ifs),
+    )
+
+
+def _has_intervals(found: StepDifference) -> bool:
+    return found.step.difference.interval is not None
+
+
+def _rows(found: StepDifference, figures: Figures) -> Iterator[WhyRow]:
+    """Yield each part with its kernels below it, and the step last."""
+
+    def interval(text: str) -> list[str]:
+        return [text] if _has_intervals(found) else []
+
+    def cells(change: Change) -> tuple[str, ...]:
+        difference = change.difference
+        return (
+            figures.ms(change.baseline_ms),
+            figures.ms(change.other_ms),
+            figures.change(difference.value),
+            *interval(figures.ends(difference)),
+            figures.share(difference.value),
+        )
+
+    for part in found.parts:
+        yield WhyRow(label=_LABELS[part.kind], kind="part", cells=cells(part.change), help=_HELP.get(part.kind, ""))
+        names = short_kernel_names([kernel.kernel.name for kernel in part.kernels])
+        for name, kernel in zip(names, part.kernels, strict=True):
+            yield WhyRow(
+                label=f"{name}{_NO_TENSOR_CORES if kernel.kernel.tensor_cores is False else ''}",
+                kind="kernel",
+                cells=cells(kernel.change),
+                help=kernel.kernel.name,
+            )
+        if part.more:
+            label = f"{part.more:,} more {units.plural('kernel', part.more)}"
+            more = figures.change(part.more_ms), *interval(""), figures.share(part.more_ms)
+            yield WhyRow(label=label, kind="kernel", cells=("", "", *more))
+    yield WhyRow(label="step", kind="step", cells=cells(found.step), help=_STEP_HELP if found.on_gpu else "")
+
+
+def _chart(found: StepDifference, pair: Pair, figures: Figures) -> WaterfallChart:
+    """Return the way from the baseline's step to the other one's, the largest change first."""
+    names, steps = pair.names[::-1], (found.step.baseline_ms, found.step.other_ms)
+    runs = [tuple(run.row.run for run in side) for side in (found.baseline, found.other)]
+    first, last = (
+        WaterfallBar(
+            runs=numbers,
+            label=name,
+            tooltip=f"{name}\n{figures.ms(step)} {figures.per}",
+            start=0.0,
+            end=step,
+            role="total",
+            figure=figures.ms(step),
+        )
+        for name, step, numbers in zip(names, steps, runs, strict=True)
+    )
+    bars = [first]
+    for label, difference, tooltip in _changes(found, pair, figures):
+        bars.append(_change_bar(label, difference, tooltip, bars[-1].end, figures, (*runs[0], *runs[1])))
+    return WaterfallChart(
+        key=WHY,
+        title=f"From {names[0]} to {names[1]}",
+        caption=(
+            f"Time {figures.per} on a GPU. Green takes less time with {pair.within[0]}, orange more; percentages are "
+            f"of the step of {pair.within[1]}."
+            + (f" Whiskers are {100 * LEVEL:.0f} % intervals of each change." if _has_intervals(found) else "")
+        ),
+        bars=(*bars, last),
+        axis=span_axis([each.end for each in (*bars, last)], f"ms {figures.per}"),
+    )
+
+
+def _changes(found: StepDifference, pair: Pair, figures: Figures) -> Iterator[tuple[str, Estimate, str]]:
+    """Yield label, change and tooltip of each bar; small changes are one bar."""
+    largest = max(abs(part.change.difference.value) for part in found.parts)
+    large = [part for part in found.parts[:_MAX_BARS] if abs(part.change.difference.value) >= _SMALLEST_BAR * largest]
+    small = found.parts[len(large) :]
+    if len(small) == 1:
+        large, small = list(found.parts), ()
+    for part in large:
+        yield _LABELS[part.kind], part.change.difference, _tooltip(part, pair, figures)
+    if small:
+        differences = [part.change.difference.value for part in small]
+        lines = [f"{figures.change(each)}  {_LABELS[part.kind]}" for part, each in zip(small, differences, strict=True)]
+        yield f"{len(small)} smaller parts", Estimate(sum(differences), None, None, 1), "\n".join(lines)
+
+
+def _tooltip(part: Part, pair: Pair, figures: Figures) -> str:
+    change, kernels = part.change, part.kernels[:_TOOLTIP_KERNELS]
+    sides = zip(pair.within, (change.other_ms, change.baseline_ms), strict=True)
+    names = short_kernel_names([kernel.kernel.name for kernel in kernels])
+    interval = figures.ends(change.difference)
+    lines = (
+        f"{_LABELS[part.kind]}: {figures.change(change.difference.value)} {figures.per}",
+        ", ".join(f"{figures.ms(value)} with {name}" for name, value in sides),
+        *([f"{100 * LEVEL:.0f} % interval {interval} ms"] if interval else []),
+        *(
+            f"{figures.change(kernel.change.difference.value)}  {name}"
+            for kernel, name in zip(kernels, names, strict=True)
+        ),
+    )
+    return "\n".join(lines)
+
+
+def _change_bar(
+    label: str, change: Estimate, tooltip: str, start: float, figures: Figures, runs: tuple[int, ...]
+) -> WaterfallBar:
+    low, high = (None if end is None else start + end for end in (change.low, change.high))
+    return WaterfallBar(
+        runs=runs,
+        label=label,
+        tooltip=tooltip,
+        start=start,
+        end=start + change.value,
+        low=low,
+        high=high,
+        role="less" if change.value < 0 else "more",
+        figure=figures.change(change.value),
+        share=figures.share(change.value),
+    )

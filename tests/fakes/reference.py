@@ -1,0 +1,29 @@
+"""The real reference runs of the image networks, loaded from a copy of their file."""
+
+import shutil
+from pathlib import Path
+
+from app.records import StoredRun
+from app.storage.reference import FOLDER
+from app.storage.store import Store
+from workloads.protocol import Value
+
+
+def load_reference(folder: Path) -> list[StoredRun]:
+    """Return the reference runs of the image networks without their samples; `folder` takes the copy."""
+    database = folder / "cnn.db"
+    shutil.copyfile(FOLDER / "cnn.db", database)
+    with Store.open(database) as store:
+        return [store.load(row.run, ()) for row in reversed(store.list_runs())]
+
+
+def runs_with(runs: list[StoredRun], workload: str, **settings: Value) -> list[StoredRun]:
+    """Return the runs of a workload on one GPU in TF32 without XLA that have these settings.
+
+    Args:
+        runs: All runs.
+        workload: Its name.
+        settings: Further settings.
+    """
+    wanted = {"gpus": 1, "precision": "tf32", "xla": False, **settings}.items()
+    return [run for run in runs if run.row.spec.workload == workload and wanted <= run.row.spec.variant.items()]

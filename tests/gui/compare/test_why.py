@@ -1,0 +1,105 @@
+"""Why a variant differs, on the Compare screen."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.gui.compare.screen import CompareView
+from app.gui.compare.why import PartsTable
+from app.gui.theme import DARK, LIGHT, Theme
+from app.records import StoredRun
+from app.viewmodels.compare.comparison import compare, prepare_comparison
+from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
+from tests.gui.actions import RecordedActions
+
+NHWC = traced_run(1, 20.0, {POOL: 4.0, CONV: 10.0}, layout="NHWC")
+NCHW = traced_run(2, 18.0, {POOL: 1.0, CONV: 9.0, SLOW_GEMM: 2.0}, layout="NCHW")
+KERAS = traced_run(3, 25.0, {POOL: 9.0, CONV: 10.0}, implementation="keras", layout="NHWC")
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> CompareView:
+    made = CompareView(theme, recorded.actions)
+    qtbot.addWidget(made)
+    made.resize(1300, 1000)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made
+
+
+def show(screen: CompareView, *runs: StoredRun) -> None:
+    screen.show_model(compare(prepare_comparison(runs), runs[0].row.run))
+
+
+def visible(screen: CompareView) -> str:
+    words = "\n".join(label.text() for label in screen.tabs.why.findChildren(QLabel) if label.isVisible())
+    return words.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def labels(table: PartsTable) -> list[str]:
+    items = [table.topLevelItem(n) for n in range(table.topLevelItemCount())]
+    return [item.text(0) for item in items if item is not None]
+
+
+def test_the_tab_says_why_and_unfolds_the_kernels_of_a_part(screen: CompareView) -> None:
+    show(screen, NHWC, NCHW)
+    screen.tabs.open_tab("Why")
+    assert "NCHW took 2.00 ms less per step than NHWC" in visible(screen)
+    assert "NHWC with the pooling of NCHW: 17.6 % faster" in visible(screen)
+    assert not screen.tabs.why.choice.isVisible(), "there is one other variant"
+    table = screen.tabs.why.table
+    assert labels(table) == ["pooling", "GEMM", "convolution", "idle", "step"]
+    folded = table.height()
+    pooling = table.topLevelItem(0)
+    assert pooling is not None
+    pooling.setExpanded(True)
+    kernel = pooling.child(0)
+    assert kernel is not None
+    assert kernel.text(0) == "pooling_bw_kernel_avg"
+    assert "averpooling_func&lt;float" in kernel.toolTip(0), "the full name, not taken for mark-up"
+    assert table.height() > folded
+    screen.tabs.open_tab("Speed-up")
+    assert not screen.tabs.why.isVisible()
+
+
+def test_of_several_variants_one_is_chosen_and_stays_chosen(screen: CompareView) -> None:
+    show(screen, NHWC, NCHW, KERAS)
+    screen.tabs.open_tab("Why")
+    choice = screen.tabs.why.choice
+    assert choice.isVisible()
+    assert [choice.itemText(n) for n in range(choice.count())] == ["Native · NCHW", "Keras · NHWC"]
+    choice.setCurrentIndex(1)
+    assert "Keras took 5.00 ms more per step than Native" in visible(screen)
+    show(screen, NHWC, NCHW, KERAS)
+    assert choice.currentIndex() == 1
+    show(screen, NHWC, NCHW)
+    assert "NCHW took 2.00 ms less" in visible(screen)
+
+
+def test_without_a_trace_the_tab_has_a_sentence_alone(screen: CompareView) -> None:
+    show(screen, NHWC, replace(NCHW, evidence=None))
+    screen.tabs.open_tab("Why")
+    assert visible(screen) == "Why is not known: there is no trace of NCHW; run it again with -s evidence=trace."
+    assert not screen.tabs.why.table.isVisible()
+    show(screen, NHWC)
+    assert "Why" not in screen.tabs.titles, "one variant differs from nothing"
+
+
+def test_the_waterfall_has_the_colours_of_the_scheme(screen: CompareView, theme: Theme) -> None:
+    show(screen, NHWC, NCHW)
+    screen.tabs.open_tab("Why")
+
+    def colours() -> set[str]:
+        (chart,) = screen.tabs.why.findChildren(type(screen.tabs.charts))
+        (widget,) = chart.widgets
+        picture = widget.grab().toImage()
+        rows = [round(area.centre[1]) - 4 for area in widget.hit_areas]
+        return {picture.pixelColor(x, y).name() for y in rows for x in range(picture.width())}
+
+    assert {LIGHT.curves[1], LIGHT.curves[2]} <= colours()
+    theme.apply(Qt.ColorScheme.Dark)
+    assert {DARK.curves[1], DARK.curves[2]} <= colours()
+    theme.apply(Qt.ColorScheme.Light)

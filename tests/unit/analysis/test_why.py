@@ -1,0 +1,209 @@
+"""Why steps differ: on real reference runs, on made-up ones whose truth is known, and that parts always add up."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from app.analysis.why import (
+    MAX_KERNELS,
+    Part,
+    PartKind,
+    StepDifference,
+    slow_products,
+    step_difference,
+    what_if,
+)
+from app.records import StoredRun
+from tests.fakes.reference import load_reference, runs_with
+from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
+    return load_reference(tmp_path_factory.mktemp("reference"))
+
+
+def explained(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> StepDifference:
+    found = step_difference(runs, baseline)
+    assert isinstance(found, StepDifference)
+    return found
+
+
+def changes(found: StepDifference) -> dict[PartKind, float]:
+    return {part.kind: part.change.difference.value for part in found.parts}
+
+
+def part_of(found: StepDifference, kind: PartKind) -> Part:
+    return next(part for part in found.parts if part.kind == kind)
+
+
+def test_channels_first_gains_in_average_pooling_and_not_in_convolutions(reference: list[StoredRun]) -> None:
+    """cnn10 at batch 1,024 on one H200, three runs each."""
+    nhwc, nchw = (runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW"))
+    assert (len(nhwc), len(nchw)) == (3, 3)
+    found = explained(nchw, nhwc)
+    by_kind = changes(found)
+    assert found.step.difference.value == pytest.approx(-1.66, abs=0.005)
+    assert by_kind["pooling"] == pytest.approx(-1.31, abs=0.005)
+    assert by_kind["pooling"] / found.step.difference.value == pytest.approx(0.79, abs=0.005)
+    assert by_kind["convolution"] == pytest.approx(-0.07, abs=0.005)
+    assert found.parts[0].kind == "pooling"
+    assert part_of(found, "pooling").change.is_certain
+    assert not part_of(found, "convolution").change.is_certain
+
+
+def test_equal_speed_hides_faster_convolutions_and_a_product_without_tensor_cores(reference: list[StoredRun]) -> None:
+    """wrn28-10 at batch 256 on one H200, two runs each."""
+    nhwc, nchw = (runs_with(reference, "wrn28-10", batch_size=256, layout=layout) for layout in ("NHWC", "NCHW"))
+    assert (len(nhwc), len(nchw)) == (2, 2)
+    found = explained(nchw, nhwc)
+    assert abs(found.step.difference.value) < 0.01 * found.step.baseline_ms
+    assert not found.step.is_certain
+    assert changes(found)["convolution"] == pytest.approx(-6.35, abs=0.01)
+    kernel = part_of(found, "gemm").kernels[0]
+    assert kernel.kernel.tensor_cores is False
+    assert kernel.change.difference.value == pytest.approx(5.04, abs=0.005)
+
+
+def test_parts_of_all_reference_runs_add_up_without_a_remainder(reference: list[StoredRun]) -> None:
+    for run in reference:
+        found = explained([run], reference[:1]) if run.row.spec.workload == reference[0].row.spec.workload else None
+        if found is not None:
+            assert sum(changes(found).values()) == pytest.approx(found.step.difference.value, abs=1e-9)
+            assert "unexplained" not in changes(found), f"run {run.row.run}"
+
+
+MS = st.floats(min_value=0.0, max_value=50.0)
+KERNELS = st.dictionaries(
+    st.sampled_from([POOL, CONV, SLOW_GEMM, TRANSPOSE, *(f"k{n}" for n in range(20))]), MS, min_size=1
+)
+RUNS = st.lists(
+    st.tuples(KERNELS, st.floats(min_value=0.01, max_value=200.0), st.floats(0.0, 1.0)), min_size=1, max_size=3
+)
+
+
+@given(baseline=RUNS, other=RUNS)
+def test_parts_and_kernels_add_up_whatever_was_traced(
+    baseline: list[tuple[dict[str, float], float, float]], other: list[tuple[dict[str, float], float, float]]
+) -> None:
+    """Also where kernels overlap, and where they were busy for longer than the measured step."""
+    sides = [
+        [
+            traced_run(n, step_ms, kernels, overlap_ms=overlap * sum(kernels.values()))
+            for n, (kernels, step_ms, overlap) in enumerate(side)
+        ]
+        for side in (baseline, other)
+    ]
+    found = explained(sides[1], sides[0])
+    for side in ("baseline_ms", "other_ms"):
+        of_parts = sum(getattr(part.change, side) for part in found.parts)
+        assert of_parts == pytest.approx(getattr(found.step, side), abs=1e-6)
+    assert sum(changes(found).values()) == pytest.approx(found.step.difference.value, abs=1e-6)
+    for part in found.parts:
+        assert len(part.kernels) <= MAX_KERNELS
+        if part.kernels or part.more:
+            of_kernels = sum(each.change.difference.value for each in part.kernels) + part.more_ms
+            assert of_kernels == pytest.approx(part.change.difference.value, abs=1e-6)
+    assert all(part.change.baseline_ms >= 0 for part in found.parts if part.kind not in ("overlap", "unexplained"))
+
+
+def test_idle_time_is_of_the_measured_step_and_overlap_and_excess_have_parts_of_their_own() -> None:
+    baseline = traced_run(1, 10.0, {CONV: 6.0, POOL: 2.0})
+    other = traced_run(2, 7.0, {CONV: 6.0, POOL: 2.0}, overlap_ms=1.5)
+    assert changes(explained([other], [baseline])) == pytest.approx(
+        {"idle": -1.5, "overlap": -1.5, "convolution": 0, "pooling": 0}
+    )
+    busy = traced_run(3, 7.0, {CONV: 6.0, POOL: 2.0})
+    assert changes(explained([busy], [baseline])) == pytest.approx(
+        {"idle": -2.0, "unexplained": -1.0, "convolution": 0, "pooling": 0}
+    )
+
+
+def test_the_interval_is_welchs_over_processes() -> None:
+    baseline = [traced_run(n, 10.0, {CONV: time_ms}) for n, time_ms in enumerate((6.0, 6.2, 6.1))]
+    other = [traced_run(n, 9.0, {CONV: time_ms}) for n, time_ms in enumerate((5.0, 5.4), 3)]
+    convolution = part_of(explained(other, baseline), "convolution").change
+    expected = stats.ttest_ind((5.0, 5.4), (6.0, 6.2, 6.1), equal_var=False).confidence_interval(0.95)
+    assert convolution.difference.interval == pytest.approx((expected.low, expected.high), abs=1e-6)
+    assert part_of(explained(other[:1], baseline), "convolution").change.difference.interval is None
+
+
+def test_times_of_several_gpus_are_the_mean_of_one() -> None:
+    one, two = traced_run(1, 10.0, {CONV: 6.0}), traced_run(2, 8.0, {CONV: 3.0, "ncclDevKernel_AllReduce": 1.0}, gpus=2)
+    assert changes(explained([two], [one])) == pytest.approx({"convolution": -3.0, "communication": 1.0, "idle": 0.0})
+
+
+def test_times_are_per_example_where_batches_differ() -> None:
+    small, large = traced_run(1, 10.0, {CONV: 6.0}, batch=100), traced_run(2, 30.0, {CONV: 24.0}, batch=400)
+    found = explained([large], [small])
+    assert found.examples == 1000
+    assert found.step.difference.value == pytest.approx(75.0 - 100.0)
+    assert changes(found) == pytest.approx({"convolution": 0.0, "idle": -25.0})
+
+
+def test_on_the_cpu_operations_are_listed_but_do_not_add_up() -> None:
+    baseline, other = (traced_run(n, step, {"MatMul": step, "Mul": 3.0}, gpus=0) for n, step in ((1, 9.0), (2, 5.0)))
+    found = explained([other], [baseline])
+    assert not found.on_gpu
+    assert set(changes(found)) == {"gemm", "pointwise"}
+    assert what_if(found) == ()
+
+
+def test_what_cannot_be_compared_is_named() -> None:
+    run = traced_run(1, 10.0, {CONV: 6.0})
+    blind = replace(run, evidence=None)
+    failed = replace(run, row=replace(run.row, summary=replace(run.row.summary, throughput=None)))
+    elsewhere = replace(
+        run, row=replace(run.row, spec=type(run.row.spec)(workload="lstm", variant=run.row.spec.variant))
+    )
+    assert step_difference([blind], [run]) == "no trace"
+    assert step_difference([run], [failed]) == "nothing measured"
+    assert step_difference([elsewhere], [run]) == "other workload"
+    assert step_difference([traced_run(2, 10.0, {"MatMul": 6.0}, gpus=0)], [run]) == "processor and GPU"
+    assert explained([blind, run], [run]).other == (run,), "the traced runs count"
+
+
+def test_what_if_gives_each_side_the_classes_in_which_the_other_is_faster() -> None:
+    slower = traced_run(1, 20.0, {POOL: 4.0, CONV: 10.0, TRANSPOSE: 1.0})
+    faster = traced_run(2, 18.0, {POOL: 1.0, CONV: 9.0, TRANSPOSE: 3.0})
+    gains = what_if(explained([faster], [slower]))
+    assert [(gain.of_baseline, gain.kinds) for gain in gains] == [
+        (True, ("pooling",)),
+        (True, ("convolution",)),
+        (True, ("pooling", "convolution")),
+        (False, ("transpose",)),
+    ]
+    assert [gain.speedup.value for gain in gains] == pytest.approx([20 / 17, 20 / 19, 20 / 16, 18 / 16])
+    assert gains[2].step_ms == pytest.approx(16.0)
+
+
+def test_what_if_takes_only_what_surely_differs() -> None:
+    baseline = [traced_run(n, 20.0, {POOL: 4.0, CONV: time_ms}) for n, time_ms in enumerate((8.0, 12.0, 10.0))]
+    other = [traced_run(n, 18.0, {POOL: time_ms, CONV: 9.0}) for n, time_ms in enumerate((1.0, 1.1, 1.2), 3)]
+    (gain,) = what_if(explained(other, baseline))
+    assert gain.kinds == ("pooling",)
+    low, high = gain.speedup.interval or (0, 0)
+    assert low < 20 / (20 - 2.9) < high
+    assert math.isclose(gain.step_ms, 17.1)
+
+
+@pytest.mark.parametrize("setting", [{"gpus": 2}, {"xla": True}, {"batch": 200}])
+def test_there_is_no_what_if_where_classes_do_not_correspond(setting: dict[str, int]) -> None:
+    other = traced_run(2, 18.0, {POOL: 1.0, CONV: 9.0}, **setting)
+    assert what_if(explained([other], [traced_run(1, 20.0, {POOL: 4.0, CONV: 10.0})])) == ()
+
+
+def test_products_without_tensor_cores_count_where_the_precision_is_for_them() -> None:
+    def slow(time_ms: float, precision: str) -> float | None:
+        run = traced_run(1, 100.0, {SLOW_GEMM: time_ms, CONV: 50.0}, precision=precision)
+        found = slow_products(run.row.spec, run.evidence, 100.0)
+        return None if found is None else found.share
+
+    assert slow(8.0, "tf32") == slow(8.0, "bfloat16") == pytest.approx(0.08)
+    assert slow(4.9, "tf32") is None
+    assert slow(60.0, "float32") is None

@@ -1,0 +1,166 @@
+"""Why variants differ, as a reader sees it: the sentence, the notes, the waterfall and the table."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from app.records import StoredRun
+from app.viewmodels.compare.verdict import compute_verdict
+from app.viewmodels.compare.why import WhyView, largest_differences, why_views
+from tests.fakes.reference import load_reference, runs_with
+from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
+    return load_reference(tmp_path_factory.mktemp("reference"))
+
+
+def views(*runs: StoredRun) -> tuple[WhyView, ...]:
+    return why_views(runs, compute_verdict([run.row for run in runs], runs[0].row.run))
+
+
+def view(baseline: Sequence[StoredRun], other: Sequence[StoredRun]) -> WhyView:
+    (found,) = views(*baseline, *other)
+    return found
+
+
+def plain(text: str) -> str:
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def layouts(**kernels: tuple[float, float]) -> tuple[StoredRun, StoredRun]:
+    """NHWC and NCHW in steps of 20 ms less what NCHW saves; `kernels` has both times of each class."""
+    names = {"pool": POOL, "conv": CONV, "gemm": SLOW_GEMM, "transpose": TRANSPOSE}
+    saved = sum(before - after for before, after in kernels.values())
+    first, second = ({names[key]: times[side] for key, times in kernels.items()} for side in (0, 1))
+    return traced_run(1, 20.0, first, layout="NHWC"), traced_run(2, 20.0 - saved, second, layout="NCHW")
+
+
+def test_the_sentence_of_the_reference_runs_names_pooling_and_what_is_not_the_cause(reference: list[StoredRun]) -> None:
+    nhwc, nchw = (runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW"))
+    found = view(nhwc, nchw)
+    assert plain(found.sentence) == (
+        "NCHW takes 1.66 ms less per step than NHWC (23.36 against 25.01 ms; 95 % interval 1.31 to 2.00 ms), "
+        "1.31 ms of it (79 %) in pooling and 0.36 ms (22 %) in transposes; "
+        "hardly anything in batch norm (−0.03 ms) and convolutions (−0.07 ms)."
+    )
+    assert plain(found.gains[0]).startswith("NHWC with the pooling of NCHW: 5.5 % faster (95 % interval 5.5 to 5.5 %)")
+
+
+def test_of_equally_fast_variants_the_sentence_says_what_their_speed_hides(reference: list[StoredRun]) -> None:
+    runs = runs_with(reference, "wrn28-10", batch_size=256)
+    spec = {run.row.spec.variant["layout"]: run.row.spec for run in runs}
+    same = [replace(run, row=replace(run.row, spec=spec[run.row.spec.variant["layout"]])) for run in runs]
+    nhwc = [run for run in same if run.row.spec.variant["layout"] == "NHWC"]
+    found = view(nhwc, [run for run in same if run not in nhwc])
+    assert plain(found.sentence).startswith(
+        "NCHW and NHWC do not differ significantly (63.27 against 63.79 ms per step), "
+        "but what their steps consist of does: "
+    )
+    assert "+5.03 ms in GEMM (one kernel without tensor cores: +5.04 ms)" in plain(found.sentence)
+    assert any("sm80_xmma_gemm" in row.label and row.label.endswith("no tensor cores") for row in found.rows)
+
+
+def test_a_balance_names_both_sides() -> None:
+    found = view(*([run] for run in layouts(conv=(10.0, 4.0), gemm=(0.0, 5.0))))
+    assert plain(found.sentence) == (
+        "NCHW took 1.00 ms less per step than NHWC (19.00 against 20.00 ms), the balance of −6.00 ms in convolutions "
+        "against +5.00 ms in GEMM (one kernel without tensor cores: +5.00 ms)."
+    )
+    assert found.notes == ("No intervals: they take two traced runs or more of each variant.",)
+
+
+def test_steps_that_are_alike_in_all_parts_are_said_to_be() -> None:
+    runs = [
+        traced_run(n, 20.0 + n / 10, {CONV: 9.0 + n / 100}, layout=layout)
+        for n, layout in enumerate(("NHWC", "NHWC", "NCHW", "NCHW"))
+    ]
+    (found,) = views(runs[0], runs[3], runs[1], runs[2])
+    assert "nor does any part of a step by more than 1 % of it for certain" in plain(found.sentence)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"evidence": None}, "Why is not known: there is no trace of NCHW; run it again with -s evidence=trace."),
+        ({"throughput": None}, "No run of NCHW has a measured step."),
+    ],
+)
+def test_without_a_trace_one_sentence_says_what_to_do(change: dict[str, None], sentence: str) -> None:
+    nhwc, nchw = layouts(conv=(10.0, 4.0))
+    if "evidence" in change:
+        nchw = replace(nchw, evidence=None)
+    else:
+        nchw = replace(nchw, row=replace(nchw.row, summary=replace(nchw.row.summary, throughput=None)))
+    found = view([nhwc], [nchw])
+    assert (found.sentence, found.found, found.chart, found.rows, found.gains) == (sentence, None, None, (), ())
+
+
+def test_on_the_cpu_there_is_a_table_but_no_waterfall() -> None:
+    runs = [
+        traced_run(n, 9.0, {"MatMul": 5.0 + n}, gpus=0, implementation=name)
+        for n, name in enumerate(("native", "keras"))
+    ]
+    found = view(runs[:1], runs[1:])
+    assert "On the CPU operations run on several threads at once" in found.sentence
+    assert found.chart is None
+    assert [row.label for row in found.rows if row.kind == "part"] == ["GEMM"]
+
+
+def test_notes_say_what_the_figures_are_of() -> None:
+    one, two = traced_run(1, 10.0, {CONV: 6.0}), traced_run(2, 30.0, {CONV: 6.0}, gpus=2, batch=400, xla=True)
+    notes = view([one], [two]).notes
+    assert notes[:2] == (
+        "Their batch sizes differ, so all times are per 1,000 images.",
+        "Times of several GPUs are their mean.",
+    )
+    assert notes[2].startswith("XLA merges operations into kernels of its own")
+    blind = replace(traced_run(3, 10.0, {CONV: 6.0}), evidence=None)
+    (found,) = views(one, blind, two)
+    assert "Run 3 has no trace and is left out." in found.notes
+
+
+def test_the_waterfall_leads_from_one_step_to_the_other() -> None:
+    found = view(*([run] for run in layouts(pool=(4.0, 1.0), conv=(8.0, 7.0), transpose=(1.0, 1.5), gemm=(0.5, 0.51))))
+    assert found.chart is not None
+    first, *changes, last = found.chart.bars
+    assert (first.label, first.end, last.label) == ("NHWC", 20.0, "NCHW")
+    assert last.end == pytest.approx(20.0 - 3.49)
+    assert [bar.label for bar in changes] == ["pooling", "convolution", "transpose", "2 smaller parts"]
+    assert [bar.role for bar in changes] == ["less", "less", "more", "more"]
+    assert all(bar.start == pytest.approx(before.end) for before, bar in pairwise([first, *changes]))
+    assert changes[-1].end == pytest.approx(last.end)
+    assert plain(changes[0].share) == "−15.0 %"
+    assert "pooling_bw_kernel_avg" in changes[0].tooltip
+
+
+def test_small_changes_share_a_bar() -> None:
+    pool, conv, transpose, gemm = (5.0, 1.0), (8.0, 7.99), (1.0, 1.02), (0.5, 0.51)
+    found = view(*([run] for run in layouts(pool=pool, conv=conv, transpose=transpose, gemm=gemm)))
+    assert found.chart is not None
+    assert [bar.label for bar in found.chart.bars] == ["NHWC", "pooling", "4 smaller parts", "NCHW"]
+    assert "convolution" in found.chart.bars[2].tooltip
+    assert found.chart.bars[2].end == pytest.approx(found.chart.bars[3].end)
+
+
+def test_the_table_ends_with_the_step_and_has_intervals_only_if_there_are_some() -> None:
+    nhwc, nchw = layouts(pool=(4.0, 1.0))
+    found = view([nhwc], [nchw])
+    assert found.head == ("NHWC", "NCHW", "Change", "Of the step")
+    assert [plain(cell) for cell in found.rows[-1].cells] == ["20.00 ms", "17.00 ms", "−3.00 ms", "−15.0 %"]
+    assert {len(row.cells) for row in found.rows} == {4}
+    again = [replace(run, row=replace(run.row, run=run.row.run + 2)) for run in (nhwc, nchw)]
+    found = view([nhwc, again[0]], [nchw, again[1]])
+    assert found.head[3] == "95 % interval"
+    assert {len(row.cells) for row in found.rows} == {5}
+
+
+def test_a_report_has_the_largest_differences_in_the_order_of_the_verdict() -> None:
+    runs = [traced_run(n, 20.0 - n, {CONV: 10.0 - n}, batch_norm_momentum=n) for n in range(7)]
+    found = views(*runs)
+    assert [view.runs for view in largest_differences(found)] == [(3,), (4,), (5,), (6,)]
+    blind = views(runs[0], *(replace(run, evidence=None) for run in runs[1:]))
+    assert len(largest_differences(blind)) == 1
