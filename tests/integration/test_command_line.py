@@ -23,7 +23,7 @@ RUN_FIELDS = {
     "reason": set(),
     "phases": set(),
     "throughput": {"value", "unit", "blocks"},
-    "step_ms": {"p50", "p95", "p99"},
+    "step_ms": {"p50", "p95", "p99", "gpu"},
     "loss": {"first", "last"},
     "energy": {"mj_per_example", "source"},
     "memory": {"device_peak_bytes", "allocator_peak_bytes"},
