@@ -30,6 +30,7 @@ from app.storage.library import Library
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
+from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
 from app.viewmodels.compare.table import COMPARED, ComparedVariant, constant_columns, describe_constant_columns
@@ -127,6 +128,10 @@ def print_comparison(comparison: Comparison) -> None:
     for text in filter(None, (comparison.shared, describe_constant_columns(comparison.rows))):
         print_text(text)
     _print_variants(comparison)
+    if effects := comparison.verdict.effects:
+        print()
+        print_text(effects_method(effects))
+        print_table(EFFECTS_HEAD, list(map(effect_row, effects)), right=NUMERIC_COLUMNS)
     # The verdict has said what it means that runs did not run as requested.
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
     lines = [*reason_lines(comparison.variants), *warning_lines(warnings)]

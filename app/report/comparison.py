@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app import units
-from app.analysis.intervals import LEVEL
+from app.analysis.effects import Effect
+from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import operations_per_example
 from app.metrics import put_json
 from app.plan import Plan
@@ -28,8 +29,9 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
     """Return the `compare` document: rows by variant, the verdict in words, and every warning.
 
     Of a metric a row has what the window's table shows, at the metric's path. `label` is what tells a row from the
-    others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `scaling` has every
-    pair of runs that differ in their GPUs alone, `why` every variant but the baseline.
+    others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `effects` has the
+    ratio of throughput by each parameter alone, `scaling` every pair of runs that differ in their GPUs alone, `why`
+    every variant but the baseline.
     """
     return {
         "baseline": comparison.baseline or None,
@@ -37,10 +39,38 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
         "level": LEVEL,
         "rows": list(map(_variant_row, comparison.variants)),
         "verdict": {"decision": comparison.verdict.decision, "text": comparison.verdict.text},
+        "effects": list(map(_effect_document, comparison.verdict.effects)),
         "warnings": list(map(_warning_document, comparison.warnings)),
         "scaling": scaling_document(comparison.scaling)["scaling"],
         "why": why_document(comparison.why),
     }
+
+
+def _effect_document(effect: Effect) -> dict[str, Any]:
+    pairs = [
+        {
+            "before": [row.run for row in pair.before],
+            "after": [row.run for row in pair.after],
+            **_ratio_document(pair.ratio),
+        }
+        for pair in effect.pairs
+    ]
+    return {
+        "parameter": effect.parameter,
+        "before": effect.before,
+        "after": effect.after,
+        **_ratio_document(effect.ratio),
+        "pairs": pairs,
+        "single_run_pairs": effect.single_run_pairs,
+        "differs": effect.differs,
+        "depends_on": effect.depends_on,
+        "changes_work": effect.changes_work,
+    }
+
+
+def _ratio_document(ratio: Estimate | None) -> dict[str, Any]:
+    document = estimate_document(ratio)
+    return {"ratio": document["value"], "interval": document["interval"]}
 
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
@@ -51,7 +81,7 @@ def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
 def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
     result = variant.result
     spec = result.runs[0].spec
-    speedup, energy_ratio = estimate_document(result.speedup), estimate_document(result.energy_ratio)
+    energy_ratio = estimate_document(result.energy_ratio)
     document = {
         "variant": {"workload": spec.workload, **spec.variant},
         "name": short_name(spec),
@@ -62,7 +92,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "reasons": [row.outcome.reason if row.outcome else None for row in result.runs],
         "operations_per_example": operations_per_example(result.runs),
         "throughput": {**estimate_document(result.throughput), "unit": units.rate_unit(example_word(spec))},
-        "speedup": {"ratio": speedup["value"], "interval": speedup["interval"]},
+        "speedup": _ratio_document(result.speedup),
         "energy_mj_per_example": estimate_document(result.energy),
         "energy_ratio": energy_ratio["value"],
         "energy_ratio_interval": energy_ratio["interval"],

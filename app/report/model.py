@@ -9,6 +9,7 @@ from app.records import RunRow, StoredRun
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
+from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.table import (
@@ -78,6 +79,7 @@ class ReportModel:
 
     Attributes:
         made: Number of runs, time and version.
+        effects: A row for each effect of a single setting, if several differ.
         scaling: Pairs of traced runs that have a chart of where their steps go.
         pairs: A row for each pair, if only some have a chart.
         why: The variants whose difference from the baseline is explained; `why_left_out` others differ less.
@@ -92,6 +94,7 @@ class ReportModel:
     warnings: tuple[ComparisonWarning, ...]
     notes: tuple[str, ...]
     figures: tuple[TextTable, ...]
+    effects: TextTable
     gallery: ChartGallery
     scaling: tuple[ScalingView, ...]
     pairs: TextTable
@@ -130,6 +133,12 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         warnings=comparison.warnings,
         notes=tuple(filter(None, (describe_constant_columns(rows), *comparison.notes))),
         figures=_figures(comparison.table, constant_columns(rows)),
+        effects=TextTable(
+            head=EFFECTS_HEAD,
+            rows=tuple(map(effect_row, comparison.verdict.effects)),
+            numeric=NUMERIC_COLUMNS,
+            caption=effects_method(comparison.verdict.effects),
+        ),
         gallery=comparison.gallery,
         scaling=tuple(drawn),
         pairs=_scaling_pairs(traced if len(drawn) < len(traced) else ()),

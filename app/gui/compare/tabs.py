@@ -24,6 +24,7 @@ _TITLES = {
     WHY: "Why",
     _ARTICLE: "Article",
     "speed-up": "Speed-up",
+    "effects": "Effects",
     "energy-ratio": "Energy",
     "batch": "Batch size",
     "frontier": "Speed and energy",

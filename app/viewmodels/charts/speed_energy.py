@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app import units
+from app.analysis.effects import Effect
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import work_ratio
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.variants import ChartVariant, drawable, format_estimate
+from app.viewmodels.compare.effects import EFFECTS_TITLE, effect_name, effect_notes, effects_method
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names, workload_title
@@ -137,6 +139,41 @@ def energy_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
     )
 
 
+def effects_chart(effects: Sequence[Effect]) -> BarChart | NoData:
+    """Return the speed-up by each setting alone; those that include another amount of work come last."""
+    key, title = "effects", EFFECTS_TITLE
+    shown = [(effect, known) for effect in effects if (known := drawable(effect.ratio)) is not None]
+    if not shown:
+        why = "It takes several settings that differ, and pairs of variants that differ in one of them alone."
+        return NoData(key=key, title=title, why=why)
+    shown.sort(key=lambda each: each[0].changes_work)
+    colours = {name: n for n, name in enumerate(dict.fromkeys(effect.parameter for effect, _ in shown))}
+    return BarChart(
+        key=key,
+        title=title,
+        caption=f"{effects_method(effects)} Logarithmic axis; to the right is faster.",
+        bars=tuple(_effect_bar(effect, known, colours[effect.parameter]) for effect, known in shown),
+        axis=_ratio_axis([known for _, known in shown]),
+        start=1.0,
+    )
+
+
+def _effect_bar(effect: Effect, ratio: Estimate, colour: int) -> Bar:
+    name, count = effect_name(effect), len(effect.pairs)
+    text = f"{_ratio_text(ratio)} · {count} {units.plural('pair', count)}"
+    pairs = [f"{variant_names([pair.after[0].spec])[0]}: {_ratio_text(pair.ratio)}" for pair in effect.pairs]
+    return Bar(
+        runs=tuple(row.run for pair in effect.pairs for row in (*pair.before, *pair.after)),
+        label=" · ".join([name, *effect_notes(effect)]),
+        tooltip="\n".join([name, text, *effect_notes(effect), *pairs]),
+        value=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        text=text,
+        colour=colour,
+    )
+
+
 def _ratio_chart(
     found: Sequence[ChartVariant], key: str, title: str, meaning: str, ratio: RatioReader, *, fastest_first: bool
 ) -> BarChart | NoData:
@@ -205,10 +242,7 @@ def _baseline_bar(base: ChartVariant) -> Bar:
 
 def _ratio_bar(known: KnownRatio) -> Bar:
     one, ratio = known
-    text = cells.ratio(ratio.value).text
-    if ends := units.ratio_ends(ratio.interval, ratio.value):
-        text += f"  ({' to '.join(ends)})"
-    rate = one.throughput
+    text, rate = _ratio_text(ratio), one.throughput
     figures = "" if rate is None else f"\n{format_estimate(rate, one.rate_unit)}"
     return Bar(
         runs=one.numbers,
@@ -220,6 +254,12 @@ def _ratio_bar(known: KnownRatio) -> Bar:
         text=text,
         colour=one.colour,
     )
+
+
+def _ratio_text(ratio: Estimate) -> str:
+    text = cells.ratio(ratio.value).text
+    ends = units.ratio_ends(ratio.interval, ratio.value)
+    return f"{text}  ({' to '.join(ends)})" if ends else text
 
 
 def _empty_bar(one: ChartVariant) -> Bar:

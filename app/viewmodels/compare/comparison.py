@@ -11,7 +11,7 @@ from app.records import RunRow, StoredRun
 from app.viewmodels.charts.model import Chart, NoData
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
 from app.viewmodels.charts.roofline import roofline_chart
-from app.viewmodels.charts.speed_energy import energy_chart, frontier_chart, speedup_chart
+from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, frontier_chart, speedup_chart
 from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
 from app.viewmodels.charts.variants import chart_variants
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves
@@ -44,6 +44,7 @@ def chart_gallery(runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[i
     found = chart_variants(runs, verdict, styles)
     made = (
         speedup_chart(found),
+        effects_chart(verdict.effects),
         energy_chart(found),
         batch_chart(found),
         frontier_chart(found),

@@ -6,13 +6,16 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from app import units
+from app.analysis.effects import Effect, compute_effects, step_differences
 from app.analysis.intervals import LEVEL, RequiredRepeats
 from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
 from app.records import RunRow
+from app.viewmodels.compare.effects import describe_joint_difference, effect_sentences
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import (
     compare_speed,
+    describe_speed,
     describe_speed_interval,
     describe_speed_range,
     format_percent,
@@ -24,11 +27,15 @@ from app.viewmodels.history.evidence import describe_mismatches
 
 
 class NamedResult(NamedTuple):
-    """A variant with the name that tells it from the others, at the start of a sentence and within one."""
+    """A variant with the name that tells it from the others, at the start of a sentence and within one.
+
+    `joint` says in which settings it differs from the baseline, if in several.
+    """
 
     result: VariantResult
     first: str
     within: str
+    joint: str = ""
 
 
 def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
@@ -46,10 +53,13 @@ def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
     if found.decision == "no difference seen":
         return _no_difference(other, base)
     one_run, energy = found.decision == "one run each", _clause(_energy(found, "it"))
-    change = f"{compare_speed(found.speedup.value, past_tense=one_run)} {base.within}"
-    if one_run:
-        return f"{other.first} {change}{energy}."
-    return f"{other.first} {change} ({describe_speed_interval(found.speedup)}, {_run_counts(other, base)}){energy}."
+    if other.joint:
+        speed = describe_speed(found.speedup.value, past_tense=one_run)
+        change = f"differs from {base.within} {other.joint}: it {speed}"
+    else:
+        change = f"{compare_speed(found.speedup.value, past_tense=one_run)} {base.within}"
+    evidence = "" if one_run else f" ({describe_speed_interval(found.speedup)}, {_run_counts(other, base)})"
+    return f"{other.first} {change}{evidence}{energy}."
 
 
 def _no_difference(other: NamedResult, base: NamedResult) -> str:
@@ -65,8 +75,9 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
         else f"No difference between {other.within} and {base.within} larger than "
         f"{format_percent(max(1 - low, high - 1))} % at this sample size ({counts})"
     )
+    joint = _clause(f"they differ {other.joint}" if other.joint else "")
     repeats = _clause(_describe_required_repeats(found.required_repeats))
-    return f"{statement}{repeats}{_clause(_energy(found, other.within))}."
+    return f"{statement}{joint}{repeats}{_clause(_energy(found, other.within))}."
 
 
 def _describe_required_repeats(found: RequiredRepeats | None) -> str:
@@ -116,13 +127,14 @@ SINGLE_RUN_NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The results of all variants in order, a name each, and the decision in a word or two.
+    """The results of all variants in order, a name each, the effects of parameters, and the decision in a word or two.
 
     `sentences` are the verdict; `text` first names the runs that did not run as requested, if any.
     """
 
     results: tuple[VariantResult, ...] = ()
     names: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
     decision: str = "nothing to compare"
     sentences: tuple[str, ...] = ()
     text: str = ""
@@ -132,11 +144,14 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
     """Return the verdict on these runs against the variant of run `baseline_run`."""
     results = judge(rows, baseline_run)
     wrong = describe_mismatches(rows)
-    sentences = tuple(_sentences(results))
+    baseline = next(result.runs for result in results if result.is_baseline)
+    effects = compute_effects([result.runs for result in results], baseline)
+    sentences = tuple(_sentences(results, effects))
     statement = " ".join(sentences)
     return Verdict(
         results=tuple(results),
         names=tuple(result_names(results)),
+        effects=effects,
         decision=overall_decision(results),
         sentences=sentences,
         text=f"{wrong} So this is about what ran, not about what was asked. {statement}" if wrong else statement,
@@ -166,8 +181,10 @@ def overall_decision(results: Sequence[VariantResult]) -> str:
     return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
 
 
-def _sentences(results: Sequence[VariantResult]) -> list[str]:
+def _sentences(results: Sequence[VariantResult], effects: Sequence[Effect]) -> list[str]:
     """Return one sentence per variant; of many variants only the fastest, the slowest and a count of the others.
+
+    Where a variant differs from the baseline in several settings, the effects of single settings come first.
 
     If some variants do other work per example than the baseline and others do the same, the first are only counted.
     """
@@ -179,13 +196,15 @@ def _sentences(results: Sequence[VariantResult]) -> list[str]:
     work_ratios = [times_more for times_more in work if times_more is not None]
     same_work = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
     has_same_work = any(other.speedup for other in same_work)
-    base, *named = _name_results([baseline, *(same_work if has_same_work else others)])
+    base, *named = _name_results([baseline, *(same_work if has_same_work else others)], effects)
+    of_settings = _effect_sentences(named, base, effects)
     qualifier = "comparable " if work_ratios and has_same_work else "other "
     one_run = any(other.result.decision == "one run each" for other in named)
     return [
+        *of_settings,
         *(
             _individual_sentences(named, base)
-            if len(named) <= MOST_SENTENCES
+            if len(named) <= (1 if of_settings else MOST_SENTENCES)
             else _summary_sentences(named, base, qualifier)
         ),
         *([_describe_other_work(work_ratios, baseline, has_same_work=has_same_work)] if work_ratios else []),
@@ -193,15 +212,33 @@ def _sentences(results: Sequence[VariantResult]) -> list[str]:
     ]
 
 
-def _name_results(results: Sequence[VariantResult]) -> list[NamedResult]:
+def _effect_sentences(others: Sequence[NamedResult], base: NamedResult, effects: Sequence[Effect]) -> list[str]:
+    """Return the effects of the settings in which these variants differ, if one differs in several.
+
+    A few variants have a sentence each, which say the same if no effect is over several pairs.
+    """
+    is_new = len(others) > MOST_SENTENCES or any(len(effect.pairs) > 1 for effect in effects)
+    if not is_new or not any(other.joint for other in others):
+        return []
+    specs = [each.result.runs[0].spec for each in (base, *others) if each.result.throughput]
+    return effect_sentences(effects, {name for spec in specs for name in step_differences(specs[0], spec)})
+
+
+def _name_results(results: Sequence[VariantResult], effects: Sequence[Effect]) -> list[NamedResult]:
     """Name the variants of the first one's workload by their differences, then the others by their workloads."""
-    workload = results[0].runs[0].spec.workload
+    base = results[0].runs[0].spec
+    workload = base.workload
     same_workload = [result for result in results if result.runs[0].spec.workload == workload]
     inline_names = variant_names([result.runs[0].spec for result in same_workload], in_sentence=True)
     names = zip(same_workload, result_names(same_workload), inline_names, strict=True)
     elsewhere = [(result, other) for result in results if (other := result.runs[0].spec.workload) != workload]
     return [
-        *(NamedResult(result, shown[:1] + name[1:], name) for result, shown, name in names),
+        *(
+            NamedResult(
+                result, shown[:1] + name[1:], name, describe_joint_difference(result.runs[0].spec, base, effects)
+            )
+            for result, shown, name in names
+        ),
         *(NamedResult(result, other, other) for result, other in elsewhere),
     ]
 

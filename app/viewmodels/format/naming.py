@@ -204,7 +204,7 @@ def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> st
         return spec.workload
     value = spec.variant[name]
     parameter = parameters_by_name(spec).get(name)
-    label = _in_sentence_case(parameter_label(spec, name), in_sentence=in_sentence)
+    label = label_in_sentence(spec, name) if in_sentence else parameter_label(spec, name)
     if name == "gpus":
         return gpus_label(value)
     if name == catalog.SOURCE:
@@ -233,9 +233,11 @@ def workload_argument(path: str, workload: str) -> str:
     return f"{path}:{workload.rpartition(':')[2]}" if path else workload
 
 
-def _in_sentence_case(label: str, *, in_sentence: bool) -> str:
+def label_in_sentence(spec: RunSpec, name: str) -> str:
+    """Return the label of a parameter as it stands within a sentence: `batch size`, `XLA`; `workload` is one too."""
+    label = parameter_label(spec, name)
     is_name = label in _PROPER_NAMES or label[1:2].isupper()
-    return label if is_name or not in_sentence else label[:1].lower() + label[1:]
+    return label if is_name else label[:1].lower() + label[1:]
 
 
 def _value_with_unit(parameter: catalog.Parameter | None, value: Value) -> str:

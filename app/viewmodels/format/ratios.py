@@ -53,10 +53,16 @@ def describe_speed_interval(estimate: Estimate) -> str:
 
 
 def describe_speed_range(low: float, high: float) -> str:
-    """Return the ends of a range of ratios of throughput: `0.980× to 24.1× as fast`.
+    """Return a range of ratios of throughput: `0.980× to 24.1× as fast`, `1.9 % slower to 7.8 % faster`.
 
     Args:
         low: The smallest ratio.
         high: The largest one.
     """
-    return f"{format_times(low)} to {format_times(high)} as fast"
+    if is_far_from_one(low) or is_far_from_one(high):
+        return f"{format_times(low)} to {format_times(high)} as fast"
+    ends = sorted((low, high), key=lambda end: abs(end - 1)) if low > 1 or high < 1 else (low, high)
+    percentages = [format_percent(abs(end - 1)) for end in ends]
+    units_of_ends = [f" % {'faster' if end >= 1 else 'slower'}" for end in ends]
+    first_unit = "" if units_of_ends[0] == units_of_ends[1] else units_of_ends[0]
+    return f"{percentages[0]}{first_unit} to {percentages[1]}{units_of_ends[1]}"

@@ -47,7 +47,7 @@ def screen(qtbot: QtBot, theme: Theme, pictures: tuple[Chart, ...], recorded: Re
 @pytest.fixture
 def batch(screen: Screen[ChartsView]) -> ChartWidget:
     """Throughput against batch size: three runs behind each point."""
-    return screen.view.widgets[2]
+    return screen.view.widgets[3]
 
 
 def middle(spot: HitArea) -> QPoint:

@@ -19,6 +19,7 @@ from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.records import Outcome, Summary
 from app.storage.store import Store
+from app.viewmodels.charts.model import Bar
 from app.viewmodels.compare.table import TableRow
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
@@ -370,6 +371,21 @@ def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> N
     acts["Open run 2"].trigger()
     acts["Run &again exactly"].trigger()
     assert screen.recorded.calls == [("open_run", 2), ("run_again", 7)]
+
+
+def test_of_several_settings_a_tab_has_the_effect_of_each(screen: ComparePage, database: Path) -> None:
+    assert "Effects" not in screen.view.tabs.titles
+    with Store.open(database) as store:
+        for n, (units, xla) in enumerate(((64, True), (128, True)), 10):
+            keep(store, stored_run(run_row(n, throughput=units * (3000.0 if xla else 1000.0), units=units, xla=xla)))
+    screen.compare(1, 2, 10, 11)
+    screen.view.tabs.open_tab("Effects")
+    (chart,) = screen.view.tabs.charts.widgets
+    assert [area.item.label for area in chart.hit_areas] == ["Units 64 → 128", "XLA off → on"]
+    assert [area.item.text.split()[-2:] for area in chart.hit_areas if isinstance(area.item, Bar)] == [
+        ["2", "pairs"]
+    ] * 2
+    assert "in 2 settings (units and XLA)" in screen.visible_text()
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)

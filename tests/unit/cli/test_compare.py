@@ -1,12 +1,17 @@
 """`compare` on stored runs: the verdict, the table, the warnings, and runs that are searched for."""
 
 import json
+import math
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.cli.main import main
+from app.storage.reference import add_reference
 from app.storage.store import Store
 from tests.fakes.traces import POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -119,3 +124,26 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
     assert why["parts"][1]["kernels"][0]["name"] == SLOW_GEMM
     assert why["parts"][1]["kernels"][0]["tensor_cores"] is False
     assert (why["what_if"][0]["of"], why["what_if"][0]["kinds"]) == ("baseline", ["pooling"])
+
+
+def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
+    database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_reference(database_path)
+    document = json.loads(printed(database_path, capsys, "--tag", "reference", "--workload", "lstm", "--json"))
+    baseline, *_ = (row for row in document["rows"] if row["decision"] == "baseline")
+    assert baseline["n"] == 3
+    assert sum(row["speedup"]["interval"] is not None for row in document["rows"]) > 30
+    (xla,) = (effect for effect in document["effects"] if effect["parameter"] == "xla")
+    with closing(sqlite3.connect(database_path)) as connection:
+        found = dict(connection.execute("SELECT run, ln(throughput) FROM runs"))
+    means = [[np.mean([found[run] for run in pair[side]]) for side in ("after", "before")] for pair in xla["pairs"]]
+    logs = [after - before for after, before in means]
+    assert xla["ratio"] == pytest.approx(math.exp(np.mean(logs)))
+    assert (len(logs), xla["ratio"]) == (7, pytest.approx(10.88, abs=0.01))
+    out = printed(database_path, capsys, "--tag", "reference", "--workload", "lstm")
+    assert "XLA on is 10.9× as fast as XLA off, all else being equal (95 % interval 9." in out
+    assert "7 pairs of variants), 8.62× to 18.4× as fast in single pairs" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
+    assert line.split()[4:5] == ["0.273×"]
+    assert line.endswith("includes other work")

@@ -107,6 +107,19 @@ def test_any_run_of_the_baseline_s_variant_names_it(baseline: int) -> None:
     assert document["baseline"] == baseline
 
 
+def test_effects_of_single_settings_name_their_pairs() -> None:
+    nchw, xla = runs(4, 110.0, 111.0, layout="NCHW"), runs(6, 200.0, 201.0, layout="NHWC", xla=True)
+    both = runs(8, 220.0, 222.0, layout="NCHW", xla=True)
+    layout, compiled = document_of([*BASE, *nchw, *xla, *both], 1)["effects"]
+    assert (layout["parameter"], layout["before"], layout["after"]) == ("layout", "NHWC", "NCHW")
+    assert [(pair["before"], pair["after"]) for pair in layout["pairs"]] == [([1, 2, 3], [4, 5]), ([6, 7], [8, 9])]
+    assert layout["interval"][0] < layout["ratio"] < layout["interval"][1]
+    assert layout["ratio"] == pytest.approx((layout["pairs"][0]["ratio"] * layout["pairs"][1]["ratio"]) ** 0.5)
+    said = {key: compiled[key] for key in ("differs", "depends_on", "changes_work", "single_run_pairs")}
+    assert said == {"differs": False, "depends_on": None, "changes_work": False, "single_run_pairs": 0}
+    assert document_of([*BASE, *nchw], 1)["effects"] == []
+
+
 def test_the_document_is_plain_json() -> None:
     document = document_of([*BASE, *runs(4, 110.0, 112.0, layout="NCHW")], 1)
     assert json.loads(json.dumps(document, allow_nan=False)) == document

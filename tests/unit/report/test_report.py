@@ -136,6 +136,21 @@ def test_it_has_all_its_parts(page: Page) -> None:
     assert "-s implementation=native -s layout=NHWC -s gpus=1 -s batch_size=256 -s precision=tf32" in again
 
 
+def test_effects_of_single_settings_are_a_table_and_a_chart(runs: list[StoredRun], page: Page) -> None:
+    found = contents(runs)
+    layout = next(row for row in found.effects.rows if row[0] == "NHWC → NCHW")
+    assert (layout[1], layout[3]) == ("1.100×", "8")
+    assert all(cell in page.words for cell in layout if cell)
+    assert page.text.count("What each setting does by itself") == 2
+    written = markdown_report(found, "found")
+    assert f"| {escape_markdown(layout[0])} |" in written.text
+    assert "NHWC → NCHW" in written.files["found-effects.svg"]
+    assert (
+        "What each setting does by itself"
+        not in markdown_report(contents(runs[:2]), "few").text.partition("## Charts")[0]
+    )
+
+
 def test_it_needs_nothing_else(runs: list[StoredRun], page: Page) -> None:
     assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object", "embed", "a", "use"}
     for _, attributes in page.tags:

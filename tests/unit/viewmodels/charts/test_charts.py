@@ -203,7 +203,7 @@ def test_a_picture_with_nothing_to_say_says_why() -> None:
     assert found.charts == ()
     reasons = {silent.key: silent.why for silent in found.no_data}
     assert reasons["batch"] == "No variant was run with several batch sizes."
-    assert set(reasons) == {"speed-up", "energy-ratio", "batch", "frontier", "gpus", "roofline"}
+    assert set(reasons) == {"speed-up", "effects", "energy-ratio", "batch", "frontier", "gpus", "roofline"}
 
 
 def test_a_run_keeps_the_colour_it_is_given() -> None:

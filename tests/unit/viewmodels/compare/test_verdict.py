@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.records import RunRow
+from app.viewmodels.compare.effects import effect_name
 from app.viewmodels.compare.verdict import METHOD, NO_METHOD, SINGLE_RUN_NOTE, Verdict, compute_verdict, describe_method
 from tests.fakes.evidence import MISLABELLED
 from tests.unit.viewmodels.stored import run_row
@@ -88,6 +89,79 @@ def test_even_the_slowest_may_be_faster_than_the_baseline_and_even_the_fastest_s
     assert " The slowest: Batch size 4 took 4.50× as long" in slower.text
 
 
+def factorial(gain: float = 1.1, noise: float = 0.001) -> list[list[RunRow]]:
+    """Both layouts without and with XLA, three runs each."""
+    rates = {
+        ("NHWC", False): 1000.0,
+        ("NCHW", False): 1000.0 * gain,
+        ("NHWC", True): 3000.0,
+        ("NCHW", True): 3000.0 * gain,
+    }
+    return [
+        variant(10 * n, [rate * (1 + noise * k) for k in (-1, 0, 1)], layout=layout, xla=xla)
+        for n, ((layout, xla), rate) in enumerate(rates.items(), 1)
+    ]
+
+
+def test_where_variants_differ_in_several_settings_each_setting_s_effect_comes_first() -> None:
+    found = compute_verdict([row for group in factorial() for row in group], 10)
+    effects = found.sentences[:2]
+    assert effects == (
+        "XLA on is 3.00× as fast as XLA off, all else being equal (95 % interval 2.99× to 3.01×, 2 pairs of variants).",
+        "NCHW is 10.0 % faster than NHWC, all else being equal (95 % interval 9.8 to 10.2 %, 2 pairs of variants).",
+    )
+    assert found.sentences[2].startswith(
+        "The fastest of 3 other variants: NCHW · XLA on differs from NHWC in 2 settings (layout and XLA): "
+        "it is 3.30× as fast (95 % interval 3.2"
+    )
+    none = compute_verdict([row for group in factorial(gain=1.0, noise=0.01) for row in group], 10)
+    assert none.sentences[1] == (
+        "NCHW instead of NHWC has no significant effect, all else being equal (1.8 % slower to 1.8 % faster, "
+        "95 % interval, 2 pairs of variants)."
+    )
+
+
+def test_effects_that_only_differ_together_are_said_to_be_inseparable() -> None:
+    base, _, xla, both = factorial()
+    together = compute_verdict([*base, *both], 10)
+    assert together.effects == ()
+    assert together.text.startswith(
+        "NCHW · XLA on differs from NHWC · XLA off in 2 settings (layout and XLA), and no two variants in one of them "
+        "alone, so that it cannot be split among them: it is 3.30× as fast (95 % interval "
+    )
+    partly = [with_settings(row, {"precision": "tf32"}) for row in both]
+    assert "in 3 settings (layout, precision and XLA), and no two variants in layout and precision alone: it is" in (
+        compute_verdict([*base, *xla, *partly], 10).text
+    )
+    same = [replace(row, summary=replace(row.summary, throughput=1000.0 + n)) for n, row in enumerate(both)]
+    assert "; they differ in 2 settings (layout and XLA), and no two variants in one of them alone, " in (
+        compute_verdict([*base, *same], 10).text
+    )
+
+
+def test_an_effect_that_is_not_the_same_everywhere_says_what_it_depends_on() -> None:
+    *others, both = factorial()
+    slow = [replace(row, summary=replace(row.summary, throughput=1050.0 + n)) for n, row in enumerate(both)]
+    text = compute_verdict([row for group in (*others, slow) for row in group], 10).text
+    assert ", 0.955× to 3.00× as fast in single pairs: it depends on layout. " in text
+
+
+def test_of_many_values_the_largest_effect_has_the_sentence() -> None:
+    batches = [
+        variant(100 * n + 10 * k, [1000.0 * n * (k + 1), 1001.0 * n * (k + 1)], batch_size=2**n, layout=layout)
+        for n in (1, 2, 3)
+        for k, layout in enumerate(("NHWC", "NCHW"))
+    ]
+    found = compute_verdict([row for group in batches for row in group], 100)
+    assert found.sentences[0].startswith("Batch size 8 is 3.00× as fast as batch size 2, all else being equal (")
+    assert found.sentences[0].endswith("; the largest of 2 effects of batch size.")
+    assert [effect_name(effect) for effect in found.effects] == [
+        "NHWC → NCHW",
+        "Batch size 2 → 4",
+        "Batch size 2 → 8",
+    ]
+
+
 def test_far_apart_it_is_times_not_percent() -> None:
     found = said(NHWC, variant(6, [(9960.0, 3.0), (9970.0, 3.02), (9950.0, 2.98)]))
     assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % interval 9.9")
@@ -106,7 +180,10 @@ def test_what_more_repeats_would_tell_is_a_factor_where_a_percentage_would_mean_
 def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own() -> None:
     gpus = variant(1, [1000.0, 1001.0, 999.0], gpus=2, batch_size=8, layout="NHWC")
     found = said(gpus, variant(6, [5840.0, 5841.0, 5839.0], gpus=1, batch_size=128, layout="NHWC"))
-    assert found.text.startswith("1 GPU · batch size 128 is 5.84× as fast as 2 GPUs · batch size 8 (")
+    assert found.text.startswith(
+        "1 GPU · batch size 128 differs from 2 GPUs · batch size 8 in 2 settings (GPUs and batch size), and no two "
+        "variants in one of them alone, so that it cannot be split among them: it is 5.84× as fast ("
+    )
     assert found.names == ("2 GPUs · Batch size 8", "1 GPU · Batch size 128")
     alike = said(gpus, variant(6, [1000.0, 1000.5, 999.5], gpus=2, batch_size=16, layout="NHWC"))
     assert alike.text.startswith("No difference between batch size 16 and batch size 8 larger than ")
@@ -118,7 +195,8 @@ def test_one_run_has_no_interval_and_is_called_so_once() -> None:
     found = said(ONE, variant(6, [(1064.0, 19.0)]), variant(7, [(500.0, 40.0)], xla=True))
     assert found.text == (
         "NCHW ran 6.4 % faster than NHWC; it used 5.0 % less energy per image. "
-        "NCHW · XLA on took 2.00× as long as NHWC; it used 2.00× the energy per image. " + SINGLE_RUN_NOTE
+        "NCHW · XLA on differs from NHWC in 2 settings (layout and XLA): it took 2.00× as long; "
+        "it used 2.00× the energy per image. " + SINGLE_RUN_NOTE
     )
     assert found.decision == "several variants"
 
@@ -226,7 +304,8 @@ def test_what_does_other_work_is_no_alternative_and_only_counted_beside_those_th
     nchw = working(variant(6, [1100.0, 1101.0, 1099.0], batch_size=64), 1000)
     deeper = [working(variant(n, [9000.0 / n], layout="NHWC", depth=n), 1000 * n) for n in range(10, 60, 10)]
     found = said(base, *deeper, nchw)
-    assert found.text.startswith("NCHW · batch size 64 is 10.0 % faster than NHWC · batch size 1024 (")
+    assert found.text.startswith("NCHW · batch size 64 differs from NHWC · batch size 1024 in 2 settings (layout and ")
+    assert ": it is 10.0 % faster (" in found.text
     assert found.text.endswith(
         "). 5 more variants are not directly comparable: they do 10.0× to 50.0× the operations per image; "
         "their ratios are in the table."

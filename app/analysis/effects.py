@@ -1,0 +1,189 @@
+"""What each parameter does by itself: ratios over pairs of variants that differ in that parameter alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from app.analysis.intervals import Estimate, level_at, mean_ratio
+from app.analysis.verdict import count_looks, throughputs, work_ratio
+from app.records import Floats, RunRow
+from workloads.catalog import OUTSIDE_STEP
+from workloads.protocol import RunSpec, Value
+
+_EXPLAINED = 0.5
+"""A parameter explains why pairs differ if it accounts for at least this share of their variance, adjusted."""
+
+Variant = tuple[RunRow, ...]
+"""The runs of one variant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedPair:
+    """Two variants that are equal in everything but one parameter, and the ratio of their throughput.
+
+    The intervals of one effect's pairs hold together, without regard to other effects.
+    """
+
+    before: Variant
+    after: Variant
+    ratio: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The change of throughput where one parameter changes from one value to another and nothing else does.
+
+    Attributes:
+        parameter: Its name.
+        before: Its value before the change.
+        after: Its value after it.
+        ratio: Geometric mean over the pairs; the intervals of all effects hold together.
+        pairs: Those with several runs on both sides, if there are any; else all.
+        single_run_pairs: How many others were left out.
+        differs: Whether pairs differ by more than their intervals allow; None where that is not known.
+        depends_on: The parameter that explains most of that difference, if one does.
+        changes_work: Whether the ratio includes another amount of work per example.
+    """
+
+    parameter: str
+    before: Value
+    after: Value
+    ratio: Estimate
+    pairs: tuple[MatchedPair, ...]
+    single_run_pairs: int
+    differs: bool | None
+    depends_on: str | None
+    changes_work: bool
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The smallest and the largest ratio of a pair."""
+        ratios = [pair.ratio.value for pair in self.pairs]
+        return min(ratios), max(ratios)
+
+
+def step_differences(one: RunSpec, other: RunSpec) -> list[str]:
+    """Return the parameters of a step in which two variants differ."""
+    names = dict.fromkeys((*one.variant, *other.variant))
+    return [name for name in names if name not in OUTSIDE_STEP and one.variant.get(name) != other.variant.get(name)]
+
+
+class _Change(NamedTuple):
+    """A parameter's change, and the variants before and after it that are equal in all else."""
+
+    parameter: str
+    before: Value
+    after: Value
+    pairs: tuple[tuple[Variant, Variant], ...]
+
+
+def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Effect, ...]:
+    """Return the effect of each parameter by itself; () unless several differ, for ratios tell the effect of one.
+
+    A parameter changes from the baseline's value, or from the one with the most pairs if the baseline's has none.
+
+    Args:
+        variants: The runs of each.
+        baseline: One of them.
+    """
+    measured = [variant for variant in variants if throughputs(variant)]
+    differing = {name for variant in measured for name in step_differences(measured[0][0].spec, variant[0].spec)}
+    names = [
+        name for name in dict.fromkeys(key for each in measured for key in each[0].spec.variant) if name in differing
+    ]
+    if len(names) < 2:
+        return ()
+    changes = [change for name in names for change in _changes(name, measured, baseline[0].spec.variant.get(name))]
+    comparisons = sum(any(map(_is_repeated, change.pairs)) for change in changes)
+    return tuple(_effect(change, comparisons) for change in changes)
+
+
+def _changes(name: str, variants: Sequence[Variant], preferred: Value | None) -> list[_Change]:
+    """Return the changes of a parameter from one of its values that a matched pair shows.
+
+    Args:
+        name: The parameter.
+        variants: Those that measured.
+        preferred: The value to change from, if it has any pair.
+    """
+    alike: dict[tuple[object, ...], dict[Value, Variant]] = {}
+    for variant in variants:
+        settings = dict(variant[0].spec.variant)
+        if (value := settings.pop(name, None)) is not None:
+            alike.setdefault((variant[0].spec.workload, *sorted(settings.items())), {})[value] = variant
+    matched = [by_value for by_value in alike.values() if len(by_value) > 1]
+    if not matched:
+        return []
+    values = list(dict.fromkeys(value for by_value in matched for value in by_value))
+    before = preferred if preferred in values else max(values, key=lambda v: sum(v in by_value for by_value in matched))
+    return [
+        _Change(
+            name,
+            before,
+            after,
+            tuple((each[before], each[after]) for each in matched if {before, after} <= each.keys()),
+        )
+        for after in values
+        if after != before and any({before, after} <= each.keys() for each in matched)
+    ]
+
+
+def _is_repeated(pair: tuple[Variant, Variant]) -> bool:
+    return all(len(throughputs(variant)) > 1 for variant in pair)
+
+
+def _effect(change: _Change, comparisons: int) -> Effect:
+    """Return the effect of a change, one of so many with an interval; all pairs count as looked at most often."""
+    used = [pair for pair in change.pairs if _is_repeated(pair)] or list(change.pairs)
+    figures = [(throughputs(after), throughputs(before)) for before, after in used]
+    looks = max(count_looks(after, before) for before, after in used)
+    pairs = tuple(
+        MatchedPair(before=before, after=after, ratio=mean_ratio([values], level_at(looks, len(used))))
+        for (before, after), values in zip(used, figures, strict=True)
+    )
+    differs = _differ(pairs)
+    return Effect(
+        parameter=change.parameter,
+        before=change.before,
+        after=change.after,
+        ratio=mean_ratio(figures, level_at(looks, comparisons)),
+        pairs=pairs,
+        single_run_pairs=len(change.pairs) - len(used),
+        differs=differs,
+        depends_on=_explaining_parameter(pairs, change.parameter) if differs else None,
+        changes_work=any(work_ratio(after, before) is not None for before, after in used),
+    )
+
+
+def _differ(pairs: Sequence[MatchedPair]) -> bool | None:
+    """Return whether the intervals of two pairs have nothing in common; None if there are not two intervals."""
+    known = [pair.ratio.interval for pair in pairs if pair.ratio.interval is not None]
+    return max(low for low, _ in known) > min(high for _, high in known) if len(known) > 1 else None
+
+
+def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | None:
+    """Return the parameter whose values group the pairs by their ratio, by the adjusted share of variance; or None.
+
+    R² is adjusted for the number of values (Ezekiel 1930, "Methods of Correlation Analysis"): as many values as pairs
+    explain any difference, and tell something only if nothing else differs.
+    """
+    logs = np.log([pair.ratio.value for pair in pairs])
+    settings = [{"workload": pair.before[0].spec.workload, **pair.before[0].spec.variant} for pair in pairs]
+    varying = [name for name in settings[0] if name != changed and len({each.get(name) for each in settings}) > 1]
+    if len(varying) == 1:
+        return varying[0]
+    shares = {name: _explained_share(logs, [each.get(name) for each in settings]) for name in varying}
+    best = max(shares, key=lambda name: shares[name], default=None)
+    return best if best is not None and shares[best] >= _EXPLAINED else None
+
+
+def _explained_share(logs: Floats, values: Sequence[Value | None]) -> float:
+    """Return the share of the variance of `logs` that the means of groups of equal `values` explain, adjusted."""
+    groups = [logs[[value == each for each in values]] for value in dict.fromkeys(values)]
+    degrees = len(logs) - len(groups)
+    if not degrees:
+        return 0.0
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    return 1 - (within / degrees) / float(logs.var(ddof=1))
