@@ -45,7 +45,7 @@ class Layer:
     Attributes:
         name: Its name in the model.
         kind: Its class.
-        layout: `NCHW` or `NHWC`, whatever the number of axes; "" if it works on nothing with channels.
+        layout: `channels_first` or `channels_last`; "" if it works on nothing with channels.
         recurrent: Whether it reads sequences step by step.
     """
 

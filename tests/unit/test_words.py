@@ -19,7 +19,6 @@ AT_THE_END = {"words"}
 
 DATA = {
     "asked": "key of evidence in documents and columns of the database",
-    "AS_ASKED": "the documents' and the window's words for a match",
     "carried": "key of plans stored in the queue",
     "settled": "state of experiments in documents and in the database",
 }

@@ -54,10 +54,10 @@ def _describe_layer(layer: Any) -> Layer:
     Flatten's data format is the order of its outputs only.
     """
     kind = type(layer).__name__
-    layout = {"channels_first": "NCHW", "channels_last": "NHWC"}.get(getattr(layer, "data_format", ""), "")
+    layout = str(getattr(layer, "data_format", "") or "")
     axes = getattr(layer.input_spec, "ndim", None) or 0
     if kind in _NORMS and axes > 2:
-        layout = "NHWC" if layer.axis in (-1, axes - 1) else "NCHW"
+        layout = "channels_last" if layer.axis in (-1, axes - 1) else "channels_first"
     return Layer(
         name=layer.name,
         kind=kind,

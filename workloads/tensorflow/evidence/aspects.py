@@ -57,7 +57,8 @@ class Observation:
         calls = {op.name for op in self.graph if op.in_python}
         if not calls:
             return None
-        return f"{len(calls)} operation(s) ran in Python (py_function), where nothing shows what they compute."
+        what = "1 operation" if len(calls) == 1 else f"{len(calls)} operations"
+        return f"{what} ran in Python (py_function), where nothing shows what is computed."
 
     @property
     def products(self) -> tuple[Op, ...]:

@@ -9,7 +9,12 @@ from workloads.training import Layer
 
 _PARAMETERS = ("layout", "data_format")
 """Names of a user's parameter that asks for a layout."""
-_LAYOUTS = {"channels_first": "NCHW", "channels_last": "NHWC", "nchw": "NCHW", "nhwc": "NHWC"}
+_LAYOUTS = {
+    "channels_first": "channels_first",
+    "channels_last": "channels_last",
+    "nchw": "channels_first",
+    "nhwc": "channels_last",
+}
 _MAX_NAMED = 8
 
 
@@ -25,9 +30,10 @@ def custom_layout(observation: Observation) -> Aspect:
     assert requested is not None, "only asked where there is one"
     wanted = _LAYOUTS[requested.lower()]
     layers = [layer for layer in observation.layers if layer.layout]
-    operations = [op for op in observation.graph if op.is_spatial and not op.compiled]
+    compiled = [op for op in observation.programs if op.is_spatial and not op.backward]
+    operations = compiled or [op for op in observation.graph if op.is_spatial and not op.compiled]
     other_layers = [layer for layer in layers if layer.layout != wanted]
-    other_operations = [op for op in operations if op.layout != wanted]
+    other_operations = [op for op in operations if _LAYOUTS.get(op.layout.lower()) != wanted]
     if not layers and not operations:
         return Aspect(name="layout", requested=requested, reason="No layer or operation with a layout was seen.")
     if other_layers:
@@ -36,15 +42,18 @@ def custom_layout(observation: Observation) -> Aspect:
         reason = _operations_reason(observation, operations, other_operations)
     else:
         return Aspect(name="layout", requested=requested, actual=requested)
-    found = {layer.layout for layer in layers} | {op.layout for op in operations}
+    found = {layer.layout for layer in layers} | {_LAYOUTS.get(op.layout.lower(), op.layout) for op in operations}
     return Aspect(name="layout", requested=requested, actual=" and ".join(sorted(found)), reason=reason)
 
 
 def _operations_reason(observation: Observation, operations: Sequence[Op], other: Sequence[Op]) -> str:
     names = layers_of(other, [layer.name for layer in observation.layers])
     where = f" ({_first(names)})" if names else ""
-    optimizer = observation.variant["layout_optimizer"]
-    cause = "TensorFlow's graph optimizer changes layouts" if optimizer else "Keras transposes there and back"
+    cause = "Keras transposes there and back"
+    if other[0].compiled:
+        cause = "XLA chooses the layout itself"
+    elif observation.variant["layout_optimizer"]:
+        cause = "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false"
     return f"{len(other)} of {len(operations)} operations on images ran in {other[0].layout}{where}: {cause}."
 
 
@@ -66,7 +75,7 @@ def layer_notes(observation: Observation) -> Iterable[str]:
 
 
 def _layout_names(layers: Sequence[Layer]) -> str:
-    """`NHWC: pool (GlobalAveragePooling2D), norm (BatchNormalization)`."""
+    """`channels_last: pool (GlobalAveragePooling2D), norm (BatchNormalization)`."""
     return f"{layers[0].layout}: {_first([f'{layer.name} ({layer.kind})' for layer in layers])}"
 
 

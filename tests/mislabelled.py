@@ -1,0 +1,86 @@
+"""Custom workloads that do not do what their parameters say, for tests of evidence, and to try by hand:
+
+python -m app run tests/mislabelled.py:layouts -s layout=channels_first
+python -m app run tests/mislabelled.py:types -s precision=bfloat16
+python -m app run tests/mislabelled.py:python_calls
+python -m app run tests/mislabelled.py:recurrent
+"""
+
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+
+def _data(batch_size: int, *shape: int) -> Any:
+    def batch(step: int) -> Any:
+        rng = np.random.default_rng(step)
+        return rng.normal(size=(batch_size, *shape)).astype("float32"), rng.normal(size=(batch_size, 4))
+
+    return batch
+
+
+def layouts(
+    batch_size: int = 8,
+    layout: Literal["channels_last", "channels_first"] = "channels_last",
+    norm_axis: int = -1,
+) -> Any:
+    """Two layers stay channels_last, whatever the layout; norm_axis should be 1 for channels_first."""
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 8)),
+            layers.Conv2D(4, 3, padding="same", data_format="channels_last", name="conv"),
+            layers.BatchNormalization(axis=norm_axis, name="norm"),
+            layers.MaxPooling2D(data_format=layout, name="pool"),
+            layers.GlobalAveragePooling2D(data_format="channels_last", name="global_pool"),
+            layers.Dense(4, name="head"),
+        ]
+    )
+    return model, "mse", _data(batch_size, 8, 8, 8)
+
+
+def formats(batch_size: int = 8, norm_axis: int = 1) -> Any:
+    """A norm over the wrong axis, in a model without a parameter for its layout."""
+    return layouts(batch_size, norm_axis=norm_axis)
+
+
+def types(batch_size: int = 64, units: int = 2048, large: Literal["float32", "as requested"] = "float32") -> Any:
+    """Six small layers in the requested type, and two large ones in a type of their own."""
+    dtype = None if large == "as requested" else large
+    model = keras.Sequential(
+        [
+            keras.Input((16,)),
+            *(layers.Dense(16, name=f"small{number}") for number in range(6)),
+            layers.Dense(units, dtype=dtype, name="large1"),
+            layers.Dense(units, dtype=dtype, name="large2"),
+            layers.Dense(4, name="head"),
+        ]
+    )
+    return model, "mse", _data(batch_size, 16)
+
+
+class _Called(layers.Layer):  # type: ignore[misc]
+    def call(self, inputs: Any) -> Any:
+        products = tf.py_function(lambda one: one @ tf.transpose(one) @ one, [inputs], inputs.dtype)
+        return tf.ensure_shape(products, inputs.shape)
+
+
+def python_calls(batch_size: int = 8) -> Any:
+    """Products in tf.py_function, out of the graph's sight."""
+    model = keras.Sequential([keras.Input((4,)), _Called(), _Called(), layers.Dense(4)])
+    return model, "mse", _data(batch_size, 4)
+
+
+def recurrent(batch_size: int = 4, recurrent_dropout: float = 0.2) -> Any:
+    """On a GPU the first layer has cuDNN, the second has not: its recurrent dropout keeps Keras from it."""
+    model = keras.Sequential(
+        [
+            keras.Input((5, 3)),
+            layers.Bidirectional(layers.LSTM(4, return_sequences=True, name="both")),
+            layers.LSTM(4, recurrent_dropout=recurrent_dropout, name="last"),
+            layers.Dense(4),
+        ]
+    )
+    return model, "mse", _data(batch_size, 5, 3)
