@@ -219,7 +219,7 @@ def _evidence(runs: Sequence[StoredRun], names: VariantNames) -> TextTable:
         match = cells.plain_text(cells.verified(shown.row)) or units.ABSENT
         summary = view.badge.detail if shown.evidence else f"{view.badge.title}. {view.badge.detail}"
         rows.append((name, str(shown.row.run), match, requested, actual, summary))
-    head = ("Variant", "Run", "Verified", "Requested", "Actual", "Summary")
+    head = ("Variant", "Run", "Evidence", "Requested", "Actual", "Summary")
     return TextTable(head=head, rows=tuple(rows), numeric=frozenset({1}))
 
 

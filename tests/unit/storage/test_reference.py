@@ -84,6 +84,8 @@ def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(tmp_path: Path) ->
         alike = [row for row in unseen if "looks the same for" in (row.evidence_reason or "")]
         evidence = [store.load(row.run).evidence for row in rows]
         mismatches = {row.run for row in rows if row.evidence_state == "mismatch"}
+        reasons = {row.evidence_reason or "" for row in rows if row.run in mismatches}
+        assert all(reason.endswith(": XLA chooses the layout itself.") for reason in reasons)
         assert set(store.library.find(RunQuery(text="mismatch"))) == mismatches
     assert states == {
         (True, "verified"): 51,

@@ -296,6 +296,25 @@ def test_cudnn_layer_by_layer_and_the_stack_in_one_call(
     assert found.matches is (None if ran is None else ran == requested or requested == "auto")
 
 
+def test_on_a_gpu_the_badge_says_why_keras_fell_back_from_cudnn() -> None:
+    from workloads.tensorflow.evidence.collector import evidence_of
+
+    spec = spec_of("lstm", implementation="auto", recurrent_dropout=0.2, layers=1)
+    loop = "lstm/while"
+    products = tuple(
+        Op(type="MatMul", name=f"{loop}/body/MatMul_{number}", loop=loop, device="GPU:0", dtype="float32")
+        for number in range(8)
+    )
+    seen = Observation(
+        spec=RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1}),
+        graph=products,
+        trace=Trace(steps=1, times=(ONE_GPU,), kernels=(CUDA,)),
+    )
+    evidence = evidence_of(seen)
+    assert (evidence.state, evidence.actual["implementation"]) == ("verified", "standard")
+    assert evidence.reason == ("Keras was left to decide and did not use cuDNN: cuDNN's LSTM has no recurrent dropout.")
+
+
 NCCL = Kernel(name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)", kind="communication", count=4, time_ns=9)
 GEMM = Kernel(name="nvjet_tst", kind="gemm", count=8, time_ns=90)
 COLLECTIVE = Op(type="CollectiveReduceV2", name="CollectiveReduceV2", device="GPU:0")
