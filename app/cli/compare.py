@@ -22,6 +22,7 @@ from app.cli.options import (
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, print_text, say
 from app.errors import UserError
+from app.metrics import Metric
 from app.report.comparison import compare_document
 from app.report.documents import combined_state
 from app.report.render import check_suffix, render_scaling, write_page, write_report
@@ -179,10 +180,11 @@ def _print_variants(comparison: Comparison) -> None:
     unit = found_units.pop() if len(found_units) == 1 else "examples/s"
     constant = constant_columns(comparison.rows)
     last = [column for column in _LAST if column not in constant]
-    metrics = [metric.name for metric in _METRICS]
-    header = ("variant", "runs", unit, *_HEADER, *metrics, *(_LAST[column] for column in last))
+    metrics = [metric for metric in _METRICS if any(one.metrics[metric.key] is not None for one in comparison.variants)]
+    names = [metric.name for metric in metrics]
+    header = ("variant", "runs", unit, *_HEADER, *names, *(_LAST[column] for column in last))
     numbers = frozenset(range(1, 3 + len(_HEADER) + len(metrics)))
-    print_table(header, [_row(variant, last) for variant in comparison.variants], right=numbers)
+    print_table(header, [_row(variant, metrics, last) for variant in comparison.variants], right=numbers)
 
 
 def reason_lines(variants: Iterable[ComparedVariant]) -> list[str]:
@@ -209,7 +211,7 @@ def warning_lines(warnings: Iterable[ComparisonWarning]) -> list[str]:
     return [f"{'Note' if each.severity == 'note' else 'Warning'}: {each.sentence}" for each in warnings]
 
 
-def _row(variant: ComparedVariant, last: Sequence[str]) -> tuple[str, ...]:
+def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str]) -> tuple[str, ...]:
     result, example = variant.result, cells.example_word(variant.result.runs[0].spec)
     text = {
         "outcome": ", ".join(dict.fromkeys(cells.outcome(row.outcome).text for row in result.runs)),
@@ -224,7 +226,7 @@ def _row(variant: ComparedVariant, last: Sequence[str]) -> tuple[str, ...]:
         _format_interval(result.speedup, 3),
         f"{units.number(result.energy.value)} mJ" if result.energy else units.ABSENT,
         _format_ratio(result.energy_ratio),
-        *(metric.text(variant.metrics[metric.key], example) for metric in _METRICS),
+        *(metric.text(variant.metrics[metric.key], example) for metric in metrics),
         *(text[column] for column in last),
     )
 

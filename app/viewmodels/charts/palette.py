@@ -50,7 +50,7 @@ DARK = Palette(
     surface="#1d2024",
     warning="#e5b04a",
     curves=("#4aa8e0", "#f08040", "#2fc295", "#dc8fbb", "#e69f00", "#8fd0f5", "#f0e442", "#b9c0c8",
-            "#b09af5", "#ff8a80", "#3fd0d8"),
+            "#b09af5", "#e8526f", "#3fd0d8"),
 )
 # fmt: on
 HUES = 8
