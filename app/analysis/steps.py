@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.records import StoredRun, Summary
-from workloads.protocol import DeviceTime, Evidence, RunSpec
+from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 TOLERANCE = 0.02
 """Kernels that take this much longer than the measured step are of another one: their time repeats to 0.2 to 1 %."""
@@ -159,3 +159,51 @@ def straggler_ms(devices: Sequence[DeviceTime], steps: int) -> float:
     """Return how much longer the slowest device computes than the fastest, in milliseconds per step."""
     times = [device.compute_ns for device in devices]
     return (max(times) - min(times)) / 1e6 / steps
+
+
+def kernel_ms(evidence: Evidence) -> float:
+    """Return the milliseconds per step and device that one nanosecond of a kernel's time over all of them is."""
+    return 1 / (1e6 * evidence.steps * max(len(evidence.devices), 1))
+
+
+TENSOR_CORE_SHARE = 0.05
+"""Products without tensor cores that take more than this share of a step are worth a warning."""
+_TENSOR_CORE_PRECISIONS = frozenset({"tf32", "bfloat16"})
+"""Precisions whose products are meant for tensor cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowProducts:
+    """Matrix products and convolutions of a step that ran without tensor cores: their time, and the longest kernel."""
+
+    time_ms: float
+    share: float
+    longest: Kernel
+    longest_ms: float
+
+
+def slow_products(spec: RunSpec, evidence: Evidence | None, step_ms: float | None) -> SlowProducts | None:
+    """Return the products without tensor cores if they take much of a step although the precision is meant for them.
+
+    Args:
+        spec: What was requested.
+        evidence: What ran.
+        step_ms: The measured step.
+    """
+    if evidence is None or not evidence.steps or not step_ms:
+        return None
+    slow = [kernel for kernel in evidence.kernels if kernel.tensor_cores is False]
+    if not slow or spec.variant.get("precision") not in _TENSOR_CORE_PRECISIONS:
+        return None
+    time_ms = sum(kernel.time_ns for kernel in slow) * kernel_ms(evidence)
+    if time_ms <= TENSOR_CORE_SHARE * step_ms:
+        return None
+    longest = max(slow, key=lambda kernel: kernel.time_ns)
+    return SlowProducts(
+        time_ms=time_ms, share=time_ms / step_ms, longest=longest, longest_ms=longest.time_ns * kernel_ms(evidence)
+    )
+
+
+def run_slow_products(run: StoredRun) -> SlowProducts | None:
+    """Return the same of a stored run."""
+    return slow_products(run.row.spec, run.evidence, measured_step_ms(run.row.spec, run.row.summary))

@@ -15,10 +15,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from app.analysis.intervals import LEVEL, Estimate, difference
+from app.analysis.steps import kernel_ms, measured_step_ms, run_traced_step
 from app.analysis.verdict import same_work, same_workload, throughputs
 from app.records import Floats, Ints, StoredRun
 from workloads.kernels import KernelClass
-from workloads.protocol import Evidence, Kernel, RunSpec
+from workloads.protocol import Kernel
 
 PartKind = KernelClass | Literal["idle", "overlap", "unexplained"]
 Obstacle = Literal["other workload", "nothing measured", "no trace", "processor and GPU"]
@@ -105,13 +106,13 @@ def step_difference(
     """
     if not same_workload([run.row for run in runs], [run.row for run in baseline]):
         return "other workload"
-    measured = [[run for run in side if throughputs([run.row])] for side in (baseline, runs)]
+    measured = [[run for run in side if _is_measured(run)] for side in (baseline, runs)]
     if not all(measured):
         return "nothing measured"
-    sides = [[run for run in side if is_traced(run.evidence)] for side in measured]
+    sides = [[run for run in side if is_traced(run)] for side in measured]
     if not all(sides):
         return "no trace"
-    on_gpu = {run.row.spec.variant.get("gpus") != 0 for side in sides for run in side}
+    on_gpu = {_on_gpu(run) for side in sides for run in side}
     if len(on_gpu) > 1:
         return "processor and GPU"
     batches = {run.row.spec.variant["batch_size"] for side in sides for run in side}
@@ -130,15 +131,20 @@ def step_difference(
     )
 
 
-def is_traced(evidence: Evidence | None) -> bool:
-    """Return whether a run has a trace of kernels."""
-    return evidence is not None and evidence.steps > 0 and bool(evidence.kernels)
+def _is_measured(run: StoredRun) -> bool:
+    return bool(throughputs([run.row])) and measured_step_ms(run.row.spec, run.row.summary) is not None
 
 
-def measured_step_ms(run: StoredRun) -> float:
-    """Return the time of a measured step of a run that has a throughput."""
-    assert run.row.summary.throughput
-    return 1000 * int(run.row.spec.variant["batch_size"]) / run.row.summary.throughput
+def is_traced(run: StoredRun) -> bool:
+    """Return whether a run has a trace of kernels, or of operations on the CPU."""
+    found = run.evidence
+    if found is None or not found.steps or not found.kernels:
+        return False
+    return not _on_gpu(run) or run_traced_step(run) is not None
+
+
+def _on_gpu(run: StoredRun) -> bool:
+    return run.row.spec.variant.get("gpus") != 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +162,25 @@ def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
     found = [run.evidence for run in runs if run.evidence is not None]
     rows: dict[str, int] = {}
     kernels: list[Kernel] = []
-    times = np.zeros((sum(len(one.kernels) for one in found), len(runs)))
-    busy, step = np.zeros(len(runs)), np.zeros(len(runs))
-    for column, (run, evidence) in enumerate(zip(runs, found, strict=True)):
-        unit = 1.0 if examples is None else examples / int(run.row.spec.variant["batch_size"])
-        of_trace = unit / (1e6 * evidence.steps * max(len(evidence.devices), 1))
-        busy[column], step[column] = evidence.busy_ns * of_trace, measured_step_ms(run) * unit
-        for kernel in evidence.kernels:
-            row = rows.setdefault(kernel.name, len(kernels))
+    columns = []
+    for evidence in found:
+        column = [rows.setdefault(kernel.name, len(rows)) for kernel in evidence.kernels]
+        columns.append(column)
+        for row, kernel in zip(column, evidence.kernels, strict=True):
             if row == len(kernels):
                 kernels.append(kernel)
-            times[row, column] += kernel.time_ns * of_trace
-    return _StepTimes(kernels, times[: len(kernels)], busy, step)
+    units = np.array([1.0 if examples is None else examples / int(run.row.spec.variant["batch_size"]) for run in runs])
+    times = [
+        kernel_ms(evidence) * np.bincount(column, [kernel.time_ns for kernel in evidence.kernels], len(rows))
+        for evidence, column in zip(found, columns, strict=True)
+    ]
+    traced = [run_traced_step(run) for run in runs]
+    return _StepTimes(
+        kernels,
+        np.column_stack(times) * units,
+        np.array([step.busy_ms if step else 0.0 for step in traced]) * units,
+        np.array([measured_step_ms(run.row.spec, run.row.summary) or 0.0 for run in runs]) * units,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,39 +313,3 @@ def _signed(change: Estimate, sign: int) -> Estimate:
         return change
     low, high = (None if end is None else -end for end in (change.high, change.low))
     return Estimate(-change.value, low, high, change.n)
-
-
-TENSOR_CORE_SHARE = 0.05
-"""Products without tensor cores that take a larger share of a step than this are worth a warning."""
-_ON_TENSOR_CORES = frozenset({"tf32", "bfloat16", "float16"})
-"""Precisions whose products are expected on tensor cores."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowProducts:
-    """Matrix products and convolutions that ran without tensor cores: their time in a step, and the longest kernel."""
-
-    time_ms: float
-    share: float
-    longest: Kernel
-    longest_ms: float
-
-
-def slow_products(spec: RunSpec, evidence: Evidence | None, step_ms: float | None) -> SlowProducts | None:
-    """Return a run's products without tensor cores if they take much of its step although its precision is for them.
-
-    Args:
-        spec: What was requested.
-        evidence: What ran.
-        step_ms: A measured step in milliseconds.
-    """
-    if not is_traced(evidence) or not step_ms or spec.variant.get("precision") not in _ON_TENSOR_CORES:
-        return None
-    assert evidence is not None
-    slow = [kernel for kernel in evidence.kernels if kernel.tensor_cores is False]
-    to_ms = 1 / (1e6 * evidence.steps * max(len(evidence.devices), 1))
-    time_ms = sum(kernel.time_ns for kernel in slow) * to_ms
-    if time_ms <= TENSOR_CORE_SHARE * step_ms:
-        return None
-    longest = max(slow, key=lambda kernel: kernel.time_ns)
-    return SlowProducts(time_ms=time_ms, share=time_ms / step_ms, longest=longest, longest_ms=longest.time_ns * to_ms)

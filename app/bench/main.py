@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.bench import aa, compare, database, quick, resume, sampler, window, worker
+from app.bench import aa, compare, database, quick, resume, sampler, why, window, worker
 from app.bench.harness import Result
 from app.cli.options import (
     COUNT,
@@ -35,6 +35,7 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "frame": window.measure_frames,
     "compare": compare.measure,
     "database": database.measure,
+    "why": why.measure,
     "resume": resume.measure,
     "quick": quick.measure,
 }

@@ -32,6 +32,8 @@ def print_evidence(view: EvidenceView) -> None:
         print(f"  {badge_line(view.badge)}")
     else:
         print_table(("  evidence", "requested", "actual", ""), [_aspect_row(aspect) for aspect in view.aspects])
+    if view.warning:
+        print(f"  ▲ {view.warning}")
     for line in (view.sources, *view.notes):
         if line:
             print(f"  {line}")

@@ -116,6 +116,8 @@ class EvidencePanel(QScrollArea):
         parts = []
         if view.aspects:
             parts.append(_titled("Requested and actual", self._aspects(view.aspects)))
+        if view.warning:
+            parts.append(_titled("", text_label(f"▲  {view.warning}", "caution", wrap=True)))
         if view.kernels:
             parts.append(_titled("Where the time went", self._time_shares(view)))
             parts.append(_titled(f"Top {view.noun}s", self._kernels(view)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from app import units
 from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
+from app.analysis.steps import run_slow_products
 from app.analysis.verdict import group_by_variant
 from app.records import CONCURRENT_GPUS_KEY, GPUS_USED_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, RunRow, StoredRun
 from app.units import plural
@@ -15,6 +16,7 @@ from app.viewmodels.format.environment import runs_by_value, shorten_uuids
 from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
+from app.viewmodels.history.kernel_time import format_longest
 
 _MAX_NAMED = 4
 """GPUs or variants that are named."""
@@ -88,6 +90,7 @@ def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = 
     found = [
         *_mismatched(runs),
         *_indistinguishable(runs),
+        *_without_tensor_cores(runs),
         *_throttled(runs),
         *_idle_wait_timed_out(runs),
         *_shared_gpu(runs),
@@ -128,6 +131,24 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
             values = {run.row.run: value for value, members in by_value.items() for run in members}
             found.append(ComparisonWarning(key=f"alike {aspect}", sentence=sentence, values=values))
     return found
+
+
+def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Warn of products that took much of a step because they ran without tensor cores, against the precision."""
+    slow = {run.row.run: found for run in runs if (found := run_slow_products(run)) is not None}
+    if not slow:
+        return []
+    shares = _format_shares({run: found.share for run, found in slow.items()}, "for")
+    worst = max(slow.values(), key=lambda found: found.share)
+    sentence = (
+        f"Products ran without tensor cores although the precision is meant for them: {shares} of a step; "
+        f"{format_longest(worst)}."
+    )
+    values = {
+        run: f"{units.milliseconds(found.time_ms)} ({units.percent(100 * found.share, 1)})"
+        for run, found in slow.items()
+    }
+    return [ComparisonWarning(key="tensor_cores", sentence=sentence, values=values)]
 
 
 def _throttled(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:

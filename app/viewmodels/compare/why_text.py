@@ -135,7 +135,7 @@ def describe_obstacle(obstacle: Obstacle, pair: Pair) -> str:
         case "nothing measured":
             return f"No run of {_lacking(pair, lambda run: bool(run.row.summary.throughput))} has a measured step."
         case "no trace":
-            without = _lacking(pair, lambda run: is_traced(run.evidence))
+            without = _lacking(pair, is_traced)
             return f"Why is not known: there is no trace of {without}; run it again with -s evidence=trace."
         case "processor and GPU":
             return f"Only one of {pair.within[0]} and {pair.within[1]} ran on GPUs: a step on the CPU has other parts."
@@ -246,9 +246,7 @@ def notes(found: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
             "XLA merges operations into kernels of its own (fusions), each of which counts in one class: "
             "what only moved to another class is no gain or loss."
         )
-    untraced = [
-        run.row.run for run in (*pair.base, *pair.other) if run.row.summary.throughput and not is_traced(run.evidence)
-    ]
+    untraced = [run.row.run for run in (*pair.base, *pair.other) if run.row.summary.throughput and not is_traced(run)]
     if untraced:
         has, is_ = ("has", "is") if len(untraced) == 1 else ("have", "are")
         yield f"{format_run_numbers(untraced).capitalize()} {has} no trace and {is_} left out."

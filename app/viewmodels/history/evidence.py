@@ -63,7 +63,7 @@ class EvidenceView:
 
     `idle_share` is the share of the measured step in which no kernel runs, "" where it is not known and on the CPU;
     `noun` is what kernels are called (ops, on the CPU). `devices` has each one's own part where there are several, and
-    `imbalance` says how alike they are.
+    `imbalance` says how alike they are. `warning` is what makes the run slower than its variant should be.
     """
 
     badge: Badge
@@ -77,6 +77,7 @@ class EvidenceView:
     devices: tuple[DeviceTimeRow, ...] = ()
     imbalance: str = ""
     sources: str = ""
+    warning: str = ""
     notes: tuple[str, ...] = ()
     portability: tuple[PortabilityRow, ...] = ()
 
@@ -119,6 +120,7 @@ def evidence_view(
         devices=device_time_rows(evidence, step_ms),
         imbalance=describe_imbalance(evidence.devices),
         sources=_describe_sources(evidence.sources),
+        warning=kernel_time.describe_slow_products(spec, evidence, step_ms),
         notes=tuple(filter(None, _notes(spec, evidence))),
         portability=trials,
     )

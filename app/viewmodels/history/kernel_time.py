@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app import units
-from app.analysis.steps import imbalance, step_parts, traced_device
+from app.analysis.steps import SlowProducts, imbalance, slow_products, step_parts, traced_device
+from app.viewmodels.format.kernels import short_kernel_names
+from app.viewmodels.format.naming import choice_label
 from app.viewmodels.format.sentences import join_with_and
 from workloads.kernels import KernelClass, image_layout
-from workloads.protocol import DeviceTime, Evidence, Kernel
+from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 
 class DeviceTimeRow(NamedTuple):
@@ -133,6 +135,30 @@ def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
 
 _LEAST_SHARE = 0.01
 """The least share of the kernels' time that is worth a word about layouts."""
+
+
+def describe_slow_products(spec: RunSpec, evidence: Evidence, step_ms: float | None) -> str:
+    """Return how much of a step products without tensor cores take, if it is much; "" otherwise.
+
+    Args:
+        spec: What was requested.
+        evidence: What ran.
+        step_ms: The measured step.
+    """
+    found = slow_products(spec, evidence, step_ms)
+    if found is None:
+        return ""
+    precision = choice_label(spec, "precision", spec.variant["precision"])
+    return (
+        f"Products without tensor cores take {units.milliseconds(found.time_ms)} of a step "
+        f"({units.percent(100 * found.share, 1)}) although {precision} was requested; {format_longest(found)}."
+    )
+
+
+def format_longest(found: SlowProducts) -> str:
+    """Return the longest of these products: `the longest is sm80_xmma_gemm_…: 5.06 ms`."""
+    (name,) = short_kernel_names([found.longest.name])
+    return f"the longest is {name}: {units.milliseconds(found.longest_ms)}"
 
 
 def describe_image_layouts(evidence: Evidence) -> str:

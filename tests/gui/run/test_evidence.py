@@ -21,6 +21,7 @@ from app.viewmodels.history import evidence
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.run.live import LiveModel
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, started, training
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -99,6 +100,13 @@ def test_what_could_not_be_seen_is_said(panel: EvidencePanel) -> None:
     panel.show_view(view_of(UNKNOWN))
     assert not panel.findChildren(StackedBar)
     assert any("libcupti is missing" in words for words in visible(panel))
+
+
+def test_products_without_tensor_cores_are_a_warning_above_the_time(panel: EvidencePanel) -> None:
+    panel.show_view(evidence.stored_evidence_view(traced_run(1, 20.0, {CONV: 9.0, SLOW_GEMM: 1.6})))
+    texts = panel.displayed_text().splitlines()
+    (warning,) = (n for n, text in enumerate(texts) if text.startswith("▲  Products without tensor cores take 1.60"))
+    assert warning < texts.index("Where the time went")
 
 
 def test_a_run_s_page_says_what_was_verified_and_turns_to_the_evidence(page: RunPageView) -> None:

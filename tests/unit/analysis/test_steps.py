@@ -9,11 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.scaling import scalings
-from app.analysis.steps import TOLERANCE, TracedStep, busy_share, gpu_step_ms, imbalance, step_parts, straggler_ms
+from app.analysis.steps import (
+    TOLERANCE,
+    TracedStep,
+    busy_share,
+    gpu_step_ms,
+    imbalance,
+    run_slow_products,
+    step_parts,
+    straggler_ms,
+)
 from app.records import StoredRun
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.evidence import AS_REQUESTED, ON_CPU
 from tests.fakes.scaling import LIMPING, ONE, TALKING, run_of
+from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import run_row, stored_run
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -126,3 +136,13 @@ def test_one_device_is_not_out_of_balance() -> None:
     assert imbalance(evidence.devices) is None
     assert straggler_ms(evidence.devices, evidence.steps) == 0.0
     assert straggler_ms(limping.devices, limping.steps) == pytest.approx(6.0)
+
+
+def test_products_without_tensor_cores_count_where_the_precision_is_for_them() -> None:
+    def slow(time_ms: float, precision: str) -> float | None:
+        found = run_slow_products(traced_run(1, 100.0, {SLOW_GEMM: time_ms, CONV: 50.0}, precision=precision))
+        return None if found is None else found.share
+
+    assert slow(8.0, "tf32") == slow(8.0, "bfloat16") == pytest.approx(0.08)
+    assert slow(4.9, "tf32") is None
+    assert slow(60.0, "float32") is None

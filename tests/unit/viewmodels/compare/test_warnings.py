@@ -21,6 +21,7 @@ from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.format.environment import format_values_by_run
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED
+from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run
 from workloads.protocol import Evidence, RunSpec, Value
 
@@ -383,3 +384,20 @@ def test_of_a_fact_with_many_values_a_few_are_told() -> None:
     )
     cards = {1: f"NVIDIA H200 ({A})", 2: f"NVIDIA H200 ({B})", 3: f"NVIDIA H200 ({B})"}
     assert format_values_by_run(cards) == "NVIDIA H200 (GPU-10f9e528) (run 1), else NVIDIA H200 (GPU-20f9e528)"
+
+
+def test_products_without_tensor_cores_are_a_warning_where_they_take_much_of_a_step() -> None:
+    good = traced_run(1, 20.0, {CONV: 10.0}, layout="NHWC")
+    slow = [traced_run(n, 20.0, {CONV: 9.0, SLOW_GEMM: 1.0 + n / 10}, layout="NCHW") for n in (4, 6)]
+    (warning,) = (each for each in comparison_warnings([good, *slow]) if each.key == "tensor_cores")
+    assert warning.severity == "warning"
+    assert warning.sentence.replace("\N{NO-BREAK SPACE}", " ") == (
+        "Products ran without tensor cores although the precision is meant for them: run 4 for 7 %, run 6 for 8 % of a "
+        "step; the longest is sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize64x64x8_ffma: 1.60 ms."
+    )
+    assert {run: value.replace("\N{NO-BREAK SPACE}", " ") for run, value in warning.values.items()} == {
+        4: "1.40 ms (7.0 %)",
+        6: "1.60 ms (8.0 %)",
+    }
+    float32 = traced_run(7, 20.0, {SLOW_GEMM: 12.0}, precision="float32")
+    assert "tensor_cores" not in {each.key for each in comparison_warnings([good, float32])}

@@ -14,6 +14,7 @@ from app.viewmodels.history.evidence import EvidenceView, describe_mismatches, e
 from app.viewmodels.history.kernel_time import MAX_KERNELS
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
 from tests.fakes.scaling import LIMPING, ONE
+from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import Evidence, OutcomeName, RunSpec, Value
 
@@ -158,6 +159,15 @@ def test_on_the_cpu_there_are_ops() -> None:
     on_cpu, on_gpu = view(ON_CPU, gpus=0), view(AS_REQUESTED)
     assert (on_cpu.noun, on_cpu.idle_share) == ("op", ""), "operations overlap: there is no idle time to tell"
     assert (on_gpu.noun, on_gpu.idle_share) == ("kernel", f"87.7{NBSP}%")
+
+
+def test_products_without_tensor_cores_are_a_warning_and_not_a_note() -> None:
+    found = stored_evidence_view(traced_run(1, 20.0, {CONV: 9.0, SLOW_GEMM: 1.6}))
+    assert found.warning.replace("\N{NO-BREAK SPACE}", " ") == (
+        "Products without tensor cores take 1.60 ms of a step (8.0 %) although TF32 was requested; "
+        "the longest is sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize64x64x8_ffma: 1.60 ms."
+    )
+    assert stored_evidence_view(traced_run(1, 20.0, {CONV: 9.0, SLOW_GEMM: 0.9})).warning == ""
 
 
 def test_three_sources_are_a_sentence_too() -> None:
