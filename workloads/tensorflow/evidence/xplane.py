@@ -11,7 +11,7 @@ from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from workloads.kernels import classify, on_tensor_cores
+from workloads.kernels import classify, makes_products, on_tensor_cores
 from workloads.protocol import DeviceTime, Kernel
 from workloads.tensorflow.evidence.graph import Op, plain_type
 
@@ -101,7 +101,7 @@ class Trace:
         times: The time of each device.
         events: How many kernels or operations ran in all.
         programs: The products of XLA's programs.
-        op_times_ns: The time of kernels by the operation or instruction that started them, over all devices.
+        op_times_ns: The time of products by the operation or instruction that started them, over all devices.
         notes: What could not be seen.
     """
 
@@ -190,13 +190,14 @@ def _device_time(device: str, events: Sequence[_Event]) -> DeviceTime:
 
 
 def _gpu_events(plane: Any) -> Iterator[_Event]:
-    """Yield kernels and copies with what started them: XLA's instruction, else TensorFlow's operation."""
-    sources = [
-        number for word in ("hlo_op", "tf_op") for number, stat in plane.stat_metadata.items() if stat.name == word
-    ]
+    """Yield kernels and copies, products with what started them: XLA's instruction, else TensorFlow's operation."""
+    numbers = {stat.name: number for number, stat in plane.stat_metadata.items()}
+    sources = [numbers[name] for name in ("hlo_op", "tf_op") if name in numbers]
 
     def identify(name: str, event: Any) -> tuple[str, str]:
-        found = {stat.metadata_id: stat for stat in event.stats if stat.metadata_id in sources}
+        if not makes_products(name):
+            return name, ""
+        found = {stat.metadata_id: stat for stat in event.stats}
         stat = next((found[number] for number in sources if number in found), None)
         return name, _stat_text(plane, stat).partition(":")[0] if stat else ""
 
