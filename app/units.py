@@ -136,9 +136,9 @@ def ratio(value: float | None) -> str:
 def ratio_figures(value: float, reference: float | None = None) -> str:
     """Return a ratio without its sign: three decimals near one, three digits far from it.
 
-    An end of an interval is written like the `reference` that it belongs to.
+    An end of an interval is written like the `reference` that it belongs to, unless it is ten times as far or more.
     """
-    return f"{value:.3f}" if 0.5 < (reference or value) < 2 else number(value)
+    return f"{value:.3f}" if 0.5 < (reference or value) < 2 and 0.1 < value < 10 else number(value)
 
 
 def ratio_ends(interval: tuple[float, float] | None, reference: float) -> tuple[str, ...]:

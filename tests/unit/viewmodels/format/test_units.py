@@ -49,6 +49,7 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.ratio_figures(10.526), "10.5"),
         (units.ratio_figures(0.0198), "0.0198"),
         ("–".join(units.ratio_ends((1.244, 3.0801), 1.959)), "1.244–3.080"),
+        ("–".join(units.ratio_ends((0.00021, 6826.6), 1.612)), "0.000210–6,827"),
         ("–".join(units.ratio_ends((1.2901, 3.41), 2.1)), "1.29–3.41"),
         (units.duration(130), "2:10"),
         (units.duration(3730), "1:02:10"),
