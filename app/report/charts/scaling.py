@@ -40,7 +40,8 @@ def _bars(bars: Sequence[ScalingBar], palette: Palette) -> Iterator[str]:
         for length, colour in zip(lengths, _step_colours(palette) if bar.parts else [palette.line], strict=True):
             yield svg.rectangle(x, y, length * scale, _BAR_HEIGHT, colour)
             x += length * scale
-        yield _text(x + 8, y + 18, units.milliseconds(bar.step_ms), palette.text)
+        known = "" if bar.parts else ", parts not known"
+        yield _text(x + 8, y + 18, f"{units.milliseconds(bar.step_ms)}{known}", palette.text)
 
 
 def _legend(palette: Palette) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A step divided by its trace: the parts add up to the measured step, whatever the profiler did to the traced one."""
 
 import re
+import statistics
 from dataclasses import replace
 
 import msgspec
@@ -15,11 +16,15 @@ from app.analysis.steps import (
     busy_share,
     gpu_step_ms,
     imbalance,
+    measured_step_ms,
     run_slow_products,
+    run_traced_step,
     step_parts,
     straggler_ms,
 )
 from app.records import StoredRun
+from app.storage.reference import add_reference
+from app.storage.store import Store
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.evidence import AS_REQUESTED, ON_CPU
 from tests.fakes.scaling import LIMPING, ONE, TALKING, run_of
@@ -127,6 +132,44 @@ def test_gpu_time_is_of_one_step_and_one_gpu() -> None:
     assert gpu_step_ms(stored_run(run_row(1, gpus=2), evidence=AS_REQUESTED)) is None
     assert gpu_step_ms(stored_run(run_row(1, gpus=0), evidence=ON_CPU)) is None, "operations overlap on the CPU"
     assert gpu_step_ms(stored_run(run_row(1, gpus=1))) is None
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
+    """The reference runs."""
+    database = tmp_path_factory.mktemp("reference") / "profiles.db"
+    with Store.open(database) as store:
+        return [store.load(run) for run in add_reference(database)]
+
+
+def test_kernels_of_every_reference_run_fit_its_step_and_the_parts_add_up(reference: list[StoredRun]) -> None:
+    for run in reference:
+        step_ms = measured_step_ms(run.row.spec, run.row.summary)
+        parts = step_parts(run_traced_step(run), step_ms)
+        assert parts is not None, run.row.run
+        assert min(parts.compute_ms, parts.communication_ms, parts.idle_ms) >= 0, run.row.run
+        assert parts.step_ms == pytest.approx(step_ms)
+
+
+def test_no_sentence_on_the_reference_runs_says_more_of_a_part_than_of_the_whole(reference: list[StoredRun]) -> None:
+    pairs = scalings(reference)
+    said = [describe_cause(pair).replace(NBSP, " ") for pair in pairs]
+    found = [re.search(r"([\d.]+) ms of the ([\d.]+) ms", sentence) for sentence in said]
+    assert (len(pairs), sum(match is not None for match in found)) == (42, 34)
+    assert all(float(match[1]) <= float(match[2]) for match in found if match)
+
+
+def test_the_ladder_by_the_time_of_its_kernels(reference: list[StoredRun]) -> None:
+    """docs/reference.md, article A: each rung over the first one, for the same work."""
+
+    def gpu_ms(implementation: str, layers: int) -> float:
+        asked = {"implementation": implementation, "layers": layers, "mode": "inference", "xla": False}
+        found = [run for run in reference if asked.items() <= run.row.spec.variant.items()]
+        return statistics.mean(gpu_step_ms(run) or 0.0 for run in found) / layers
+
+    rungs = [gpu_ms(name, 1) for name in ("gemm8", "gemm2", "gemm_batched", "fused", "pretransposed", "combined_input")]
+    ratios = [rungs[0] / rung for rung in (*rungs, gpu_ms("wavefront", 4))]
+    assert ratios == pytest.approx([1, 1.75, 1.97, 4.26, 4.22, 4.30, 10.43], abs=0.005)
 
 
 def test_one_device_is_not_out_of_balance() -> None:
