@@ -352,7 +352,7 @@ class RunHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """Everything that the database holds about one run."""
+    """Everything that the database holds about one run; `boot_id` is of the machine's boot in which it was made."""
 
     row: RunRow
     anchor_t_ns: int
@@ -365,6 +365,7 @@ class StoredRun:
     evidence: Evidence | None = None
     portability: tuple[PortabilityResult, ...] = ()
     epochs: tuple[Epoch, ...] = ()
+    boot_id: str = ""
 
     @property
     def header(self) -> RunHeader:

@@ -146,22 +146,6 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     return pooled_ratio(throughputs([run.row for run in comparable]), throughputs([run.row for run in before]))
 
 
-def other_processes_load_pct(run: StoredRun) -> float | None:
-    """Percent of all processors that others used while the run measured, of a run on the processor alone.
-
-    None if its worker's own load was not recorded, as during other runs.
-    """
-    host, window = next((each for each in run.samples if each.device.kind == "host"), None), measured_window(run)
-    processors = int(run.environment.get("cpu_count", 0))
-    if host is None or window is None or not processors or used_gpus(run):
-        return None
-    worker_pct = host.fields.get("worker_load_pct", np.array([]))
-    if worker_pct.size != host.t_ns.size:
-        return None
-    load_pct = values_in_window(host.t_ns, host.fields["load_pct"] - worker_pct / processors, *window)
-    return max(0.0, float(load_pct.mean())) if load_pct.size else None
-
-
 def had_concurrent_runs(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
     """Return whether other GPUs of its machine worked meanwhile: as the run says, or as the times of these runs show.
 

@@ -1,5 +1,6 @@
 """`compare` and `scaling`: stored runs compared, and their scaling to more GPUs."""
 
+import shlex
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -96,7 +97,7 @@ def compare(
     if as_json:
         print_json(compare_document(comparison))
     else:
-        print_comparison(comparison)
+        print_comparison(comparison, database)
         if why:
             print_why(comparison.why)
     return 0
@@ -122,8 +123,11 @@ def _check_runs(numbers: Sequence[int], baseline: int | None) -> None:
         raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print a comparison: the verdict, a table, why runs failed, and every warning."""
+def print_comparison(comparison: Comparison, database: Path | None = None) -> None:
+    """Print a comparison: the verdict, a table, why runs failed, and every warning.
+
+    `database` is the path that the user gave, for commands that are suggested.
+    """
     print_text(comparison.verdict.text)
     print()
     for text in filter(None, (comparison.shared, describe_constant_columns(comparison.rows))):
@@ -135,7 +139,7 @@ def print_comparison(comparison: Comparison) -> None:
         print_table(EFFECTS_HEAD, list(map(effect_row, effects)), right=NUMERIC_COLUMNS)
     # The verdict has said what it means that runs did not run as requested.
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
-    lines = [*reason_lines(comparison.variants), *warning_lines(warnings)]
+    lines = [*reason_lines(comparison.variants), *warning_lines(warnings, database)]
     if comparison.scaling:
         numbers = [str(row.run) for row in comparison.rows]
         named = " ".join(numbers) if len(numbers) <= _NAMED else "RUN RUN ..."
@@ -206,9 +210,21 @@ def _name_some(labels: Sequence[str]) -> str:
     return ", ".join(labels) if more < 2 else f"{', '.join(labels[:_MAX_LABELS])} and {more} more"
 
 
-def warning_lines(warnings: Iterable[ComparisonWarning]) -> list[str]:
-    """Return one line per warning."""
-    return [f"{'Note' if each.severity == 'note' else 'Warning'}: {each.sentence}" for each in warnings]
+def warning_lines(warnings: Iterable[ComparisonWarning], database: Path | None = None) -> list[str]:
+    """Return one line per warning, with the command that would settle it; `database` is the path that the user gave."""
+    return [
+        f"{'Note' if each.severity == 'note' else 'Warning'}: {each.sentence}{_remedy(each, database)}"
+        for each in warnings
+    ]
+
+
+def _remedy(warning: ComparisonWarning, database: Path | None) -> str:
+    """Return the command that measures the variants interleaved; "" where that is no remedy."""
+    if not warning.interleave:
+        return ""
+    words = ["python", "-m", "app", "experiment", "--variants-of", ",".join(map(str, warning.interleave))]
+    words += ["--db", str(database)] if database is not None else []
+    return f" Measure them interleaved: `{shlex.join(words)}`"
 
 
 def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str]) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ from app.viewmodels.experiment.preview import (
     describe_estimate,
     describe_resolution,
     describe_uncounted,
+    interleaved_plan,
     sequential_reason,
 )
 from workloads import catalog
@@ -80,6 +81,7 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify"),
     ),
     "preset": ("--preset has a workload, settings and a baseline of its own", _MATRIX_OPTIONS),
+    "variants_of": ("--variants-of takes what stored runs were of", (*_MATRIX_OPTIONS, "preset", "presets", "again")),
     "show": ("--show makes nothing", ("budget", "again", "parallel", "queue")),
     "queue": (
         "--queue makes nothing yet, but `queue go-on` takes these words",
@@ -102,6 +104,7 @@ class ExperimentOptions:
     until: float | None
     baseline: str | None
     preset: str | None
+    variants_of: Sequence[int] | None
     presets: bool
     budget: float | None
     again: bool
@@ -130,7 +133,7 @@ class ExperimentOptions:
             check_writable(self.report)
         if self.until is not None and self.repeats is not None and self.repeats < MIN_REPEATS:
             raise UsageError(f"--until looks first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS} or more.")
-        if not (self.presets or self.preset or self.workload):
+        if not (self.presets or self.preset or self.workload or self.variants_of):
             raise UsageError(
                 "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."
             )
@@ -138,6 +141,14 @@ class ExperimentOptions:
     def find_workload(self, word: str) -> Workload:
         """Return the workload that a word names; raises `UsageError`."""
         return workload_finder(self.database)(word)
+
+
+def parse_run_list(text: str) -> tuple[int, ...]:
+    """Return the numbers of runs in `1,4`; raises `ValueError` with the reason."""
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise ValueError(f"takes numbers of runs with commas between them, such as 1,4; not {text!r}")
+    return tuple(map(int, words))
 
 
 @command("experiment", "experiment lstm -s xla=false,true -s seconds=2", "experiment --preset quick --budget 8m")
@@ -161,6 +172,12 @@ class ExperimentOptions:
     metavar="NAME",
     shell_complete=complete_presets,
     help="A prepared experiment of --presets, or the path of a file like theirs.",
+)
+@click.option(
+    "--variants-of",
+    type=Parsed(parse_run_list),
+    metavar="RUN,RUN",
+    help="Measure the variants of these stored runs, interleaved, every run anew; the first is the baseline.",
 )
 @click.option("--presets", is_flag=True, help="List the prepared experiments: their questions, and how long they take.")
 @click.option(
@@ -204,7 +221,8 @@ def experiment(context: click.Context, /, **values: Any) -> int:
     if options.presets:
         return list_presets(options.database, as_json=options.as_json)
     if options.notify:
-        title = f"Experiment {options.preset or options.workload} has ended"
+        name = options.preset or options.workload
+        title = f"Experiment {name} has ended" if name else "The experiment has ended"
         return run_with_notification(title, lambda: _run(options))
     return _run(options)
 
@@ -220,7 +238,7 @@ def _run(options: ExperimentOptions) -> int:
     ) as services:
         inventory = services.host.inventory()
         machine = inventory.machine
-        plan = _preset_plan(named, machine, options) if named else _matrix_plan(options, machine)
+        plan = _preset_plan(named, machine, options) if named else _chosen_plan(options, machine)
         with Store.open(services.database) as store:
             entry = _enqueue(_with_limits(plan, machine, options), store)
             if options.queue and not entry.owned:
@@ -273,7 +291,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
         budget_s=options.budget,
         # Without a number: as many as there are GPUs.
         parallel=options.parallel or (1 if options.parallel is None else max(1, len(machine.gpus))),
-        again=options.again,
+        again=options.again or plan.again,
         max_idle_wait_s=0.0 if options.no_gate else options.gate_limit,
         max_throttled_pct=options.max_throttled,
     )
@@ -321,24 +339,34 @@ def _print_result(
     if options.as_json:
         print_json(experiment_document(result))
     else:
-        print_experiment(result)
+        print_experiment(result, options.database)
     say(describe_ending(found, shown=options.show, entry=entry))
     if options.report is not None:
         write_experiment_report(result, options.report)
 
 
-def _matrix_plan(options: ExperimentOptions, machine: Machine) -> Plan:
+def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
+    """Return the plan of the variants that the command names, or of those of the runs that it names."""
+    repeats = options.repeats or (DEFAULT_REPEATS if options.until is None else MAX_REPEATS)
+    if options.variants_of:
+        with open_store(options.database) as store:
+            stored = [store.load_header(run).row.spec for run in options.variants_of]
+        plan = interleaved_plan(_at_least_two(catalog.distinct(stored)), repeats)
+        return structs.replace(plan, until_pct=options.until)
     assert options.workload is not None
     workload = options.find_workload(options.workload)
-    variants = several_variants(workload, options.settings, machine)
+    variants = _at_least_two(several_variants(workload, options.settings, machine))
+    name = " ".join([options.workload, *options.settings])
+    ordered = tuple(_baseline_first(variants, options.baseline, workload))
+    return Plan(name=name, variants=ordered, repeats=repeats, until_pct=options.until)
+
+
+def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:
     if len(variants) < 2:
         raise UsageError(
             "An experiment needs two variants or more: give a parameter several values, as -s layout=NCHW,NHWC."
         )
-    name = " ".join([options.workload, *options.settings])
-    ordered = tuple(_baseline_first(variants, options.baseline, workload))
-    repeats = options.repeats or (DEFAULT_REPEATS if options.until is None else MAX_REPEATS)
-    return Plan(name=name, variants=ordered, repeats=repeats, until_pct=options.until)
+    return variants
 
 
 def _baseline_first(variants: Sequence[RunSpec], baseline: str | None, workload: Workload) -> list[RunSpec]:

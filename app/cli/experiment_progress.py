@@ -151,16 +151,16 @@ def load_result(found: Experiment, tables: Sequence[MeasuredTable], database: Pa
         return experiment_result(found, runs_in_order(found, store.load), tables)
 
 
-def print_experiment(result: ExperimentResult) -> None:
-    """Print the tables of an article, or else the verdict."""
+def print_experiment(result: ExperimentResult, database: Path | None = None) -> None:
+    """Print the tables of an article, or else the verdict; `database` is the path that the user gave."""
     comparison = result.comparison
     if result.tables:
         for table in result.tables:
             _print_section(table.section)
-        for line in (*reason_lines(comparison.variants), *warning_lines(comparison.warnings)):
+        for line in (*reason_lines(comparison.variants), *warning_lines(comparison.warnings, database)):
             print_text(line)
     elif comparison.variants:
-        print_comparison(comparison)
+        print_comparison(comparison, database)
 
 
 def _print_section(section: ArticleSection) -> None:

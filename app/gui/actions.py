@@ -3,8 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.errors import UserError
+
+if TYPE_CHECKING:
+    from app.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,9 @@ class Actions:
 
     open_trace: Callable[[], None]
     """Ask for the file of a trace and play it."""
+
+    run_plan: Callable[["Plan"], None]
+    """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
 
     open_presets: Callable[[], None]
     """Show the prepared experiments on the Run screen."""

@@ -4,6 +4,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
+    from app.plan import Plan
     from app.queries import QueueProgress
     from app.runs.experiment.queue_runner import QueueRunner
     from app.telemetry.replay import Recording
@@ -110,6 +112,7 @@ class Workbench(QObject):
             run_again=self._run_again,
             replay=self.play,
             open_trace=self._open_trace,
+            run_plan=self._run_plan,
             open_presets=self._open_presets,
             show_reference=self.stored.show_reference,
             add_reference=self.stored.add_reference,
@@ -128,13 +131,13 @@ class Workbench(QObject):
         )
         self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form)
         self.replay = ReplayController(run_view)
-        inventory = self.feed.wait_inventory
         self.monitor = MonitorController(self._monitor_view, self.run.recent)
         self._factory: SessionFactory | None = None
-        sync = QueueSync(database, inventory, self.reads, self.run.show_error)
+        sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
         self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)
+        inventory, show_run = self.feed.wait_inventory, partial(self.window.show_page, RUN)
         self.experiments = ExperimentController(
-            run_view, self.run, form, database, self.reads, inventory, self.queue.add, self.actions
+            run_view, self.run, form, database, self.reads, inventory, self.queue.add, show_run, self.actions
         )
         settings_store = SettingsStore(database, self.reads, self.run.show_error)
         self._notifier = RunEndNotifier(self.window, settings_store)
@@ -144,15 +147,14 @@ class Workbench(QObject):
 
     def start(self) -> None:
         """Show the window; slow parts start after the first paint."""
-        window = self.window
-        window.painted.connect(self._start_slow_parts)
-        window.run_requested.connect(self._run)
-        window.open_trace_requested.connect(self._open_trace)
-        self.replay.changed.connect(window.show_chip)
-        window.stop_requested.connect(self.run.stop)
-        window.close_requested.connect(self._ask_to_close)
-        window.page_shown.connect(lambda _: self.monitor.refresh())
-        window.page_shown.connect(self.stored.refresh)
+        self.window.painted.connect(self._start_slow_parts)
+        self.window.run_requested.connect(self._run)
+        self.window.open_trace_requested.connect(self._open_trace)
+        self.replay.changed.connect(self.window.show_chip)
+        self.window.stop_requested.connect(self.run.stop)
+        self.window.close_requested.connect(self._ask_to_close)
+        self.window.page_shown.connect(lambda _: self.monitor.refresh())
+        self.window.page_shown.connect(self.stored.refresh)
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
@@ -160,8 +162,8 @@ class Workbench(QObject):
         self.experiments.start()
         self.run.start()
         self.custom_workloads.start()
-        window.show_page(RUN)
-        window.show()
+        self.window.show_page(RUN)
+        self.window.show()
 
     def _connect_queue(self) -> None:
         self.queue.running_changed.connect(self._queue_changed)
@@ -283,8 +285,10 @@ class Workbench(QObject):
         self.window.show_page(RUN)
         self.reads.run(lambda: _read_spec(self.database, run), self.run.fill, self.run.show_error)
 
+    def _run_plan(self, plan: "Plan") -> None:
+        self.experiments.submit(plan)
+
     def _open_presets(self) -> None:
-        self.window.show_page(RUN)
         self.experiments.open_presets()
 
     def _runs_imported(self) -> None:

@@ -75,7 +75,14 @@ def _ratio_document(ratio: Estimate | None) -> dict[str, Any]:
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
     values = {str(run): value for run, value in warning.values.items()}
-    return {"key": warning.key, "text": warning.sentence, "severity": warning.severity, "values": values}
+    return {
+        "key": warning.key,
+        "text": warning.sentence,
+        "severity": warning.severity,
+        "possible_pct": warning.possible_pct,
+        "interleave": list(warning.interleave),
+        "values": values,
+    }
 
 
 def _variant_row(variant: ComparedVariant) -> dict[str, Any]:

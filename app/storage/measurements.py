@@ -14,14 +14,19 @@ from workloads.protocol import Calibration, Evidence
 _ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
 
 
+_HOST_LOAD = ("load_pct", "worker_load_pct")
+"""Fields of the host that tell of other programs, also next to a run on GPUs."""
+
+
 def load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> Iterator[SampleColumns]:
     """Yield the samples of a run, device by device.
 
     Args:
         db: The database.
         row: The run.
-        fields: Names of the fields to read, only of the devices that it trained on: its GPUs, else the host. Those that
-            a device is known not to report are not read: that would take as long as if they had values. None reads all.
+        fields: Names of the fields to read, only of the devices that it trained on: its GPUs, else the host, and of the
+            host next to GPUs only its load. Those that a device is known not to report are not read: that would take as
+            long as if they had values. None reads all.
     """
     on_gpus = bool(row.gpu_names) and row.spec.variant.get("gpus") != 0
     for device_id, lost_t_ns, device in _load_devices(db, row.run):
@@ -29,8 +34,9 @@ def load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> I
             yield _load_columns(db, device_id, device, lost_t_ns, _ALL_FIELDS, _ALL_FIELDS)
             continue
         available = [name for name in fields if not device.fields or name in device.fields]
-        is_used = device.kind == ("gpu" if on_gpus else "host")
-        yield _load_columns(db, device_id, device, lost_t_ns, fields, available if is_used else ())
+        if device.kind != ("gpu" if on_gpus else "host"):
+            available = [name for name in available if device.kind == "host" and name in _HOST_LOAD]
+        yield _load_columns(db, device_id, device, lost_t_ns, fields, available)
 
 
 def _load_devices(db: Database, run: int) -> Iterable[tuple[int, int | None, Device]]:

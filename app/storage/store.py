@@ -198,8 +198,8 @@ class Store:
 
         Args:
             run: Number of the run.
-            fields: Load only these fields of the samples, only of the devices it trained on (its GPUs, else the host),
-                and no log, which is faster; None loads all.
+            fields: Load only these fields of the samples, only of the devices it trained on (its GPUs, else the host;
+                next to GPUs of the host only its load), and no log, which is faster; None loads all.
 
         Raises:
             UserError: There is no run of that number.
@@ -208,8 +208,8 @@ class Store:
             found = listing.select_rows(self._db, "run = ?", run)
             if not found:
                 raise listing.no_such_run(run, self.path)
-            t_ns, utc_ns, environment = self._db.execute(
-                "SELECT started_t_ns, started_utc_ns, environment FROM runs WHERE run = ?", (run,)
+            t_ns, utc_ns, boot_id, environment = self._db.execute(
+                "SELECT started_t_ns, started_utc_ns, owner_boot_id, environment FROM runs WHERE run = ?", (run,)
             ).fetchone()
             return StoredRun(
                 row=found[0],
@@ -219,6 +219,7 @@ class Store:
                 blocks=rows.block_columns(self._run_rows("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
                 samples=tuple(measurements.load_samples(self._db, found[0], fields)),
                 environment=json.loads(environment),
+                boot_id=boot_id,
                 evidence=measurements.load_evidence(self._db, run),
                 epochs=tuple(
                     rows.record(Epoch, rows.EPOCH_COLUMNS, row)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject
 
+from app.analysis.intervals import DEFAULT_REPEATS
+from app.analysis.verdict import group_by_variant, throughputs
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
@@ -92,6 +94,7 @@ class CompareController(QObject):
         view.experiments_requested.connect(self._offer_experiments)
         view.experiment_requested.connect(self.show_experiment)
         view.table.columns_changed.connect(self._save_columns)
+        view.header.interleave_requested.connect(self._measure_interleaved)
 
     def show_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
         """Compare these runs, in this order; the baseline stays if it is among them.
@@ -150,6 +153,14 @@ class CompareController(QObject):
         """Compare the runs with this one's variant."""
         found, self._baseline = self._comparison.found, run
         self._run_for_current(lambda: _compare_with_earlier(self._database, found, run), self._show_comparison)
+
+    def _measure_interleaved(self, runs: Sequence[int]) -> None:
+        from app.viewmodels.experiment.preview import interleaved_plan
+
+        groups = group_by_variant([row for row in self._comparison.rows if throughputs([row])])
+        chosen = [next(group for group in groups if any(row.run == run for row in group)) for run in runs]
+        repeats = max(DEFAULT_REPEATS, *map(len, chosen))
+        self._actions.run_plan(interleaved_plan([group[0].spec for group in chosen], repeats))
 
     def _show_comparison(self, comparison: Comparison) -> None:
         self._comparison = comparison

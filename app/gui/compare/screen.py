@@ -26,7 +26,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, button, show_text, splitter, text_label, toggle_button
 from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
-from app.viewmodels.compare.comparison import Comparison, comparison_header
+from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
 from app.viewmodels.compare.curves import CompareCurves
 from app.viewmodels.compare.environment_warnings import Severity
 
@@ -74,11 +74,35 @@ class CompareSplitter(QWidget):
 
 
 _COLLAPSED_COUNT = 2
+_INTERLEAVE_HINT = "Run these variants anew, in turns, as often as before and at least three times each"
 _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
 
 
+class WarningLine(QWidget):
+    """A warning or note, with a button where measuring its variants interleaved would settle it."""
+
+    interleave_requested = Signal(object)
+
+    def __init__(self, line: HeaderLine) -> None:
+        super().__init__()
+        self.text = line.text
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID // 2)
+        column.addWidget(_selectable(line.text, _ROLES[line.severity]))
+        if line.interleave:
+            measure = button("Measure them interleaved", _INTERLEAVE_HINT, small=True)
+            measure.clicked.connect(lambda: self.interleave_requested.emit(line.interleave))
+            column.addWidget(measure, 0, Qt.AlignmentFlag.AlignLeft)
+
+
 class CompareHeader(QWidget):
-    """The verdict, with its first sentence in large letters, and the first of its warnings and notes."""
+    """The verdict, with its first sentence in large letters, and the first of its warnings and notes.
+
+    `interleave_requested` has a run of each variant that should be measured interleaved, the baseline's first.
+    """
+
+    interleave_requested = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +111,7 @@ class CompareHeader(QWidget):
         self._copy = button("Copy", "Copy the verdict and its warnings", flat=True)
         self._more = button("", "Show all warnings, or only the first", flat=True)
         self._clipboard_text = ""
-        self._warnings: list[QLabel] = []
+        self._warnings: list[WarningLine] = []
         self._all = False
         self._copy.clicked.connect(self.copy)
         self._more.clicked.connect(self._toggle_all)
@@ -105,20 +129,21 @@ class CompareHeader(QWidget):
 
     def displayed_text(self) -> str:
         """Return the verdict, the warnings and the notes, one per line."""
-        shown = "\n".join([self._verdict.text(), self._rest.text(), *(label.text() for label in self._warnings)])
+        shown = "\n".join([self._verdict.text(), self._rest.text(), *(line.text for line in self._warnings)])
         return shown.replace("\N{NO-BREAK SPACE}", " ")
 
     def copy(self) -> None:
         """Copy the verdict and the warnings."""
         QGuiApplication.clipboard().setText(self._clipboard_text)
 
-    def _show_warnings(self, lines: Sequence[tuple[str, Severity]]) -> None:
-        for label in self._warnings:
-            label.hide()
-            label.deleteLater()
-        self._warnings = [_selectable(text, _ROLES[severity]) for text, severity in lines]
-        for label in self._warnings:
-            self._lines.addWidget(label)
+    def _show_warnings(self, lines: Sequence[HeaderLine]) -> None:
+        for shown in self._warnings:
+            shown.hide()
+            shown.deleteLater()
+        self._warnings = [WarningLine(line) for line in lines]
+        for shown in self._warnings:
+            shown.interleave_requested.connect(self.interleave_requested)
+            self._lines.addWidget(shown)
         self._update_visibility()
 
     def _toggle_all(self) -> None:
@@ -127,8 +152,8 @@ class CompareHeader(QWidget):
 
     def _update_visibility(self) -> None:
         rest = len(self._warnings) - _COLLAPSED_COUNT
-        for n, label in enumerate(self._warnings):
-            label.setVisible(self._all or n < _COLLAPSED_COUNT or rest == 1)
+        for n, shown in enumerate(self._warnings):
+            shown.setVisible(self._all or n < _COLLAPSED_COUNT or rest == 1)
         self._more.setText("Fewer" if self._all else f"{rest} more")
         self._more.setVisible(rest > 1)
 

@@ -35,6 +35,7 @@ class ExperimentController(QObject):
         reads: Background,
         inventory: Callable[[], Inventory],
         submit: Callable[["Plan"], None],
+        show_screen: Callable[[], None],
         actions: Actions,
     ) -> None:
         """Make the controller of a window's experiments.
@@ -47,6 +48,7 @@ class ExperimentController(QObject):
             reads: Reads it.
             inventory: Waits for the devices; called off the GUI thread.
             submit: Gets the plan of an experiment to run.
+            show_screen: Shows the Run screen.
             actions: The window's.
         """
         super().__init__(view)
@@ -56,7 +58,8 @@ class ExperimentController(QObject):
         self._database = database
         self._reads = reads
         self._inventory = inventory
-        self._submit = submit
+        self._queue_plan = submit
+        self._show_screen = show_screen
         self._actions = actions
         self._matrix: MatrixController | None = None
         self._busy = False
@@ -78,8 +81,15 @@ class ExperimentController(QObject):
 
     def open_presets(self) -> None:
         """Show the builder's presets."""
+        self._show_screen()
         self.open()
         self._view.matrix_view().show_page(1)
+
+    def submit(self, plan: "Plan") -> None:
+        """Run an experiment, now or when the queue comes to it, and show the plots of its runs."""
+        self._show_screen()
+        self._view.show_live()
+        self._queue_plan(plan)
 
     def _refresh(self, busy: bool) -> None:
         self._busy = busy
@@ -100,21 +110,16 @@ class ExperimentController(QObject):
 
         view = self._view.matrix_view()
         controller = MatrixController(
-            view, self._form, self._database, self._reads, self._inventory, self._show_and_submit, self._actions
+            view, self._form, self._database, self._reads, self._inventory, self.submit, self._actions
         )
         view.close_requested.connect(self._view.show_live)
         controller.start()
         return controller
 
-    def _show_and_submit(self, plan: "Plan") -> None:
-        """Go back to the plots, which show the experiment."""
-        self._view.show_live()
-        self._submit(plan)
-
     def _submit_quick(self) -> None:
         self._view.live.show_offer("")
         machine = self._form.machine
-        self._reads.run(lambda: _quick_plan(machine), self._submit, self._run.show_error)
+        self._reads.run(lambda: _quick_plan(machine), self._queue_plan, self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
         """Ignore it: without a database to read there is no offer."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app import units
 from app.analysis.verdict import group_by_variant, same_workload, throughputs
@@ -62,7 +63,7 @@ COMPARED_FIELDS = tuple(
         (
             *(each.name for each in (*plotted_fields("compare", "gpu"), *plotted_fields("compare", "host"))),
             *(name for metric in METRICS for name in metric.reads),
-            *("power_limit_mw", "load_pct", "worker_load_pct"),
+            *("power_limit_mw", "load_pct", "worker_load_pct", "sm_clock_mhz", "temperature_c"),
             *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s"),
         )
     )
@@ -158,7 +159,7 @@ def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ())
         verdict=verdict,
         method=describe_method(verdict.results),
         variants=variants,
-        warnings=comparison_warnings(found.runs, older),
+        warnings=comparison_warnings(found.runs, older, baseline),
         shared=shared_settings([row.spec for row in rows]),
         notes=(*_omission_notes(found), *_unmeasured_notes(found)),
         table=compare_table(variants, found.metrics, drawn_styles, baseline),
@@ -219,17 +220,25 @@ _MISMATCH_NOTE = "So the verdict is about what ran, not about what was asked."
 """The consequence of runs that did not run as requested."""
 
 
+class HeaderLine(NamedTuple):
+    """A warning or note; `interleave` has a run of each variant that should be measured interleaved, if any should."""
+
+    text: str
+    severity: Severity
+    interleave: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonHeader:
     """The text above the table: the verdict's `first` sentence, the `rest`, and its `method`.
 
-    `lines` are warnings and notes with their severity; `clipboard_text` is the verdict with its warnings, a line each.
+    `lines` are warnings and notes; `clipboard_text` is the verdict with its warnings, a line each.
     """
 
     first: str
     rest: str
     method: str
-    lines: tuple[tuple[str, Severity], ...]
+    lines: tuple[HeaderLine, ...]
     clipboard_text: str
 
 
@@ -237,8 +246,8 @@ def comparison_header(comparison: Comparison) -> ComparisonHeader:
     """Return the text above the table of a comparison."""
     first, *rest = comparison.verdict.sentences or ("",)
     others = [warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE]
-    warnings = [(_warning_line(warning), warning.severity) for warning in comparison.warnings]
-    notes: list[tuple[str, Severity]] = [(note, "note") for note in comparison.notes]
+    warnings = [HeaderLine(_warning_line(each), each.severity, each.interleave) for each in comparison.warnings]
+    notes = [HeaderLine(note, "note") for note in comparison.notes]
     return ComparisonHeader(
         first=first,
         rest=" ".join(rest),

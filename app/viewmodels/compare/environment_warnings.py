@@ -32,12 +32,23 @@ _MAX_VARIABLES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonWarning:
-    """One reason why a comparison may mislead; `values` is what each run it concerns has, by run number."""
+    """One reason why a comparison may mislead.
+
+    Attributes:
+        key: What it is about, one word or two.
+        sentence: The reason, with what to do.
+        values: What each run it concerns has, by run number.
+        severity: How much it matters.
+        possible_pct: How much of a difference in speed it may explain, in percent; None if that has no known limit.
+        interleave: A run of each variant that should be measured again, interleaved, the baseline's first.
+    """
 
     key: str
     sentence: str
     values: Mapping[int, str]
     severity: Severity = "warning"
+    possible_pct: float | None = None
+    interleave: tuple[int, ...] = ()
 
 
 def describe_difference(

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from app import units
 from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
+from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
 from app.analysis.verdict import group_by_variant
 from app.records import CONCURRENT_GPUS_KEY, GPUS_USED_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, RunRow, StoredRun
 from app.units import plural
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
+from app.viewmodels.compare.state_warnings import clock_warnings, order_warnings, temperature_notes
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.environment import runs_by_value, shorten_uuids
 from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
@@ -82,16 +84,26 @@ _THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
 }
 
 
-def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = ()) -> tuple[ComparisonWarning, ...]:
+def comparison_warnings(
+    runs: Sequence[StoredRun], older: Sequence[StoredRun] = (), baseline: int | None = None
+) -> tuple[ComparisonWarning, ...]:
     """Return every reason why a comparison of these runs may mislead, warnings before notes.
 
-    `older` are earlier runs of the baseline's variant; only their rows and environments are used.
+    Among those of one severity, what may explain any difference comes first, then the others by what they may explain.
+
+    Args:
+        runs: The compared runs.
+        older: Earlier runs of the baseline's variant; only their rows and environments are used.
+        baseline: A run of the variant that others are compared with; None for that of the first run.
     """
+    clocks = clock_warnings(runs, baseline)
     found = [
         *_mismatched(runs),
         *_indistinguishable(runs),
         *_without_tensor_cores(runs),
-        *_throttled(runs),
+        *order_warnings(runs, baseline),
+        *_throttled(runs, are_clocks_known=bool(clocks)),
+        *clocks,
         *_idle_wait_timed_out(runs),
         *_shared_gpu(runs),
         *_shared_host(runs),
@@ -100,8 +112,13 @@ def comparison_warnings(runs: Sequence[StoredRun], older: Sequence[StoredRun] = 
         *_gpu_settings(runs),
         *environment_warnings(runs),
         *_drift(runs, older),
+        *temperature_notes(runs, baseline),
     ]
-    return tuple(sorted(found, key=lambda warning: warning.severity == "note"))
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(warning: ComparisonWarning) -> tuple[bool, bool, float]:
+    return warning.severity == "note", warning.possible_pct is not None, -(warning.possible_pct or 0.0)
 
 
 def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -151,10 +168,11 @@ def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     return [ComparisonWarning(key="tensor_cores", sentence=sentence, values=values)]
 
 
-def _throttled(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[ComparisonWarning]:
     """Warn of throttling in some of the runs, or in all of them if it is not by the power limit.
 
-    A GPU at full load is at its power limit. One throttled by heat or a hardware slowdown is slower than its model.
+    A GPU at full load is at its power limit. One throttled by heat or a hardware slowdown is slower than its model. Of
+    the power limit the clocks tell more, where they are known.
     """
     shares = {run.row.run: comparability.throttled_shares(run) for run in runs}
     found = []
@@ -162,7 +180,7 @@ def _throttled(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         known = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
         throttled = {run: share for run, share in known.items() if share >= THROTTLED_SHARE_LIMIT}
         is_normal = hold == "power limit"
-        if throttled and not (is_normal and len(throttled) == len(known)):
+        if throttled and not (is_normal and (are_clocks_known or len(throttled) == len(known))):
             extent, amounts = _throttled_extent(throttled, known, runs), _format_shares(throttled, "for")
             found.append(
                 ComparisonWarning(
@@ -211,20 +229,29 @@ def _format_reasons(values: Mapping[int, str]) -> str:
 
 
 def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Warn of runs on the processor during which other programs were busy."""
-    shares = {run.row.run: share for run in runs if (share := comparability.other_processes_load_pct(run)) is not None}
+    """Warn of runs during which other programs were busy, as far as their steps depend on the host.
+
+    While others use a share x of the processors, what computes there gets 1 - x of them at worst.
+    """
+    shares = {run.row.run: share for run in runs if (share := other_processes_load_pct(run)) is not None}
     busy = {run: share / 100 for run, share in shares.items() if share > comparability.OTHER_LOAD_LIMIT_PCT}
-    if not busy:
+    bound = {run.row.run: host_bound_share(run) for run in runs if run.row.run in busy}
+    affected = {run: share for run, share in busy.items() if bound[run] is None or share * (bound[run] or 0) >= 0.01}
+    if not affected:
         return []
+    known = [share * part for run, share in affected.items() if (part := bound[run]) is not None]
+    possible_pct = 100 * max(known) if len(known) == len(affected) else None
+    size = "" if possible_pct is None else f", up to {possible_pct:.0f} % of the speed"
     sentence = (
-        "Other programs kept the processors busy while a run measured, which makes it slower: "
-        f"{_format_shares(busy, 'by')}."
+        f"Other programs kept the processors busy while a run measured, which makes it slower{size}: "
+        f"{_format_shares(affected, 'by')}."
     )
     return [
         ComparisonWarning(
             key="others_on_host",
             sentence=sentence,
             values={run: units.percent(share) for run, share in shares.items()},
+            possible_pct=possible_pct,
         )
     ]
 

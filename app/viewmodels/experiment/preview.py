@@ -6,13 +6,35 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
+from app.plan import Plan
 from app.queries import ExpectedResolution, RemainingWork
 from app.records import RunRow
 from app.units import plural
-from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, short_gpu_name
+from app.viewmodels.format.naming import (
+    differing_parameters,
+    format_setting,
+    gpus_label,
+    short_gpu_name,
+    variant_names,
+)
 from app.viewmodels.format.ratios import format_percent
 from workloads.catalog import Machine, Refusal, check, runnable
 from workloads.protocol import RunSpec
+
+_MAX_NAMED = 4
+"""Variants that the name of an experiment names."""
+
+
+def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
+    """Return the experiment that measures variants anew, interleaved.
+
+    Args:
+        variants: The variants, the baseline first.
+        repeats: Runs of each.
+    """
+    names = variant_names(variants)
+    named = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
+    return Plan(name=f"Interleaved: {named}", variants=tuple(variants), repeats=repeats, again=True)
 
 
 def format_estimate(left_s: float, learnt_from: int) -> str:

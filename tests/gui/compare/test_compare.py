@@ -17,6 +17,7 @@ from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from app.plan import Plan
 from app.records import Outcome, Summary
 from app.storage.store import Store
 from app.viewmodels.charts.model import Bar
@@ -142,6 +143,22 @@ def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path) 
     assert screen.visible_text().count("differs") == 2
     next(b for b in screen.view.header.findChildren(type(screen.view.by_run_button)) if b.text() == "2 more").click()
     assert screen.visible_text().count("differs") == 4
+
+
+def test_one_click_measures_variants_interleaved_that_were_not(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        for n, units in enumerate((32, 32, 32, 32, 16, 16), 10):
+            keep(store, stored_run(run_row(n, units=units, throughput=1000.0 + n)))
+    screen.compare(*range(10, 16))
+    measure = next(
+        each for each in screen.view.header.findChildren(QPushButton) if each.text() == "Measure them interleaved"
+    )
+    assert "All runs of units 16 were made after those of units 32" in screen.visible_text()
+    QTest.mouseClick(measure, Qt.MouseButton.LeftButton)
+    ((name, plan),) = screen.recorded.calls
+    assert isinstance(plan, Plan)
+    assert (name, plan.name, plan.repeats, plan.again) == ("run_plan", "Interleaved: Units 32, Units 16", 4, True)
+    assert [spec.variant["units"] for spec in plan.variants] == [32, 16], "the baseline first"
 
 
 def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:

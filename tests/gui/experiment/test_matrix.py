@@ -50,7 +50,15 @@ class RunScreen(Screen[RunView]):
         form = VariantForm(workload, hidden=True)
         self.run = RunController(view, form, _no_session, _no_search, self.reads, Bridge(view))
         self.experiments = ExperimentController(
-            view, self.run, form, database, self.reads, lambda: inventory, self.plans.append, self.recorded.actions
+            view,
+            self.run,
+            form,
+            database,
+            self.reads,
+            lambda: inventory,
+            self.plans.append,
+            lambda: None,
+            self.recorded.actions,
         )
         self.experiments.start()
         self.run.start()
@@ -116,9 +124,10 @@ def screen_on(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Open]
 
 
 @pytest.fixture
-def measured(database_path: Path) -> Path:
+def measured(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The variants of the CNNs that ran on H200s, as if this very machine had made them."""
     shutil.copy(MEASURED, database_path)
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
     with Store.open(database_path) as store:
         rows = store.list_runs()
         store.library.remove_tag([row.run for row in rows], TAG)

@@ -202,6 +202,14 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
         (["show"], f"RUN is missing. {HELP.format(' show')}"),
         (["show", "first"], "RUN takes a whole number, not 'first'."),
         (["show", "1", "2"], f"Got unexpected extra argument (2). {HELP.format(' show')}"),
+        (
+            ["experiment", "--variants-of", "1;2"],
+            "--variants-of takes numbers of runs with commas between them, such as 1,4; not '1;2'.",
+        ),
+        (
+            ["experiment", "lstm", "--variants-of", "1,2"],
+            "--variants-of takes what stored runs were of: leave out WORKLOAD.",
+        ),
         (["experiment", "lstm", "--repeats", "0"], "--repeats must be at least 1, not '0'."),
         (["experiment", "lstm", "--budget", "soon"], f"{TIME} 'soon'."),
         (

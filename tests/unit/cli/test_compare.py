@@ -50,9 +50,15 @@ def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: p
     assert [line.split()[:2] for line in table[1:]] == [["NHWC", "3"], ["NCHW", "3"]]
     assert ["1.120×" in line for line in table] == [False, False, True]
     drifted = "its runs here ran 5.0 % slower than older runs of the same variant in the same environment."
+    drift = (
+        "a machine that changes meanwhile looks like a difference between them. By the runs of each variant, "
+        "a drift of up to 1.3 % over that time cannot be ruled out."
+    )
+    command = f"python -m app experiment --variants-of 4,7 --db {database}"
     assert lines[8:] == [
         "Warning: NVIDIA driver differs: 590 (run 9), else 580.",
         f"Warning: The baseline has drifted: {drifted}",
+        f"Warning: All runs of NCHW were made after those of NHWC: {drift} Measure them interleaved: `{command}`",
     ]
 
 
@@ -82,7 +88,10 @@ def test_the_document_has_the_same_numbers_and_all_warnings(database: Path, caps
     low, high = nchw["energy_ratio_interval"]
     assert low < nchw["energy_ratio"] < high
     assert nchw["step_ms"]["p50"] == 32.0
-    assert [(warning["key"], warning["severity"]) for warning in document["warnings"]] == [("driver", "warning")]
+    assert [(warning["key"], warning["severity"]) for warning in document["warnings"]] == [
+        ("driver", "warning"),
+        ("order", "warning"),
+    ]
     assert document["warnings"][0]["values"]["9"] == "590"
 
 

@@ -135,6 +135,8 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
             "key": "driver",
             "text": "NVIDIA driver differs: 570 (run 1), 580 (run 2).",
             "severity": "warning",
+            "possible_pct": None,
+            "interleave": [],
             "values": {"1": "570", "2": "580"},
         }
     ]

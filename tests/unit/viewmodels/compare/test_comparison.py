@@ -12,6 +12,7 @@ from app.viewmodels.charts.palette import HUES, MAX_COMPARED, MAX_DRAWN, dash_pa
 from app.viewmodels.compare.comparison import (
     Comparison,
     ComparisonHeader,
+    HeaderLine,
     compare,
     comparison_curves,
     comparison_header,
@@ -417,14 +418,14 @@ def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     found = head(rows)
     meant = "So the verdict is about what ran, not about what was asked."
-    assert found.lines[0] == (f"▲  {describe_mismatches(rows)} {meant}", "warning")
+    assert found.lines[0] == HeaderLine(f"▲  {describe_mismatches(rows)} {meant}", "warning")
     assert found.clipboard_text.count("did not run what was asked") == 1
 
 
 def test_notes_on_the_table_come_after_the_doubts_and_are_not_copied() -> None:
     rows = [run_row(1, throughput=1000.0), run_row(2, units=128, outcome="refused", throughput=None)]
     found = head(rows)
-    assert found.lines[-1] == ("Without a measured part, time zero is the start of the run.", "note")
+    assert found.lines[-1] == HeaderLine("Without a measured part, time zero is the start of the run.", "note")
     assert "time zero" not in found.clipboard_text
 
 

@@ -1,0 +1,154 @@
+"""When compared runs were measured and in which state: their order in time, drift, clocks, temperature, host load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.analysis.comparability import used_gpus
+from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
+from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.verdict import throughputs
+from app.records import Floats, StoredRun
+
+ORDER_LIMIT = 0.6
+"""Variants with at least this `RunOrder.separation` were not interleaved.
+
+Of 2 to 5 runs each, under a linear drift of 5 % and 1 % of noise, an order at the limit covers 91 to 95 % and runs one
+variant after the other 15 to 92 %; orders below it cover 95 % or more (docs/statistics.md).
+"""
+
+GAP_S = 3600.0
+"""Variants so far apart in time may have met the machine in another state, also if each was run once."""
+
+MAX_EXTRAPOLATION = 4.0
+"""A drift within variants says nothing on times so many times farther apart than the runs of one variant."""
+
+_MIN_DRIFT_DEGREES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOrder:
+    """How the runs of a variant lie in time against those of the baseline.
+
+    Attributes:
+        separation: 1 if all were made after all of the baseline's, -1 if before, 0 if interleaved: the share of pairs
+            that are in one order less the share in the other (Cliff's delta).
+        gap_s: Seconds between the end of the earlier ones and the start of the later ones; 0 if they overlap.
+        same_boot: Whether some of both were made without a restart in between, on one machine.
+    """
+
+    separation: float
+    gap_s: float
+    same_boot: bool
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether they were measured long after one another, or on a machine restarted meanwhile."""
+        return abs(self.separation) == 1 and (self.gap_s >= GAP_S or not self.same_boot)
+
+
+def run_order(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> RunOrder:
+    """Return how the runs of a variant lie in time against those of the baseline."""
+    starts, base_starts = (np.array([run.row.started_utc_ns for run in group]) for group in (runs, baseline))
+    ends, base_ends = (
+        max(run.row.ended_utc_ns or run.row.started_utc_ns for run in group) for group in (runs, baseline)
+    )
+    gap_ns = max(int(starts.min()) - base_ends, int(base_starts.min()) - ends, 0)
+    return RunOrder(
+        separation=float(np.sign(starts[:, None] - base_starts[None, :]).mean()),
+        gap_s=gap_ns / 1e9,
+        same_boot=not {run.boot_id for run in runs}.isdisjoint(run.boot_id for run in baseline),
+    )
+
+
+def drift_between(
+    groups: Sequence[Sequence[StoredRun]], runs: Sequence[StoredRun], baseline: Sequence[StoredRun]
+) -> Estimate | None:
+    """Return by which factor a drift as that within the variants changed the speed from the baseline to a variant.
+
+    The slope of the logarithm of the throughput over time, common to all variants, each of which has its own level
+    (analysis of covariance), times the distance of the two mean times; Student's t interval. None if the runs cannot
+    tell, or only by extrapolating too far.
+
+    Args:
+        groups: The runs of each variant.
+        runs: Those of one.
+        baseline: Those of the baseline.
+    """
+    times_s, logs = zip(*(_centred(group) for group in groups), strict=True)
+    all_s, all_logs = np.concatenate(times_s), np.concatenate(logs)
+    degrees = len(all_s) - len(groups) - 1
+    distance_s = _mean_time_s(runs) - _mean_time_s(baseline)
+    widest_s = max(float(np.ptp(each)) for each in times_s)
+    if degrees < _MIN_DRIFT_DEGREES or not widest_s or abs(distance_s) > MAX_EXTRAPOLATION * widest_s:
+        return None
+    from scipy.special import stdtrit  # here: only who asks for an interval pays for the import
+
+    sum_squares = float((all_s**2).sum())
+    slope = float((all_s * all_logs).sum()) / sum_squares
+    variance = float(((all_logs - slope * all_s) ** 2).sum()) / degrees
+    centre = slope * distance_s
+    half = float(stdtrit(degrees, 0.5 + LEVEL / 2)) * abs(distance_s) * (variance / sum_squares) ** 0.5
+    low, high = np.exp([centre - half, centre + half])
+    return Estimate(float(np.exp(centre)), float(low), float(high), len(all_s))
+
+
+def _centred(runs: Sequence[StoredRun]) -> tuple[Floats, Floats]:
+    """Return start times in seconds and logarithms of throughputs, each less its mean."""
+    times_s = np.array([run.row.started_utc_ns for run in runs], dtype=np.float64) / 1e9
+    logs = np.log(throughputs([run.row for run in runs]))
+    return times_s - times_s.mean(), logs - logs.mean()
+
+
+def _mean_time_s(runs: Sequence[StoredRun]) -> float:
+    return float(np.mean([run.row.started_utc_ns for run in runs])) / 1e9
+
+
+def mean_clock_mhz(run: StoredRun) -> float | None:
+    """Return the mean SM clock of the measured part, of the run's slowest GPU; None if not recorded."""
+    return min((float(values.mean()) for values in measured_values(run, "sm_clock_mhz")), default=None)
+
+
+def highest_clock_mhz(runs: Sequence[StoredRun]) -> float | None:
+    """Return the highest SM clock that any sample of these runs has, in or out of their measured parts."""
+    clocks = [gpu.fields["sm_clock_mhz"] for run in runs for gpu in gpu_columns(run) if "sm_clock_mhz" in gpu.fields]
+    known = [float(np.nanmax(values)) for values in clocks if not np.isnan(values).all()]
+    return max(known, default=None)
+
+
+def start_temperature_c(run: StoredRun) -> float | None:
+    """Return the temperature of the run's hottest GPU at its start; None if not recorded."""
+    found = [gpu.fields["temperature_c"] for gpu in gpu_columns(run) if "temperature_c" in gpu.fields]
+    known = [values[~np.isnan(values)] for values in found]
+    return max((float(values[0]) for values in known if values.size), default=None)
+
+
+def other_processes_load_pct(run: StoredRun) -> float | None:
+    """Percent of all processors that others than the run's worker used while it measured.
+
+    None if its worker's own load was not recorded, as during other runs.
+    """
+    host, window = next((each for each in run.samples if each.device.kind == "host"), None), measured_window(run)
+    processors = int(run.environment.get("cpu_count", 0))
+    if host is None or window is None or not processors:
+        return None
+    worker_pct = host.fields.get("worker_load_pct", np.array([]))
+    if worker_pct.size != host.t_ns.size:
+        return None
+    load_pct = values_in_window(host.t_ns, host.fields["load_pct"] - worker_pct / processors, *window)
+    return max(0.0, float(load_pct.mean())) if load_pct.size else None
+
+
+def host_bound_share(run: StoredRun) -> float | None:
+    """Return the share of the run's steps that another load of the host can stretch, 0 to 1; None if not known.
+
+    On the processor that is all of a step; on GPUs the time in which no kernel ran, by the traced kernels.
+    """
+    if not used_gpus(run):
+        return 1.0
+    evidence, step_ms = run.evidence, run.row.summary.step_ms_p50
+    if evidence is None or not evidence.busy_ns or not evidence.steps or not step_ms:
+        return None
+    busy_ms = evidence.busy_ns / 1e6 / evidence.steps / len(used_gpus(run))
+    return float(np.clip(1 - busy_ms / step_ms, 0.0, 1.0))

@@ -1,0 +1,235 @@
+"""Comparison warnings about when runs were measured and in which state of the machine: order, clocks, temperature."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+
+from app import units
+from app.analysis.comparability import THROTTLED_SHARE_LIMIT, throttled_shares
+from app.analysis.intervals import Estimate
+from app.analysis.run_state import (
+    GAP_S,
+    ORDER_LIMIT,
+    RunOrder,
+    drift_between,
+    highest_clock_mhz,
+    mean_clock_mhz,
+    run_order,
+    start_temperature_c,
+)
+from app.analysis.verdict import group_by_variant, same_workload, throughputs
+from app.records import StoredRun
+from app.storage.reference import is_reference
+from app.viewmodels.compare.environment_warnings import ComparisonWarning
+from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.sentences import format_run_numbers, join_with_and
+
+CLOCK_LIMIT = 0.01
+"""A clock lower by less is a step of the clock or two: those of an H200 are 15 of 1,980 MHz apart."""
+
+TEMPERATURE_LIMIT_C = 10.0
+"""Starts that differ by less are ordinary: the idle wait allows 5 °C above rest (docs/fairness.md)."""
+
+_MAX_NAMED = 3
+"""Variants that a sentence names."""
+
+Group = Sequence[StoredRun]
+"""The runs of one variant that measured something."""
+
+
+def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[ComparisonWarning]:
+    """Warn of variants that were not interleaved with the baseline, or measured long before or after it.
+
+    What one variant's runs drifted by, over the time between the variants, says how much that may explain.
+
+    Args:
+        runs: The compared runs.
+        baseline: A run of the variant that others are compared with; None for that of the first run.
+    """
+    groups = _groups(runs, baseline)
+    if len(groups) < 2:
+        return []
+    base, *others = groups
+    orders = {number: run_order(group, base) for number, group in enumerate(others, 1)}
+    apart = {number: order for number, order in orders.items() if _is_apart(groups[number], base, order)}
+    if not apart:
+        return []
+    drifts = [drift_between(groups, groups[number], base) for number in apart]
+    known = [drift for drift in drifts if drift is not None]
+    possible_pct = max(map(_largest_pct, known)) if len(known) == len(drifts) else None
+    affected = [base, *(groups[number] for number in apart)]
+    sentences = [_describe_order(groups, apart), *_describe_drift(known, possible_pct)]
+    return [
+        ComparisonWarning(
+            key="order",
+            sentence=" ".join(sentences),
+            values={run.row.run: units.utc_time(run.row.started_utc_ns) for group in affected for run in group},
+            possible_pct=possible_pct,
+            interleave=() if any(is_reference(run.row) for run in runs) else tuple(g[0].row.run for g in affected),
+        )
+    ]
+
+
+def _groups(runs: Sequence[StoredRun], baseline: int | None) -> list[Group]:
+    """Return the measured runs of each variant of the baseline's workload, the baseline's first."""
+    by_number = {run.row.run: run for run in runs}
+    measured = group_by_variant([run.row for run in runs if throughputs([run.row])])
+    base = next((group for group in measured if any(row.run == baseline for row in group)), next(iter(measured), ()))
+    others = [group for group in measured if group is not base and same_workload(group, base)]
+    return [[by_number[row.run] for row in group] for group in (base, *others) if group]
+
+
+def _is_apart(group: Group, base: Group, order: RunOrder) -> bool:
+    return order.is_apart or (min(len(group), len(base)) > 1 and abs(order.separation) >= ORDER_LIMIT)
+
+
+def _describe_order(groups: Sequence[Group], apart: Mapping[int, RunOrder]) -> str:
+    """Return which variants were measured before or after the baseline, and how long."""
+    names = _names(groups)
+    clauses: list[str] = []
+    for sign, word in ((1, "after"), (-1, "before")):
+        chosen = {number: order for number, order in apart.items() if order.separation * sign > 0}
+        if chosen:
+            subject, verb = _count_runs([groups[number] for number in chosen], chosen.values())
+            which = _name_few([names[number] for number in chosen])
+            reference = f"{'that' if len(groups[0]) == 1 else 'those'} of {names[0]}"
+            gap, restart = _describe_gap(chosen.values())
+            clauses.append(f"{subject} of {which} {verb} made {gap}{word} {reference}{restart}")
+    text = "; ".join(clauses)
+    return f"{text[:1].upper()}{text[1:]}: a machine that changes meanwhile looks like a difference between them."
+
+
+def _count_runs(groups: Sequence[Group], orders: Collection[RunOrder]) -> tuple[str, str]:
+    """Return what was made in one order, all of the runs or most, and its verb."""
+    if len(groups) == 1 and len(groups[0]) == 1:
+        return "the run", "was"
+    return ("all runs" if all(abs(order.separation) == 1 for order in orders) else "most runs"), "were"
+
+
+def _describe_gap(orders: Collection[RunOrder]) -> tuple[str, str]:
+    """Return how long before or after, where that is long, and whether the machine was restarted meanwhile."""
+    longest_s = max(order.gap_s for order in orders)
+    same_boot = any(order.same_boot for order in orders)
+    gap = f"{_format_long_time(longest_s)} " if longest_s >= GAP_S else ""
+    return gap, "" if same_boot else ", with a restart in between"
+
+
+def _format_long_time(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def _largest_pct(drift: Estimate) -> float:
+    """Return the drift in percent: as measured where it is for sure, otherwise the largest that cannot be ruled out."""
+    low, high = drift.interval or (drift.value, drift.value)
+    ends = (drift.value,) if low > 1 or high < 1 else (low, high)
+    return 100 * max(abs(float(np.log(end))) for end in ends)
+
+
+def _describe_drift(drifts: Sequence[Estimate], possible_pct: float | None) -> list[str]:
+    if possible_pct is None:
+        return ["How much of it that may be, these runs cannot tell."]
+    is_sure = any(low > 1 or high < 1 for low, high in (drift.interval or (1.0, 1.0) for drift in drifts))
+    amount = f"{possible_pct:.1f} %" if possible_pct < 100 else "more than half of the speed"
+    if is_sure:
+        return [f"Within the variants the speed drifted by {amount} over that time."]
+    return [f"By the runs of each variant, a drift of up to {amount} over that time cannot be ruled out."]
+
+
+def _names(groups: Sequence[Group]) -> list[str]:
+    return variant_names([group[0].row.spec for group in groups], in_sentence=True)
+
+
+def _name_few(names: Sequence[str]) -> str:
+    return join_with_and(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
+
+
+def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[ComparisonWarning]:
+    """Tell of GPUs that ran below the highest clock seen: by their power limit a note, otherwise a warning.
+
+    No step is slowed by more than its clock. A fast variant may draw so much power that its own clock falls; that is
+    part of the result, but another power limit or another GPU would give another one.
+
+    Args:
+        runs: The compared runs.
+        baseline: A run of the variant that others are compared with; None for that of the first run.
+    """
+    highest = highest_clock_mhz(runs)
+    clocks = {run.row.run: clock for run in runs if (clock := mean_clock_mhz(run)) is not None}
+    slow = {run: clock for run, clock in clocks.items() if highest and clock < (1 - CLOCK_LIMIT) * highest}
+    if not slow or not highest:
+        return []
+    limited = {run.row.run: throttled_shares(run).get("power limit", 0.0) for run in runs if run.row.run in slow}
+    by_power = all(share >= THROTTLED_SHARE_LIMIT for share in limited.values())
+    cause = f" at the power limit ({_format_range(limited.values(), 100)} % of the measured part)" if by_power else ""
+    possible_pct = 100 * (1 - min(slow.values()) / highest)
+    which = "all runs" if len(slow) == len(clocks) > 1 else format_run_numbers(slow)
+    sentence = (
+        f"The GPU clock was {_format_range(slow.values())} of {highest:,.0f} MHz in {which}{cause}: "
+        f"up to {possible_pct:.1f} % of the speed{_describe_clock_difference(runs, baseline)}."
+    )
+    values = {run: units.with_unit(clock, "MHz") for run, clock in clocks.items()}
+    return [
+        ComparisonWarning(
+            key="clocks",
+            sentence=sentence,
+            values=values,
+            severity="note" if by_power else "warning",
+            possible_pct=possible_pct,
+        )
+    ]
+
+
+def _format_range(values: Collection[float], factor: float = 1.0) -> str:
+    numbers = [factor * value for value in values]
+    return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in (min(numbers), max(numbers))))
+
+
+def _describe_clock_difference(runs: Sequence[StoredRun], baseline: int | None) -> str:
+    """Return how far the mean clocks of the variants are from the baseline's, where that is more than a step."""
+    found = _means(_groups(runs, baseline), mean_clock_mhz)
+    if 0 not in found:
+        return ""
+    largest = max((abs(clock / found[0] - 1) for clock in found.values()), default=0.0)
+    return f", {100 * largest:.1f} % between compared variants" if largest >= CLOCK_LIMIT else ""
+
+
+def _means(groups: Sequence[Group], figure: Callable[[StoredRun], float | None]) -> dict[int, float]:
+    """Return the mean of a figure over the runs of each group that have it, by the group's place."""
+    values = {n: [value for run in group if (value := figure(run)) is not None] for n, group in enumerate(groups)}
+    return {n: float(np.mean(known)) for n, known in values.items() if known}
+
+
+def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) -> list[ComparisonWarning]:
+    """Note GPUs that were warmer before the runs of one variant than before those of the baseline.
+
+    At one clock a warmer GPU computes as fast and draws more power.
+
+    Args:
+        runs: The compared runs.
+        baseline: A run of the variant that others are compared with; None for that of the first run.
+    """
+    groups = _groups(runs, baseline)
+    starts, clocks = _means(groups, start_temperature_c), _means(groups, mean_clock_mhz)
+    if 0 not in starts:
+        return []
+    number, warmest = max(starts.items(), key=lambda item: abs(item[1] - starts[0]))
+    if abs(warmest - starts[0]) < TEMPERATURE_LIMIT_C:
+        return []
+    same_clock = {0, number} <= clocks.keys() and abs(clocks[number] / clocks[0] - 1) < CLOCK_LIMIT
+    names = _names(groups)
+    effect = "the clocks were the same, so only energy" if same_clock else "speed, through the clocks, and energy"
+    sentence = (
+        f"GPUs were at {warmest:.0f} °C before runs of {names[number]} and at {starts[0]:.0f} °C before runs of "
+        f"{names[0]}: {effect} may differ by that."
+    )
+    values = {run.row.run: f"{c:.0f} °C" for group in groups for run in group if (c := start_temperature_c(run))}
+    return [
+        ComparisonWarning(
+            key="temperature",
+            sentence=sentence,
+            values=values,
+            severity="note",
+            possible_pct=0.0 if same_clock else None,
+        )
+    ]
