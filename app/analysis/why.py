@@ -31,8 +31,10 @@ _LISTED_CHANGE, _LISTED_TIME = 0.001, 0.01
 """A kernel is listed if it changes by the first share of a step, or takes the second."""
 PER_EXAMPLES = 1000
 """Examples that times refer to where batch sizes differ."""
-SMALLEST_GAIN = 0.005
-"""A class that would make a step this much faster, or more, is worth a sentence."""
+SMALLEST_GAIN = 0.01
+"""A class from which a side would gain this share of its step, or more, is worth a sentence."""
+_IN_BOTH = 0.01
+"""A class with a smaller share of its time on the other side is done by other classes there."""
 CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 _ROUNDING = 1e-9
 _PER_DEVICE = ("batch_size", "gpus", "xla")
@@ -263,9 +265,9 @@ class WhatIf:
 def what_if(found: StepDifference) -> tuple[WhatIf, ...]:
     """Return what each side would gain from the classes in which the other is faster, the slower side first.
 
-    Each class that surely gains `SMALLEST_GAIN` or more, the largest first, then all of them together. Idle time is not
-    a class that could be taken over. Nothing where classes do not correspond: on the CPU, between other work per step
-    and GPU, and with XLA on one side.
+    Each class of both sides that surely gains `SMALLEST_GAIN` or more, the largest first, then all of them together.
+    Idle time is no class that could be taken over. Nothing where classes do not correspond: on the CPU, between other
+    work per step and GPU, and with XLA on one side.
     """
     if not found.on_gpu or not _do_classes_correspond([*found.baseline, *found.other]):
         return ()
@@ -285,6 +287,7 @@ def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
         for part in found.parts
         if part.kind in CLASSES
         and part.change.is_certain
+        and _is_in_both(part.change)
         and sign * part.change.difference.value >= SMALLEST_GAIN * step_ms
     ]
     gains = [_signed(part.change.difference, sign) for part in better]
@@ -305,6 +308,11 @@ def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
         for each, gain in zip(kinds, [*gains, *together], strict=False)
         if gain.value < step_ms
     ]
+
+
+def _is_in_both(change: Change) -> bool:
+    times = change.baseline_ms, change.other_ms
+    return min(times) >= _IN_BOTH * max(times)
 
 
 def _signed(change: Estimate, sign: int) -> Estimate:

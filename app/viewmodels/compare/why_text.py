@@ -15,8 +15,8 @@ from app.viewmodels.format.ratios import format_times
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 
 CAVEAT = (
-    "Parts of a step depend on one another: another layout brings transposes of its own. So this is what there is to "
-    "gain at most."
+    "Parts of a step depend on one another: another layout brings transposes of its own, a convolution may run as a "
+    "GEMM. So this is what there is to gain at most."
 )
 _NOUNS: dict[PartKind, str] = {
     "gemm": "GEMM",

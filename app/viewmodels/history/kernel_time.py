@@ -91,7 +91,10 @@ class ClassShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """One kernel; `share` is of all kernels' time, from 0 to 1. `tensor_cores` is "" where its name does not tell."""
+    """One kernel by its short name; `share` is of all kernels' time, from 0 to 1.
+
+    `tensor_cores` is "" where its name does not tell; `help` has the whole name.
+    """
 
     name: str
     kind: str
@@ -121,7 +124,8 @@ def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
 def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
     """Return the first `MAX_KERNELS` kernels."""
     total_ns = _total_ns(kernels)
-    return tuple(_kernel_row(kernel, total_ns) for kernel in kernels[:MAX_KERNELS])
+    names = short_kernel_names([kernel.name for kernel in kernels[:MAX_KERNELS]])
+    return tuple(_kernel_row(kernel, name, total_ns) for kernel, name in zip(kernels, names, strict=False))
 
 
 def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
@@ -184,11 +188,11 @@ def describe_image_layouts(evidence: Evidence) -> str:
     return f"Libraries compute in layouts of their own: of a step, by kernel names, {join_with_and(parts)}."
 
 
-def _kernel_row(kernel: Kernel, total_ns: int) -> KernelRow:
+def _kernel_row(kernel: Kernel, name: str, total_ns: int) -> KernelRow:
     kind, colour = KERNEL_CLASSES[kernel.kind]
     mean = units.amount(kernel.time_ns / kernel.count / 1e3 if kernel.count else None, "µs")
     return KernelRow(
-        name=kernel.name,
+        name=name,
         kind=kind,
         colour=colour,
         share=kernel.time_ns / total_ns if total_ns else 0.0,

@@ -181,6 +181,12 @@ def test_what_if_gives_each_side_the_classes_in_which_the_other_is_faster() -> N
     assert gains[2].step_ms == pytest.approx(16.0)
 
 
+def test_what_if_takes_no_class_that_the_other_side_lacks() -> None:
+    rnn = "void elemWiseRNNcell<float, float, float, (cudnnRNNMode_t)2>(int)"
+    standard, cudnn = traced_run(1, 20.0, {CONV: 9.0, POOL: 3.0}), traced_run(2, 9.0, {rnn: 3.0, CONV: 4.0, POOL: 3.0})
+    assert [gain.kinds for gain in what_if(explained([cudnn], [standard]))] == [("convolution",)]
+
+
 def test_what_if_takes_only_what_surely_differs() -> None:
     baseline = [traced_run(n, 20.0, {POOL: 4.0, CONV: time_ms}) for n, time_ms in enumerate((8.0, 12.0, 10.0))]
     other = [traced_run(n, 18.0, {POOL: time_ms, CONV: 9.0}) for n, time_ms in enumerate((1.0, 1.1, 1.2), 3)]
