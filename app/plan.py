@@ -56,6 +56,7 @@ class Plan(
         again: Count no runs that were stored before the experiment was queued.
         max_idle_wait_s: Longest wait for an idle machine before a run, None for the default.
         max_throttled_pct: Percent of its measured part that a run may be throttled and still count at once.
+        check_equality: Whether to check first that the variants compute the same; None where that is cheap.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Plan(
     again: bool = False
     max_idle_wait_s: float | None = None
     max_throttled_pct: float = MAX_THROTTLED_PCT
+    check_equality: bool | None = None
 
     @property
     def extent(self) -> str:

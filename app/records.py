@@ -23,6 +23,7 @@ from workloads.protocol import (
     PhaseStarted,
     Progress,
     RunSpec,
+    Variant,
 )
 
 OTHERS_ON_GPU_KEY = "others_on_gpu"
@@ -36,7 +37,6 @@ CONCURRENT_GPUS_KEY = "beside"
 
 IDLE_WAIT_KEY = "gate"
 """Key of a run's environment: how the idle wait before it ended."""
-
 HOST_LOAD_KEY = "host_load_pct"
 """Key of a run's environment: the load of all processors just before it."""
 
@@ -48,13 +48,11 @@ PLANNED_KEY = "planned_repeats"
 
 CUSTOM_SOURCE_KEY = "own_source"
 """Key of a run's environment: the text of a custom workload's file, which so travels with its runs."""
-
 CUSTOM_PATH_KEY = "own_path"
 """Key of a run's environment: the path of that file."""
 
 COMMIT_KEY = "git_commit"
 """Key of a run's environment: the program's commit, with a hash of what differed from it."""
-
 SOURCES_KEY = "sources_sha256"
 """Key of a run's environment: the beginning of a hash of all sources that a worker imports."""
 
@@ -338,6 +336,21 @@ class PortabilityResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EqualityCheck:
+    """Relative differences of loss (None in inference) and, the largest, of a gradient or output, to another variant's.
+
+    `baseline` is that variant, of the same workload; `reason` is why they were not compared.
+    """
+
+    utc_ns: int
+    baseline: Variant
+    loss_difference: float | None = None
+    difference: float | None = None
+    tensor: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
     """A stored run without its measurements, as experiments and articles need it.
 
@@ -348,6 +361,7 @@ class RunHeader:
     environment: Mapping[str, str] = field(default_factory=dict)
     gpu_uuids: frozenset[str] = frozenset()
     portability: tuple[PortabilityResult, ...] = ()
+    equality: tuple[EqualityCheck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,6 +378,7 @@ class StoredRun:
     log: tuple[LogLine, ...] = ()
     evidence: Evidence | None = None
     portability: tuple[PortabilityResult, ...] = ()
+    equality: tuple[EqualityCheck, ...] = ()
     epochs: tuple[Epoch, ...] = ()
     boot_id: str = ""
 
@@ -376,6 +391,7 @@ class StoredRun:
             environment=self.environment,
             gpu_uuids=frozenset(gpu.device for gpu in gpus),
             portability=self.portability,
+            equality=self.equality,
         )
 
     @property

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from workloads.errors import KnownError
-from workloads.protocol import Calibration, Evidence, OutputDifference, RunSpec, Source
+from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
+from workloads.protocol import Calibration, Evidence, RunSpec, Source
 from workloads.training import Task
 from workloads.weights import Array, SavedWeights
 
@@ -77,6 +78,13 @@ class Backend(Protocol):
 
     def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
         """Load weights into the model of another variant and return its outputs [examples, 1] to their sequences."""
+
+    def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
+        """Compute a variant's loss and gradients on a first batch, in inference its outputs, and write them to a file.
+
+        Raises:
+            RefusedError: Its weights are not of the shapes of those to start from, or its gradients are not finite.
+        """
 
     def export_model(self, saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
         """Write a plain model with these weights to each path, once it answers as the trained one.

@@ -101,6 +101,17 @@ def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
     return ()
 
 
+def weight_names(net: Net) -> list[str]:
+    """Return the names of all trained weights, in their order."""
+    return [
+        f"{layer.name}/{part}"
+        for layer in flatten(net)
+        for part, _ in zip(
+            ("scale", "offset") if isinstance(layer, Norm) else ("kernel", "bias"), weight_shapes(layer), strict=False
+        )
+    ]
+
+
 def net_of(workload: str, variant: Variant) -> Net:
     """Return the network of a workload in the sizes of a variant."""
     if workload == "cnn10":

@@ -56,6 +56,7 @@ _LSTM_DETAILS = (
         1,
         10_000,
         advanced=True,
+        same_result=True,
     ),
     Parameter(
         name="save_weights",
@@ -86,6 +87,7 @@ LSTM = Workload(
             common=True,
             named="first",
             identifies=True,
+            same_result=True,
         ),
         integer_parameter("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16, common=True),
         integer_parameter("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64, common=True),
@@ -126,6 +128,7 @@ _CNN_COMPUTATION = (
         common=True,
         named="first",
         identifies=True,
+        same_result=True,
     ),
     Parameter(
         name="layout",
@@ -140,6 +143,7 @@ _CNN_COMPUTATION = (
         common=True,
         named="first",
         identifies=True,
+        same_result=True,
     ),
 )
 

@@ -11,9 +11,10 @@ from workloads.build import approve, machine_of
 from workloads.control import claim_stdout, set_parent_death_signal
 from workloads.custom.source import describe_file
 from workloads.errors import RefusedError, outcome_of
-from workloads.protocol import (
+from workloads.job_protocol import (
     Calibrate,
-    Calibration,
+    ComputedGradients,
+    ComputeGradients,
     DescribeFile,
     ExportModel,
     JobFailed,
@@ -22,8 +23,8 @@ from workloads.protocol import (
     OutputDifference,
     TryWeights,
     decode_job_request,
-    encode,
 )
+from workloads.protocol import Calibration, encode
 from workloads.weights import WeightsError, compare_outputs, read
 
 
@@ -38,6 +39,8 @@ def perform(request: JobRequest) -> JobResult:
                 return _export_model(request, backend)
             case Calibrate():
                 return _calibrate(request, backend)
+            case ComputeGradients():
+                return _compute_gradients(request, backend)
             case DescribeFile():
                 backend.prepare_environment(())
                 return describe_file(request.source, request.name)
@@ -57,6 +60,8 @@ def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> 
             found = outcome_of(error, request.trained, None, known=known)
         case TryWeights():
             found = outcome_of(error, request.spec.variant, None, known=known)
+        case ComputeGradients():
+            found = outcome_of(error, request.spec.variant, None, request.source, known)
         case Calibrate():
             found = outcome_of(error, {}, None, known=known)
     return found.reason or str(error)
@@ -68,6 +73,12 @@ def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:
     spec = approve(request.spec, request.gpu_uuids)
     backend.import_framework(request.gpu_uuids)
     return compare_outputs(saved, backend.infer(saved, spec))
+
+
+def _compute_gradients(request: ComputeGradients, backend: Backend) -> ComputedGradients:
+    approve(request.spec, request.gpu_uuids)
+    backend.import_framework(request.gpu_uuids)
+    return backend.compute_gradients(request)
 
 
 def _export_model(request: ExportModel, backend: Backend) -> OutputDifference:

@@ -51,6 +51,7 @@ PRECISION = Parameter(
     common=True,
     named="special",
     identifies=True,
+    same_result=True,
 )
 
 _COMPUTATION: tuple[Parameter, ...] = (
@@ -64,6 +65,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         common=True,
         named="special",
         silent=True,
+        same_result=True,
     ),
     Parameter(
         name="all_reduce",
@@ -79,6 +81,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         advanced=True,
         scales=True,
         silent=True,
+        same_result=True,
     ),
     Parameter(
         name="layout_optimizer",
@@ -88,6 +91,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         default=False,
         advanced=True,
         silent=True,
+        same_result=True,
     ),
     Parameter(
         name="memory_growth",
@@ -97,6 +101,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         default=True,
         advanced=True,
         silent=True,
+        same_result=True,
     ),
     Parameter(
         name="mode",
@@ -226,6 +231,7 @@ _DURATION: tuple[Parameter, ...] = (
         1024,
         unset="automatic",
         advanced=True,
+        same_result=True,
     ),
     Parameter(
         name="interpreter",
@@ -236,6 +242,7 @@ _DURATION: tuple[Parameter, ...] = (
         default="",
         unset="this program's own",
         advanced=True,
+        same_result=True,
     ),
 )
 
@@ -264,6 +271,7 @@ def common_parameters(
             named="special",
             identifies=True,
             scales=True,
+            same_result=True,
         ),
         Parameter(
             name="devices",

@@ -4,8 +4,6 @@ The worker's stdin takes one `Start`; closing stdin afterwards means "stop". A p
 number of `PhaseStarted`, `EnvironmentInfo`, `Progress`, `Block`, `Epoch`, `DataReady`, `Flops`, `Calibration` and at
 most one `Evidence`, then exactly one `Finished`.
 All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` anchors that clock to the wall clock.
-
-Small jobs go to a process of another kind: one `JobRequest` in, one `JobResult` out.
 """
 
 import hashlib
@@ -20,7 +18,7 @@ PROTOCOL_VERSION = 3
 STANDBY = "standby"
 """The command-line word that makes a worker import the framework before it says `Hello`, for an order to come."""
 
-_TAG = "type"
+TAG = "type"
 
 Value = bool | int | float | str
 Variant = dict[str, Value]
@@ -55,7 +53,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_TAG):
+class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TAG):
     """The only message to a worker: the order to make one run.
 
     Attributes:
@@ -75,7 +73,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=_T
     source: Source | None = None
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=_TAG):
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=TAG):
     """The first message: the worker runs and has the pipe; `utc_ns` is the wall clock at `t_ns`."""
 
     protocol: int
@@ -84,20 +82,20 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=_T
     utc_ns: int
 
 
-class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_field=_TAG):
+class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_field=TAG):
     """A phase begins, and the one before it ends."""
 
     phase: PhaseName
     t_ns: int
 
 
-class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=_TAG):
+class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=TAG):
     """What the worker knows of its environment, such as `{"python": "3.12.3"}`; later ones add to earlier ones."""
 
     environment: dict[str, str] = msgspec.field(name="facts")
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_field=_TAG):
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_field=TAG):
     """The share of a phase that is done, from 0 to 1."""
 
     phase: PhaseName
@@ -105,7 +103,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_fi
     t_ns: int
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_TAG):
+class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=TAG):
     """A few steps timed together between two device synchronisations.
 
     Attributes:
@@ -130,7 +128,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=_T
     allocator_bytes: int | None = None
 
 
-class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=_TAG):
+class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=TAG):
     """One pass over the training data, and the accuracy at its end.
 
     Attributes:
@@ -154,7 +152,7 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=_T
     accuracy: float
 
 
-class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag_field=_TAG):
+class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag_field=TAG):
     """How long steps took, after the measured part, with data that were on the devices already.
 
     Sent if data come from the host: what measured steps took beyond this, they waited for data.
@@ -164,13 +162,13 @@ class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag
     time_ns: int
 
 
-class Flops(msgspec.Struct, frozen=True, kw_only=True, tag="flops", tag_field=_TAG):
+class Flops(msgspec.Struct, frozen=True, kw_only=True, tag="flops", tag_field=TAG):
     """The floating-point operations of one step over all replicas, by formula (a multiply-add is two)."""
 
     per_step: int
 
 
-class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", tag_field=_TAG):
+class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", tag_field=TAG):
     """The measured rate of a large matrix product on one device: the peak that utilisation refers to.
 
     `device` is a GPU's UUID or `cpu`; the product is `size` x `size` x `size` in `precision`.
@@ -215,7 +213,7 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
     kernels: int
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=_TAG):
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=TAG):
     """What was requested and what actually ran, by aspect (`implementation`, `precision`, `xla`, `layout` …).
 
     Attributes:
@@ -254,7 +252,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
         return "verified in part" if self.actual else "not verifiable"
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=_TAG):
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=TAG):
     """The worker's last message. `reason` is one sentence; `traceback` is there for `failed` only."""
 
     outcome: WorkerOutcome
@@ -268,128 +266,41 @@ _Finding = Block | Epoch | DataReady | Flops | Calibration | Evidence
 Message = Hello | PhaseStarted | EnvironmentInfo | Progress | _Finding | Finished
 
 
-class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=_TAG):
-    """The job of loading saved weights elsewhere: into `spec`, on these GPUs (none is the CPU).
-
-    `trained` is the variant of the run that saved them.
-    """
-
-    weights_path: str
-    trained: Variant
-    spec: RunSpec
-    gpu_uuids: tuple[str, ...] = ()
-
-
-class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model", tag_field=_TAG):
-    """The job of writing a plain Keras model with saved weights to each path: a .keras file or a folder."""
-
-    weights_path: str
-    trained: Variant
-    model_paths: tuple[str, ...]
-
-
-class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_field=_TAG):
-    """The job of measuring the matrix-product rate of one GPU, or of the CPU, in a precision."""
-
-    precision: str
-    gpu_uuids: tuple[str, ...] = ()
-
-
-class DescribeFile(msgspec.Struct, frozen=True, kw_only=True, tag="describe", tag_field=_TAG):
-    """The job of describing a user's file: the workload of that name in it, every one if `name` is empty."""
-
-    source: Source
-    name: str = ""
-
-
-CustomParameterKind = Literal["choice", "integer", "number", "switch", "text"]
-
-
-class CustomParameter(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter of a custom workload, from its function's signature; `choices` if it is a choice."""
-
-    name: str
-    kind: CustomParameterKind
-    default: Value
-    help: str = ""
-    choices: tuple[str, ...] = ()
-
-
-class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of a user's file that makes a workload; `batch_size` is its default there."""
-
-    name: str
-    help: str
-    batch_size: int
-    parameters: tuple[CustomParameter, ...] = ()
-
-
-class FileDescription(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=_TAG):
-    """The workloads of a user's file, in its order, at least one."""
-
-    workloads: tuple[CustomWorkload, ...]
-
-
-class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=_TAG):
-    """The outputs of a model with saved weights against the trained model's outputs to the same inputs.
-
-    Attributes:
-        max_difference: The largest absolute difference of an output.
-        max_output: The largest absolute output of the trained model.
-        tolerance: The largest difference that the rounding of its precision explains.
-    """
-
-    max_difference: float
-    max_output: float
-    tolerance: float
-
-
-class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_field=_TAG):
-    """Why a job could not be done, in one sentence."""
-
-    reason: str
-
-
-JobRequest = TryWeights | ExportModel | Calibrate | DescribeFile
-JobResult = OutputDifference | Calibration | FileDescription | JobFailed
-
-_Decoded = TypeVar("_Decoded")
+Decoded = TypeVar("Decoded")
 _encoder = msgspec.json.Encoder()
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _start_decoder: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
-_job_request_decoder: msgspec.json.Decoder[JobRequest] = msgspec.json.Decoder(JobRequest)
-_job_result_decoder: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobResult)
 
 
-def encode(message: Message | Start | JobRequest | JobResult) -> bytes:
+def encode(message: msgspec.Struct) -> bytes:
     """Return the message as one line, newline included."""
     return _encoder.encode(message) + b"\n"
 
 
 def decode_message(line: bytes) -> Message:
     """Return the message on one line from a worker; raises `ProtocolError`."""
-    return _decode(_message_decoder, line, "a message of this protocol")
+    return decode(_message_decoder, line, "a message of this protocol")
 
 
 def decode_start(line: bytes) -> Start:
     """Return the order on a worker's first stdin line; raises `ProtocolError`, also for another protocol version."""
-    start = _decode(_start_decoder, line, "a start order")
+    start = decode(_start_decoder, line, "a start order")
     if start.protocol != PROTOCOL_VERSION:
         raise ProtocolError(f"the program speaks protocol {start.protocol}, this worker {PROTOCOL_VERSION}")
     return start
 
 
-def decode_job_request(line: bytes) -> JobRequest:
-    """Return the job on a process's only stdin line; raises `ProtocolError`."""
-    return _decode(_job_request_decoder, line, "a job")
+def decode(decoder: "msgspec.json.Decoder[Decoded]", line: bytes, what: str) -> Decoded:
+    """Return what is on a line.
 
+    Args:
+        decoder: The decoder of what is expected.
+        line: The line.
+        what: What is expected, for the error.
 
-def decode_job_result(line: bytes) -> JobResult:
-    """Return the result of a job; raises `ProtocolError`."""
-    return _decode(_job_result_decoder, line, "a result")
-
-
-def _decode(decoder: "msgspec.json.Decoder[_Decoded]", line: bytes, what: str) -> _Decoded:
+    Raises:
+        ProtocolError: It is something else.
+    """
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -68,6 +68,8 @@ class Parameter:
             measured and what is stored.
         scales: May differ between runs that are compared by their number of GPUs.
         silent: Not named at its default if other parameters tell the variants apart.
+        same_result: Another value computes the same loss and gradients, but for rounding: the check for equality
+            compares such variants.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Parameter:
     affects_step: bool = True
     scales: bool = False
     silent: bool = False
+    same_result: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

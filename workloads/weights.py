@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.errors import RefusedError
+from workloads.job_protocol import OutputDifference
 from workloads.lstm import config_of, weight_shapes
-from workloads.protocol import OutputDifference, Variant
+from workloads.protocol import Variant
 
 _FORMAT = "variantscope lstm weights"
 _VERSION = 1

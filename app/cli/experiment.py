@@ -82,7 +82,7 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "preset": ("--preset has a workload, settings and a baseline of its own", _MATRIX_OPTIONS),
     "variants_of": ("--variants-of takes what stored runs were of", (*_MATRIX_OPTIONS, "preset", "presets", "again")),
-    "show": ("--show makes nothing", ("budget", "again", "parallel", "queue")),
+    "show": ("--show makes nothing", ("budget", "again", "parallel", "check_equal", "queue")),
     "queue": (
         "--queue makes nothing yet, but `queue go-on` takes these words",
         ("report", "notify", "no_standby", "sample_ms"),
@@ -115,6 +115,7 @@ class ExperimentOptions:
     no_gate: bool
     gate_limit: float | None
     max_throttled: float
+    check_equal: bool | None
     show: bool
     report: Path | None
     sample_ms: float
@@ -201,6 +202,11 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     default=MAX_THROTTLED_PCT,
     metavar="SHARE",
     help="Make a run once more that was throttled for more than SHARE of its measured part (default 5%).",
+)
+@click.option(
+    "--check-equal/--no-check-equal",
+    default=None,
+    help="Check first that the variants compute the same loss and gradients, 7 s each (default: where that is cheap).",
 )
 @click.option("--show", is_flag=True, help="With --preset: show what is stored of it and run nothing.")
 @click.option(
@@ -294,6 +300,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
         again=options.again or plan.again,
         max_idle_wait_s=0.0 if options.no_gate else options.gate_limit,
         max_throttled_pct=options.max_throttled,
+        check_equality=options.check_equal,
     )
 
 

@@ -89,7 +89,7 @@ def portability(
             except JobError as error:
                 failed[name] = str(error)
             else:
-                store.add_portability(row.run, [trials[-1].result])
+                store.add_checks(row.run, [trials[-1].result])
     if as_json:
         print_json(_trials_document(row, trials, wanted, failed))
     else:

@@ -34,7 +34,7 @@ def print_evidence(view: EvidenceView) -> None:
         print_table(("  evidence", "requested", "actual", ""), [_aspect_row(aspect) for aspect in view.aspects])
     if view.warning:
         print(f"  ▲ {view.warning}")
-    for line in (view.sources, *view.notes):
+    for line in (view.sources, *view.notes, *view.equality):
         if line:
             print(f"  {line}")
     if view.kernels:

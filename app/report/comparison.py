@@ -12,13 +12,14 @@ from app.metrics import put_json
 from app.plan import Plan
 from app.records import StoredRun
 from app.report.article.tables import MeasuredTable
-from app.report.documents import estimate_document, verification_document
+from app.report.documents import equality_document, estimate_document, verification_document
 from app.report.scaling import scaling_document
 from app.report.why import why_document
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
+from app.viewmodels.compare.equality import VariantEquality
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
 from app.viewmodels.format.cells import example_word
@@ -31,7 +32,7 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
     Of a metric a row has what the window's table shows, at the metric's path. `label` is what tells a row from the
     others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `effects` has the
     ratio of throughput by each parameter alone, `scaling` every pair of runs that differ in their GPUs alone, `why`
-    every variant but the baseline.
+    every variant but the baseline, `equality` every one that was checked against it.
     """
     return {
         "baseline": comparison.baseline or None,
@@ -43,6 +44,7 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
         "warnings": list(map(_warning_document, comparison.warnings)),
         "scaling": scaling_document(comparison.scaling)["scaling"],
         "why": why_document(comparison.why),
+        "equality": list(map(_equality_document, comparison.equality)),
     }
 
 
@@ -71,6 +73,10 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
 def _ratio_document(ratio: Estimate | None) -> dict[str, Any]:
     document = estimate_document(ratio)
     return {"ratio": document["value"], "interval": document["interval"]}
+
+
+def _equality_document(checked: VariantEquality) -> dict[str, Any]:
+    return {"label": checked.name, "runs": list(checked.runs), **equality_document(checked.found)}
 
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from app import units
+from app.analysis.equality import Equality, judge_check
 from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.steps import busy_share, imbalance
@@ -95,6 +96,19 @@ def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, 
         }
         for check in checks
     ]
+
+
+def equality_document(found: Equality) -> dict[str, Any]:
+    """Return what a check for equality came to: its state, differences, and what rounding explains."""
+    return {
+        "state": found.state.replace(" ", "_"),
+        "loss_difference": found.loss_difference,
+        "difference": found.difference,
+        "tensor": found.tensor,
+        "loss_tolerance": found.loss_tolerance,
+        "tolerance": found.tolerance,
+        "reason": found.reason,
+    }
 
 
 def combined_state(rows: Sequence[RunRow]) -> EvidenceState | None:
@@ -209,6 +223,9 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         "telemetry": {"pruned_utc": None if pruned_utc_ns is None else iso_utc(pruned_utc_ns)},
         "evidence": evidence_document(run),
         "portability": portability_document(run.portability),
+        "equality": [
+            {"baseline": check.baseline, **equality_document(judge_check(check, row.spec))} for check in run.equality
+        ],
         "environment": dict(run.environment),
         "devices": [_device_means(columns) for columns in run.samples],
     }

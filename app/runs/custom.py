@@ -18,7 +18,8 @@ from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import CUSTOM_WORKLOADS, custom_source
 from workloads import catalog
 from workloads.catalog import CustomFile, UsageError, Workload
-from workloads.protocol import CustomWorkload, DescribeFile, FileDescription, RunSpec, Source
+from workloads.job_protocol import CustomWorkload, DescribeFile, FileDescription
+from workloads.protocol import RunSpec, Source
 
 _MOST_BYTES = 500_000
 

@@ -12,7 +12,8 @@ from app.runs.leases import Lease, Leases, candidate_devices
 from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
-from workloads.protocol import JobRequest, JobResult, RunSpec
+from workloads.job_protocol import JobRequest, JobResult
+from workloads.protocol import RunSpec
 
 Kind = TypeVar("Kind", bound=JobResult)
 
@@ -89,6 +90,8 @@ class Host:
         count = int(spec.variant["gpus"]) or 1
         return self.leases.wait(wanted, count, on_wait=lambda: notify(_RUN_WAITS), wait_for_stop=wait_for_stop)
 
-    def run_job(self, request: JobRequest, result_type: type[Kind]) -> Kind:
-        """Run a job in a process of this host; raises `JobError`."""
-        return run_job(request, result_type)
+    def run_job(
+        self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None
+    ) -> Kind:
+        """Run a job in a process of this host, as `app.runs.jobs.run_job` does."""
+        return run_job(request, result_type, is_overdue)

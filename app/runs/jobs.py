@@ -10,7 +10,8 @@ from app.errors import UserError
 from app.runs.launcher import ProcessSpec, end_writers, kill_process_group, pipe_name
 from app.runs.leases import Leases, sleep_unstoppable
 from app.runs.outcome import fatal_message
-from workloads.protocol import JobFailed, JobRequest, JobResult, ProtocolError, decode_job_result, encode
+from workloads.job_protocol import ComputeGradients, JobFailed, JobRequest, JobResult, decode_job_result
+from workloads.protocol import ProtocolError, encode
 
 Kind = TypeVar("Kind", bound=JobResult)
 Notify = Callable[[str], None]
@@ -58,7 +59,8 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
         JobError: The job failed.
         TimeoutError: It was overdue; its process is gone.
     """
-    with ProcessSpec.current(_JOB_COMMAND).start() as process:
+    interpreter = request.spec.variant.get("interpreter", "") if isinstance(request, ComputeGradients) else ""
+    with ProcessSpec.current(_JOB_COMMAND, str(interpreter)).start() as process:
         output, log_bytes = _communicate(process, encode(request), is_overdue)
     log = log_bytes.decode(errors="replace")
     try:

@@ -15,7 +15,8 @@ from app.runs.sinks import Sink
 from app.storage.store import Store
 from workloads import catalog
 from workloads.catalog import Machine
-from workloads.protocol import Calibrate, Calibration, RunSpec
+from workloads.job_protocol import Calibrate
+from workloads.protocol import Calibration, RunSpec
 
 
 class CalibrationResult(NamedTuple):

@@ -14,7 +14,8 @@ from app.runs.leases import CPU, Leases
 from app.samples import HOST
 from workloads import catalog
 from workloads.catalog import Machine
-from workloads.protocol import ExportModel, OutputDifference, RunSpec, TryWeights, Variant
+from workloads.job_protocol import ExportModel, OutputDifference, TryWeights
+from workloads.protocol import RunSpec, Variant
 
 _RERUN_HINT = "run the variant again with -s save_weights=true"
 _INFERENCE_SETTINGS: Variant = {

@@ -1,4 +1,4 @@
-"""Read and write measured data: a run's samples, evidence and portability checks, and device calibrations."""
+"""Read and write measured data: a run's samples, evidence and checks, and device calibrations."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -6,10 +6,10 @@ import numpy as np
 from sqlite_utils import Database
 
 from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
-from app.records import Floats, Ints, PortabilityResult, RunRow, SampleColumns
+from app.records import EqualityCheck, Floats, Ints, PortabilityResult, RunRow, SampleColumns
 from app.samples import Device
 from app.storage import rows
-from workloads.protocol import Calibration, Evidence
+from workloads.protocol import Calibration, Epoch, Evidence
 
 _ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
 
@@ -128,16 +128,26 @@ def load_evidence(db: Database, run: int) -> Evidence | None:
     return rows.evidence(found, kernels, times) if found else None
 
 
-def insert_portability(db: Database, run: int, checks: Iterable[PortabilityResult]) -> None:
-    """Insert portability checks of a run's saved weights.
+def load_epochs(db: Database, run: int) -> tuple[Epoch, ...]:
+    """Return the passes of a run over its training data."""
+    found = db.execute(f"SELECT {', '.join(rows.EPOCH_COLUMNS)} FROM epochs WHERE run = ? ORDER BY epoch", (run,))
+    return tuple(rows.record(Epoch, rows.EPOCH_COLUMNS, row) for row in found)
+
+
+def insert_checks(db: Database, run: int, checks: Iterable[PortabilityResult | EqualityCheck]) -> None:
+    """Insert checks of a run.
 
     Args:
         db: The database, in a transaction.
         run: Number of the run.
-        checks: The checks.
+        checks: Portability checks of its saved weights, and checks of what its variant computes.
     """
-    found = ((run, *rows.values(check, rows.PORTABILITY_COLUMNS)) for check in checks)
-    rows.insert(db.conn, "portability", ("run", *rows.PORTABILITY_COLUMNS), found)
+    for check in checks:
+        if isinstance(check, EqualityCheck):
+            rows.insert(db.conn, "equality", ("run", *rows.EQUALITY_COLUMNS), [(run, *rows.equality_values(check))])
+        else:
+            values = (run, *rows.values(check, rows.PORTABILITY_COLUMNS))
+            rows.insert(db.conn, "portability", ("run", *rows.PORTABILITY_COLUMNS), [values])
 
 
 def load_portability(db: Database, run: int) -> tuple[PortabilityResult, ...]:
@@ -145,6 +155,13 @@ def load_portability(db: Database, run: int) -> tuple[PortabilityResult, ...]:
     columns = ", ".join(rows.PORTABILITY_COLUMNS)
     found = db.execute(f"SELECT {columns} FROM portability WHERE run = ? ORDER BY utc_ns", (run,))
     return tuple(rows.record(PortabilityResult, rows.PORTABILITY_COLUMNS, row) for row in found)
+
+
+def load_equality(db: Database, run: int) -> tuple[EqualityCheck, ...]:
+    """Return the checks of what a run's variant computes, oldest first."""
+    columns = ", ".join(rows.EQUALITY_COLUMNS)
+    found = db.execute(f"SELECT {columns} FROM equality WHERE run = ? ORDER BY utc_ns", (run,))
+    return tuple(map(rows.equality_check, found))
 
 
 def save_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:

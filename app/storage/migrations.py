@@ -350,3 +350,23 @@ def m010_evidence_state(db: Database) -> None:
         "UPDATE settings SET value = replace(value, 'as_asked', 'evidence')"
         " WHERE name IN ('shown_columns', 'hidden_figures')"
     )
+
+
+_EQUALITY = """
+CREATE TABLE equality (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    utc_ns INTEGER NOT NULL,
+    baseline TEXT NOT NULL CHECK (json_valid(baseline)),
+    loss_difference REAL,
+    difference REAL,
+    tensor TEXT,
+    reason TEXT,
+    PRIMARY KEY (run, utc_ns)
+) STRICT, WITHOUT ROWID
+"""
+
+
+@migrations()
+def m011_equality(db: Database) -> None:
+    """What the variants of an experiment compute, checked against its baseline before the first run."""
+    db.execute(_EQUALITY)

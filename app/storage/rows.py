@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.records import PLANNED_KEY, BlockColumns, Outcome, Phase, PortabilityResult, RunRow, Summary
+from app.records import PLANNED_KEY, BlockColumns, EqualityCheck, Outcome, Phase, PortabilityResult, RunRow, Summary
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
 from workloads.kernels import classify, on_tensor_cores
@@ -36,6 +36,7 @@ EVIDENCE_LIST_COLUMNS = ("state", "reason")
 _EVIDENCE_JSON = ("asked", "ran", "unverified", "sources", "notes")
 _EVIDENCE_ATTRIBUTES = {"asked": "requested", "ran": "actual"}
 PORTABILITY_COLUMNS = tuple(field.name for field in fields(PortabilityResult))
+EQUALITY_COLUMNS = tuple(field.name for field in fields(EqualityCheck))
 CALIBRATION_COLUMNS = ("device", "precision", "size", "flops_per_s")
 RUN_COLUMNS = (
     "run",
@@ -124,6 +125,17 @@ def run_row(
 def _optional_bool(stored: int | None) -> bool | None:
     """Return SQLite's 0, 1 or NULL as a bool or None."""
     return None if stored is None else bool(stored)
+
+
+def equality_values(check: EqualityCheck) -> Row:
+    """Return a check as its `EQUALITY_COLUMNS`."""
+    return tuple(json.dumps(value) if isinstance(value, dict) else value for value in values(check, EQUALITY_COLUMNS))
+
+
+def equality_check(row: Sequence[Any]) -> EqualityCheck:
+    """Return the check of `EQUALITY_COLUMNS`."""
+    found = dict(zip(EQUALITY_COLUMNS, row, strict=True))
+    return EqualityCheck(**{**found, "baseline": json.loads(found["baseline"])})
 
 
 def evidence_values(evidence: Evidence) -> Row:

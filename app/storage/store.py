@@ -9,7 +9,7 @@ from typing import Any, Self
 from sqlite_utils import Database
 
 from app.fields import Sample, SlowSample
-from app.records import LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
+from app.records import EqualityCheck, LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
 from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import listing, measurements, rows
 from app.storage.database import BUSY_TIMEOUT_S, open_database, transaction, translate_sqlite_errors
@@ -168,10 +168,10 @@ class Store:
                 ((phase.energy_mj, phase.energy_error_mj, run, phase.start_ns) for phase in phases),
             )
 
-    def add_portability(self, run: int, checks: Sequence[PortabilityResult]) -> None:
-        """Add portability checks of a run's saved weights."""
+    def add_checks(self, run: int, checks: Sequence[PortabilityResult | EqualityCheck]) -> None:
+        """Add checks of a run's saved weights, or of what its variant computes."""
         with transaction(self._db, self.path):
-            measurements.insert_portability(self._db, run, checks)
+            measurements.insert_checks(self._db, run, checks)
 
     def save_calibration(self, calibration: Calibration, utc_ns: int) -> None:
         """Store a device's calibration; it replaces an older one of the same precision."""
@@ -198,8 +198,8 @@ class Store:
 
         Args:
             run: Number of the run.
-            fields: Load only these fields of the samples, only of the devices it trained on (its GPUs, else the host;
-                next to GPUs of the host only its load), and no log, which is faster; None loads all.
+            fields: Load only these, of the devices it trained on (its GPUs with the host's load, else the host), and no
+                log, which is faster; None loads all.
 
         Raises:
             UserError: There is no run of that number.
@@ -221,11 +221,9 @@ class Store:
                 environment=json.loads(environment),
                 boot_id=boot_id,
                 evidence=measurements.load_evidence(self._db, run),
-                epochs=tuple(
-                    rows.record(Epoch, rows.EPOCH_COLUMNS, row)
-                    for row in self._run_rows("epochs", rows.EPOCH_COLUMNS, run, "epoch")
-                ),
+                epochs=measurements.load_epochs(self._db, run),
                 portability=measurements.load_portability(self._db, run),
+                equality=measurements.load_equality(self._db, run),
                 log=tuple(LogLine(*line) for line in self._run_rows("log_lines", ("t_ns", "text"), run, "line"))
                 if fields is None
                 else (),
@@ -255,6 +253,7 @@ class Store:
                 environment=json.loads(environment),
                 gpu_uuids=frozenset(device for (device,) in gpus),
                 portability=measurements.load_portability(self._db, run),
+                equality=measurements.load_equality(self._db, run),
             )
 
     def load_earlier(self, run: int, excluding: Sequence[int], limit: int) -> list[StoredRun]:

@@ -86,7 +86,7 @@ def test_only_the_modules_called_nvml_import_pynvml() -> None:
 
 def test_of_the_workloads_the_program_imports_only_protocol_catalog_and_kernels() -> None:
     named = {name for path in SOURCES if module_name(path).startswith("app") for name in imported(path)}
-    allowed = {"workloads.protocol", "workloads.catalog", "workloads.kernels"}
+    allowed = {"workloads.protocol", "workloads.job_protocol", "workloads.catalog", "workloads.kernels"}
     assert {name for name in named if name.startswith("workloads")} <= allowed
 
 

@@ -27,6 +27,9 @@ class FakeExecutor:
     wait: Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]] = lambda *_: {}
     counts: Callable[[RunHeader], bool] = lambda _: True
 
+    def prepare(self, may_continue: Callable[[], bool]) -> None:
+        pass
+
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
         return self.lend(spec, devices, sleep_or_give_up)
 

@@ -1,7 +1,7 @@
 """A made-up run with every kind of value, for tests of storage and views."""
 
 from app.fields import Sample
-from app.records import LogLine, Outcome, PortabilityResult, Summary
+from app.records import EqualityCheck, LogLine, Outcome, PortabilityResult, Summary
 from app.samples import HOST, Device, DeviceLost
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
@@ -80,6 +80,13 @@ PORTABILITY = PortabilityResult(
     max_difference=2.5e-7,
     max_output=0.98,
 )
+EQUALITY = EqualityCheck(
+    utc_ns=UTC_NS + 1,
+    baseline={**SPEC.variant, "layout": "NHWC"},
+    loss_difference=2.5e-4,
+    difference=0.125,
+    tensor="block1/conv1/kernel",
+)
 SUMMARY = Summary(
     throughput=21.3,
     blocks=2,
@@ -117,5 +124,6 @@ def keep(store: Store, *, uid: str = "uid-1") -> int:
     store.write(run, (EVIDENCE, *EPOCHS))
     store.add_environment(run, {"keras": "3.15.1"})
     store.finish(run, outcome=OUTCOME, summary=SUMMARY, t_ns=6 * S, utc_ns=UTC_NS + 6 * S)
-    store.add_portability(run, (PORTABILITY,))
+    store.add_checks(run, (PORTABILITY,))
+    store.add_checks(run, (EQUALITY,))
     return run

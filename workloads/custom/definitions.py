@@ -2,8 +2,8 @@
 
 from pathlib import PurePath
 
+from workloads.job_protocol import CustomParameter, CustomWorkload
 from workloads.parameters import common_parameters
-from workloads.protocol import CustomParameter, CustomWorkload
 from workloads.schema import Choice, CustomFile, Parameter, Workload, label_from_name
 
 SOURCE = "source"
@@ -62,4 +62,5 @@ def _custom_parameter(parameter: CustomParameter) -> Parameter:
         default=parameter.default,
         choices=tuple(Choice(value=word, label=word) for word in parameter.choices),
         silent=parameter.kind == "switch",
+        same_result=True,
     )

@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from workloads.custom.definitions import reserved_names
 from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
-from workloads.protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription, Source, Value
+from workloads.job_protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription
+from workloads.protocol import Source, Value
 
 _MODULE = "own_workload"
 

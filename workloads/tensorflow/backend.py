@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from workloads import catalog, cifar10
 from workloads.errors import KnownError, RefusedError
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
-from workloads.protocol import Calibration, OutputDifference, RunSpec, Source, Variant
+from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
+from workloads.protocol import Calibration, RunSpec, Source, Variant
 from workloads.tensorflow import environment, runtime
 from workloads.training import Task
 from workloads.weights import Array, SavedWeights
@@ -118,6 +119,13 @@ class TensorflowBackend:
         for weight, value in zip(model.weights, saved.weights.values(), strict=True):
             weight.assign(value)
         return model_outputs(model, saved.sequences, saved.lengths, spec.variant, replicas)
+
+    def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
+        """Configure TensorFlow for the variant, and make its step with an optimizer that keeps the gradients."""
+        from workloads.tensorflow.gradients import compute_gradients
+
+        replicas = runtime.configure(request.spec.variant)
+        return compute_gradients(_recipe(request.spec, request.source), replicas, request)
 
     def export_model(self, saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
         """Write a plain Keras model: a .keras file or the folder of a SavedModel."""

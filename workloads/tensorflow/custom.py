@@ -235,6 +235,11 @@ class KerasModel:
         self._attribute_errors = attribute_errors
 
     @property
+    def weight_names(self) -> Sequence[str]:
+        """Return the paths of the trained variables."""
+        return [variable.path for variable in self._model.trainable_variables]
+
+    @property
     def weights(self) -> Sequence[tf.Variable]:
         """Return the trained variables, in the model's order."""
         return [variable.value for variable in self._model.trainable_variables]

@@ -27,6 +27,10 @@ class Model(Protocol):
     """Variables, and pure functions of a batch over them; inputs are a tensor or a nest of them."""
 
     @property
+    def weight_names(self) -> Sequence[str]:
+        """Return the names of the trained variables."""
+
+    @property
     def weights(self) -> Sequence[tf.Variable]:
         """Return the trained variables."""
 
@@ -42,12 +46,14 @@ class Recipe:
     """How to make one variant. `batch(index)` gives inputs and targets of one global batch, the batch axis first.
 
     `layers` gives those of a custom model, once it is made.
+    `batches` is how many there are to go round; None is as many as memory is for.
     """
 
     model: Callable[[], Model]
     optimizer: Callable[[Sequence[tf.Variable]], Optimizer]
     batch: Callable[[int], Batch]
     layers: Callable[[], tuple[Layer, ...]] = tuple
+    batches: int | None = None
 
 
 def compile_function(function: Callable[..., Any], *, xla: bool = True) -> Any:

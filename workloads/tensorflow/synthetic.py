@@ -130,7 +130,7 @@ def _replica_batches(recipe: Recipe, dtype: str, size: int, replica: int) -> Bat
 
     first = batch(0)
     size_bytes = sum(int(tf.size(one)) * one.dtype.size for one in tf.nest.flatten(first[0]))
-    count = max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
+    count = recipe.batches or max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
     batches = [first, *(batch(index) for index in range(1, count))]
     inputs, targets = tf.nest.map_structure(lambda *same: tf.stack(same), *batches)
     return inputs, targets

@@ -63,7 +63,7 @@ class BadgeLine(QWidget):
         self._badge = view.badge
         self._title.setText(f"{view.badge.symbol}  {view.badge.title}".strip())
         self._detail.setText(view.badge.detail)
-        has_evidence = bool(view.aspects or view.portability)
+        has_evidence = bool(view.aspects or view.portability or view.equality)
         self._button.setVisible(has_evidence)
         if not has_evidence:
             self._button.setChecked(False)
@@ -125,6 +125,8 @@ class EvidencePanel(QScrollArea):
             parts.append(_titled("Step time per device", _devices(view)))
         if view.portability:
             parts.append(_titled("Weight transfer", _trials(view.portability)))
+        if view.equality:
+            parts.append(_titled("Against other variants", text_label("\n".join(view.equality), wrap=True)))
         if notes := "\n".join(filter(None, (view.sources, *view.notes))):
             parts.append(_titled("", text_label(notes, "caption", wrap=True)))
         return parts

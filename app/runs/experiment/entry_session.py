@@ -12,6 +12,7 @@ from app.errors import UserError
 from app.queries import INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
 from app.records import IDLE_WAIT_KEY, PLANNED_KEY, RunEvent, RunHeader, RunRow, RunStarted
 from app.runs.concurrent_runs import ConcurrentRuns
+from app.runs.experiment.equality import ExperimentEquality
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.reuse import (
@@ -118,6 +119,7 @@ class EntrySession:
         # Counts up; each wait compares it with its value at its own beginning.
         self._skipped_waits = 0
         self._idle_wait: IdleWait | None = None
+        self._equality: ExperimentEquality | None = None
         self.is_over = False
         """Whether nothing is left that could be made: neither a run nor a trial."""
 
@@ -146,6 +148,7 @@ class EntrySession:
         self._add_runs(run.row.run for run in status.experiment.runs)
         self._drop_excluded(status)
         self._listener.entry_started(replace(status, entry=self._entry))
+        self._equality = ExperimentEquality(status.experiment, self._services, self._listener.message)
         with contextlib.closing(IdleWait(self._services.host, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
             session = ExperimentSession(status.experiment.plan, status.experiment.runs, status.machine, self)
             self._session = session
@@ -160,6 +163,11 @@ class EntrySession:
             is_unfinished = bool(pending_trials(experiment.plan, experiment.runs)) and not session.may_continue()
         self.is_over = not is_unfinished
         return replace(status, entry=self._entry, experiment=experiment, state=experiment.state)
+
+    def prepare(self, may_continue: Callable[[], bool]) -> None:
+        """Check that the variants compute the same, if that is wanted."""
+        assert self._equality is not None, "runs are made within `run`"
+        self._equality.make(may_continue)
 
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
         """Lease the devices of a run, if that is still the queue's next."""
@@ -190,7 +198,11 @@ class EntrySession:
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
         """Make one run; it is part of the experiment from its beginning."""
-        sinks = (*self._listener.run_started(planned_run), _MembershipSink(self._add_runs))
+        assert self._equality is not None, "runs are made within `run`"
+        sinks = (
+            *self._listener.run_started(planned_run),
+            _BeginningSink(planned_run.spec, self._add_runs, self._equality),
+        )
         return self._concurrent_runs.run(
             planned_run.spec,
             sinks,
@@ -260,14 +272,20 @@ def lease_unless_refused(
 
 
 @dataclass(frozen=True, slots=True)
-class _MembershipSink:
-    """Adds a run to the experiment when it begins: a program that is killed later has nothing left to note."""
+class _BeginningSink:
+    """Adds a run to the experiment when it begins, with the check of its variant.
 
+    A program that is killed later has nothing left to note.
+    """
+
+    spec: RunSpec
     add_runs: Callable[[Sequence[int]], None]
+    equality: ExperimentEquality
 
     def handle(self, event: RunEvent) -> None:
         if isinstance(event, RunStarted):
             self.add_runs([event.run])
+            self.equality.store(event.run, self.spec)
 
 
 def entry_status(

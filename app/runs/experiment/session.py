@@ -52,8 +52,12 @@ class PlannedRun:
 class RunExecutor(Protocol):
     """Does what an `ExperimentSession` decides.
 
-    Thread: `lease` on the session's thread; the others on a thread per run, several at once with `parallel`.
+    Thread: `prepare` and `lease` on the session's thread; the others on a thread per run, several at once with
+    `parallel`.
     """
+
+    def prepare(self, may_continue: Callable[[], bool]) -> None:
+        """Do what comes before the first run, if any is left to make, while `may_continue`."""
 
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
         """Lease what a run needs, and wait until that is free.
@@ -199,6 +203,8 @@ class ExperimentSession:
         self._began_s = time.monotonic()
         rounds = remaining_rounds(self._plan, self._rows(), self._machine)
         before, to_make = count_done(self._plan, self._rows()), sum(map(len, rounds))
+        if to_make:
+            self._executor.prepare(self.may_continue)
         # A worker dies with the thread that started it: these last until every run has ended.
         with ThreadPoolExecutor(self._concurrency.parallel, thread_name_prefix="experiment") as threads:
             # One run is taken out of its round at a time, as often as that had runs.

@@ -101,4 +101,4 @@ def _run_trial(trial: TransferTrial, services: RunServices, notify: Notify) -> N
     (target,) = transfer_targets(run.spec, [trial.implementation], trial.gpus, machine).possible
     result = try_weights(run, weights, target, services.host, notify).result
     with Store.open(services.database) as store:
-        store.add_portability(run.run, [result])
+        store.add_checks(run.run, [result])

@@ -32,6 +32,7 @@ RUN_TABLES = tuple(
         "kernels",
         "device_times",
         "portability",
+        "equality",
         "tags",
     )
 )

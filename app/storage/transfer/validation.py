@@ -88,6 +88,7 @@ _JSON: Mapping[tuple[str, str], Any] = {
     ("evidence", "unverified"): dict[str, str],
     ("evidence", "sources"): tuple[str, ...],
     ("evidence", "notes"): tuple[str, ...],
+    ("equality", "baseline"): Variant,
     ("experiments", "plan"): dict[str, Any],
     ("queue", "plan"): _PlannedExperiment,
 }
@@ -189,6 +190,9 @@ def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]
     """Yield table, column, workload and variant of all that was run or is planned."""
     for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
         yield "runs", "variant", workload, msgspec.json.decode(text)
+    compared = "SELECT DISTINCT workload, baseline FROM equality JOIN runs USING (run)"
+    for workload, text in staged.execute(compared):
+        yield "equality", "baseline", workload, msgspec.json.decode(text)
     for (text,) in staged.execute("SELECT plan FROM queue"):
         plan = msgspec.json.decode(text, type=_PlannedExperiment)
         for spec in (*plan.variants, *(each.spec for each in plan.carried)):

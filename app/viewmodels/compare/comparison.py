@@ -17,6 +17,7 @@ from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
 from app.viewmodels.charts.variants import chart_variants
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, Severity
+from app.viewmodels.compare.equality import VariantEquality, compared_equality, equality_warnings
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
@@ -107,6 +108,7 @@ class Comparison:
     gallery: ChartGallery = field(default_factory=ChartGallery)
     scaling: tuple[ScalingView, ...] = ()
     why: tuple[WhyView, ...] = ()
+    equality: tuple[VariantEquality, ...] = ()
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
@@ -153,13 +155,14 @@ def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ())
     verdict = compute_verdict(rows, baseline)
     variants = compared_variants(verdict, found.metrics)
     drawn_styles = {run: found.styles[run] for run in found.drawn}
+    equality = compared_equality(verdict.results, found.runs)
     return Comparison(
         found=found,
         baseline=baseline,
         verdict=verdict,
         method=describe_method(verdict.results),
         variants=variants,
-        warnings=comparison_warnings(found.runs, older, baseline),
+        warnings=_warnings_first([*equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]),
         shared=shared_settings([row.spec for row in rows]),
         notes=(*_omission_notes(found), *_unmeasured_notes(found)),
         table=compare_table(variants, found.metrics, drawn_styles, baseline),
@@ -167,7 +170,12 @@ def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ())
         gallery=chart_gallery(found.runs, verdict, found.styles),
         scaling=tuple(scaling_views(found.runs)),
         why=why_views(found.runs, verdict),
+        equality=equality,
     )
+
+
+def _warnings_first(found: Sequence[ComparisonWarning]) -> tuple[ComparisonWarning, ...]:
+    return tuple(sorted(found, key=lambda warning: warning.severity == "note"))
 
 
 def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:

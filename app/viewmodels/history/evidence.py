@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
+from app.analysis.equality import describe_differences, describe_excess, judge_check
 from app.analysis.steps import TracedStep, measured_step_ms, step_parts, traced_step
-from app.records import Outcome, PortabilityResult, RunRow, StoredRun, Summary
+from app.records import EqualityCheck, Outcome, PortabilityResult, RunRow, StoredRun, Summary
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
@@ -63,7 +64,8 @@ class EvidenceView:
 
     `idle_share` is the share of the measured step in which no kernel runs, "" where it is not known and on the CPU;
     `noun` is what kernels are called (ops, on the CPU). `devices` has each one's own part where there are several, and
-    `imbalance` says how alike they are. `warning` is what makes the run slower than its variant should be.
+    `imbalance` says how alike they are. `warning` is what makes the run slower than its variant should be. `equality`
+    has a sentence on each check against another variant.
     """
 
     badge: Badge
@@ -80,11 +82,13 @@ class EvidenceView:
     warning: str = ""
     notes: tuple[str, ...] = ()
     portability: tuple[PortabilityRow, ...] = ()
+    equality: tuple[str, ...] = ()
 
 
 def stored_evidence_view(run: StoredRun) -> EvidenceView:
     """Return the evidence of a stored run."""
-    return evidence_view(run.row.spec, run.evidence, run.row.outcome, run.row.summary, run.portability)
+    view = evidence_view(run.row.spec, run.evidence, run.row.outcome, run.row.summary, run.portability)
+    return replace(view, equality=tuple(_describe_check(run.row.spec, check) for check in run.equality))
 
 
 def evidence_view(
@@ -278,3 +282,13 @@ def _portability_result(spec: RunSpec, found: PortabilityResult) -> PortabilityR
         difference=f"{found.max_difference:.1e}" if found.max_difference else "0",
         magnitude=f"of outputs up to {units.number(found.max_output)}",
     )
+
+
+def _describe_check(spec: RunSpec, check: EqualityCheck) -> str:
+    _, other = naming.variant_names([spec, RunSpec(workload=spec.workload, variant=check.baseline)], in_sentence=True)
+    found = judge_check(check, spec)
+    if found.state == "not comparable":
+        return f"Not checked whether it computes the same as {other}: {found.reason}."
+    if found.state == "same":
+        return f"Computes the same as {other}: {describe_differences(found)}."
+    return f"Does not compute the same as {other}: {describe_excess(found)}."

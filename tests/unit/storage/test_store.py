@@ -19,6 +19,7 @@ from tests.fakes.runs import (
     BLOCKS,
     ENVIRONMENT,
     EPOCHS,
+    EQUALITY,
     EVIDENCE,
     GPU,
     HOST_DEVICE,
@@ -57,6 +58,7 @@ def test_a_run_comes_back_whole(store: Store) -> None:
     assert stored.environment == {**ENVIRONMENT, "keras": "3.15.1"}
     assert stored.log == LOG
     assert (stored.evidence, stored.portability, stored.epochs) == (EVIDENCE, (PORTABILITY,), EPOCHS)
+    assert stored.equality == stored.header.equality == store.load_header(run).equality == (EQUALITY,)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_a_run_without_evidence_is_not_one_whose_evidence_is_unknown(store: Stor
 def test_weights_can_be_tried_several_times(store: Store) -> None:
     run = keep(store)
     later = replace(PORTABILITY, utc_ns=PORTABILITY.utc_ns + 1, implementation="block_fused", max_difference=0.0)
-    store.add_portability(run, (later,))
+    store.add_checks(run, (later,))
     assert store.load(run).portability == (PORTABILITY, later)
 
 

@@ -295,6 +295,10 @@ def test_a_schema_that_is_no_schema_is_refused(ours: Path, theirs: Path, stateme
         ("UPDATE evidence SET unverified = '[1]'", "evidence.unverified"),
         ("UPDATE evidence SET state = 'splendid'", "evidence.state"),
         (f"UPDATE evidence SET notes = '{'[' * 900}{']' * 900}'", "evidence.notes"),
+        ("UPDATE equality SET difference = 9e999", "equality.difference"),
+        ("UPDATE equality SET baseline = json_set(baseline, '$.batch_size', 0)", "equality.baseline"),
+        ("UPDATE equality SET baseline = '[]'", "equality.baseline"),
+        ("UPDATE equality SET reason = char(155, 7)", "equality.reason"),
         ("UPDATE portability SET device_name = char(155, 7)", "portability.device_name"),
     ],
 )

@@ -8,6 +8,7 @@ from app.fields import FAST_FIELDS, Sample
 from app.records import (
     SOURCES_KEY,
     BlockColumns,
+    EqualityCheck,
     LogLine,
     Outcome,
     Phase,
@@ -86,6 +87,7 @@ def stored_run(
     environment: dict[str, str] | None = None,
     evidence: Evidence | None = None,
     portability: tuple[PortabilityResult, ...] = (),
+    equality: tuple[EqualityCheck, ...] = (),
 ) -> StoredRun:
     """A run of 12 s whose `measure` begins 4 s after its start, sampled ten times a second."""
     anchor = int(begin_s * S)
@@ -105,6 +107,7 @@ def stored_run(
         environment={SOURCES_KEY: "0123456789ab"} | (environment or {}),
         evidence=evidence,
         portability=portability,
+        equality=equality,
         log=(LogLine(anchor + S, "loading"), LogLine(anchor + 2 * S, "cuDNN version 91002")),
     )
 
@@ -164,7 +167,8 @@ def keep(store: Store, run: StoredRun) -> int:
     )
     store.write(number, [PhaseStarted(phase=phase.name, t_ns=phase.start_ns) for phase in run.phases])
     store.write(number, [*_events_of_blocks(run.blocks), *run.log, *([run.evidence] if run.evidence else [])])
-    store.add_portability(number, run.portability)
+    store.add_checks(number, run.portability)
+    store.add_checks(number, run.equality)
     for columns in run.samples:
         store.write(number, _events_of_samples(columns))
     if row.outcome is not None and row.ended_utc_ns is not None:

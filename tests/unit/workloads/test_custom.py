@@ -15,7 +15,8 @@ from workloads.catalog import CustomFile, Machine, fill_defaults
 from workloads.custom.definitions import custom_workload, reserved_names
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, TrainingError, outcome_of
-from workloads.protocol import CustomParameter, FileDescription, RunSpec, Source, Value
+from workloads.job_protocol import CustomParameter, FileDescription
+from workloads.protocol import RunSpec, Source, Value
 from workloads.tensorflow.runtime import Replicas
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "mlp.py"

@@ -55,6 +55,7 @@ class Cnn:
 
     def __init__(self, net: Net, make_layer: MakeLayer, layout: str, seed: int) -> None:
         self._net = net
+        self.weight_names: Sequence[str] = cnn.weight_names(net)
         self.layers = {spec.name: make_layer(spec, initial, layout) for spec, initial in initial_weights(net, seed)}
 
     @property

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm import config_of
+from workloads.lstm import LstmConfig, config_of, weight_shapes
 from workloads.protocol import Variant
 from workloads.tensorflow.lstm import fused_ops, ladder
 from workloads.tensorflow.lstm.loop import MakeStack, Stack, initial_weights, valid_steps
@@ -36,7 +36,10 @@ class LstmModel:
     Inputs are sequences [batch, timesteps, features], or (sequences, lengths [batch]) where their lengths differ.
     """
 
-    def __init__(self, stack: Stack, head: Sequence[tf.Tensor], *, left_padded: bool = False) -> None:
+    def __init__(
+        self, config: LstmConfig, stack: Stack, head: Sequence[tf.Tensor], *, left_padded: bool = False
+    ) -> None:
+        self.weight_names: Sequence[str] = list(weight_shapes(config))
         self.stack = stack
         self._kernel, self._bias = (tf.Variable(value) for value in head)
         self._left_padded = left_padded
@@ -73,7 +76,7 @@ def lstm_model(variant: Variant) -> LstmModel:
     config = config_of(variant)
     *layers, kernel, bias = initial_weights(config)
     stack = STACKS[str(variant["implementation"])](config, layers)
-    return LstmModel(stack, (kernel, bias), left_padded=variant["sequence_lengths"] == "left_padded")
+    return LstmModel(config, stack, (kernel, bias), left_padded=variant["sequence_lengths"] == "left_padded")
 
 
 def recipe(variant: Variant) -> Recipe:

@@ -5,7 +5,8 @@ import pytest
 
 from app.viewmodels.run.form import Field, VariantForm
 from workloads.catalog import CustomFile, Gpu, Machine, UsageError, Workload, custom_workload
-from workloads.protocol import CustomParameter, CustomWorkload, RunSpec, Value
+from workloads.job_protocol import CustomParameter, CustomWorkload
+from workloads.protocol import RunSpec, Value
 
 GPU_MACHINE = Machine(
     gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200", compute_capability=(9, 0)) for n in range(2)), cpu_count=16

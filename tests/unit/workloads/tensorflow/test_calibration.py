@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+from workloads.job_protocol import Calibrate, JobFailed
 from workloads.jobs import perform
-from workloads.protocol import Calibrate, Calibration, JobFailed
+from workloads.protocol import Calibration
 
 GONE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")
 """What a job sets in its process's environment."""

@@ -50,6 +50,8 @@ def of_kind(messages: list[Any], kind: type) -> list[Any]:
 class Linear:
     """One layer: without batch norm two replicas learn just what one does."""
 
+    weight_names = ("kernel",)
+
     def __init__(self) -> None:
         import tensorflow as tf
 

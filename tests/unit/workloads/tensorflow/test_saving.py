@@ -9,8 +9,9 @@ import pytest
 from workloads import weights
 from workloads.catalog import Machine, complete
 from workloads.errors import RefusedError, TrainingError
+from workloads.job_protocol import ExportModel, JobFailed
 from workloads.jobs import perform
-from workloads.protocol import PROTOCOL_VERSION, ExportModel, JobFailed, RunSpec, Start, Value, Variant
+from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start, Value, Variant
 from workloads.tensorflow.runtime import Replicas
 from workloads.weights import SavedWeights
 from workloads.worker import Worker

@@ -1,0 +1,236 @@
+"""Whether two variants compute the same: which can be compared, how far apart they are, and what rounding explains."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app import units
+from app.records import EqualityCheck, StoredRun
+from workloads.catalog import find_workload, with_defaults
+from workloads.protocol import RunSpec, Variant
+
+LOSS_TOLERANCES = {"float32": 1e-5, "tf32": 2e-3, "float16": 2e-3, "bfloat16": 1e-2}
+SMOOTH_TOLERANCES = {"float32": 1e-4, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2}
+RELU_TOLERANCES = {"float32": 5e-2, "tf32": 4e-1, "float16": 4e-1, "bfloat16": 8e-1}
+"""Relative differences that rounding explains, by precision: of the loss; of the gradients of a network whose functions
+are smooth, and of outputs; of the gradients of any other network. They are some times the largest that were measured
+between variants that compute the same (docs/equality.md).
+
+The derivative of ReLU jumps at 0. Rounding by u sends a share of about u of all values to its other side, each of which
+changes the gradient by all of its part, so that in the Euclidean norm it changes by about sqrt(u), not by u.
+"""
+
+SMALL_SHARE = 1e-2
+"""A gradient that is a smaller share of all gradients counts as if it had this one. Gradients that are zero but for
+rounding exist: that of a bias in front of batch norm."""
+
+_TINY = 1e-30
+"""Below every gradient that is not 0."""
+
+_WITHOUT_CHANCE = ("dropout", "recurrent_dropout")
+"""Parameters that a check sets to 0: their masks are drawn at random, by each implementation in another order."""
+
+State = Literal["same", "differs", "not comparable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equality:
+    """What a check came to.
+
+    Attributes:
+        state: Whether the differences are within the tolerance.
+        loss_difference: Relative difference of the loss; None in inference.
+        difference: Largest relative difference of a gradient, in inference of the outputs.
+        tensor: The weight whose gradient that is, or `outputs`.
+        loss_tolerance: What rounding explains of the loss.
+        tolerance: What it explains of the gradients or outputs.
+        reason: Why they could not be compared.
+    """
+
+    state: State
+    loss_difference: float | None = None
+    difference: float | None = None
+    tensor: str | None = None
+    loss_tolerance: float
+    tolerance: float
+    reason: str | None = None
+
+
+def blocker(spec: RunSpec, baseline: RunSpec) -> str | None:
+    """Return why two variants are not meant to compute the same; None if they are.
+
+    Args:
+        spec: A variant.
+        baseline: The other one.
+    """
+    workload = find_workload(baseline.workload)
+    if spec.workload != baseline.workload or workload is None:
+        return "they are of different workloads"
+    labels = [
+        parameter.label
+        for parameter in workload.parameters
+        if parameter.affects_step
+        and not parameter.same_result
+        and spec.variant.get(parameter.name) != baseline.variant.get(parameter.name)
+    ]
+    if labels:
+        return f"they differ in {', '.join(label[:1].lower() + label[1:] for label in labels)}"
+    batch, parts = int(spec.variant["batch_size"]), common_parts(spec, baseline)
+    return f"a batch of {batch} has no {parts} equal parts" if batch % parts else None
+
+
+def common_parts(spec: RunSpec, baseline: RunSpec) -> int:
+    """Return into how many parts a batch is cut so that each GPU of either variant gets whole ones."""
+    return math.lcm(*(max(1, int(each.variant["gpus"])) for each in (spec, baseline)))
+
+
+def spec_to_check(spec: RunSpec, baseline: RunSpec) -> RunSpec:
+    """Return a variant with the baseline's seed, and all else that makes no step another one, and without dropout."""
+    workload = find_workload(baseline.workload)
+    shared = [p.name for p in workload.parameters if not p.affects_step and p.name != "devices"] if workload else []
+    same: Variant = {name: baseline.variant[name] for name in shared if name in baseline.variant}
+    none: Variant = {name: 0.0 for name in _WITHOUT_CHANCE if name in spec.variant and spec.workload == "lstm"}
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **same, **none})
+
+
+def tolerances(spec: RunSpec, baseline: RunSpec) -> tuple[float, float]:
+    """Return how far loss and gradients (in inference: outputs) may be off by the coarser rounding of two variants."""
+    is_smooth = spec.workload == "lstm" and spec.variant.get("activation") == "tanh"
+    of_gradients = SMOOTH_TOLERANCES if is_smooth or spec.variant.get("mode") == "inference" else RELU_TOLERANCES
+    precisions = [str(each.variant.get("precision")) for each in (spec, baseline)]
+    return max(LOSS_TOLERANCES.get(each, 0.0) for each in precisions), max(
+        of_gradients.get(each, 0.0) for each in precisions
+    )
+
+
+def relative_difference(value: float, reference: float) -> float:
+    """Return |value - reference| / |reference|; 0 where both are 0."""
+    return 0.0 if value == reference else abs(value - reference) / max(abs(reference), _TINY)
+
+
+def largest_difference(
+    names: Sequence[str], found: Iterable[NDArray[np.float32]], reference: Sequence[NDArray[np.float32]]
+) -> tuple[float, str]:
+    """Return the largest relative difference of a tensor, ||g - r|| / ||r|| in the Euclidean norm, and its name.
+
+    Args:
+        names: The names of the tensors.
+        found: The tensors of one variant.
+        reference: Those of the other, in the same shapes.
+    """
+    norms = [float(np.linalg.norm(one.astype(np.float64))) for one in reference]
+    least: float = max(SMALL_SHARE * math.hypot(*norms), _TINY)
+    differences = [
+        float(np.linalg.norm(one.astype(np.float64) - other)) / max(norm, least)
+        for one, other, norm in zip(found, reference, norms, strict=True)
+    ]
+    return max(zip(differences, names, strict=True))
+
+
+def judge_check(check: EqualityCheck, spec: RunSpec) -> Equality:
+    """Return what a check of a variant came to."""
+    baseline = RunSpec(workload=spec.workload, variant=check.baseline)
+    of_loss, of_gradients = tolerances(spec, baseline)
+    state: State = "not comparable"
+    if check.difference is not None:
+        is_same = check.difference <= of_gradients and (check.loss_difference or 0.0) <= of_loss
+        state = "same" if is_same else "differs"
+    return Equality(
+        state=state,
+        loss_difference=check.loss_difference,
+        difference=check.difference,
+        tensor=check.tensor,
+        loss_tolerance=of_loss,
+        tolerance=of_gradients,
+        reason=check.reason,
+    )
+
+
+def describe_differences(found: Equality) -> str:
+    """Return how near two variants are: `loss within 3.0e-07, gradients within 2.1e-06 (layer0/forward/kernel)`."""
+    return ", ".join(_parts(found, "within", "equal"))
+
+
+def describe_excess(found: Equality) -> str:
+    """Return how far apart two variants are, and how far rounding explains."""
+    loss = "" if found.loss_difference is None else f"{format_difference(found.loss_tolerance)} and "
+    explained = f"rounding explains {loss}{format_difference(found.tolerance)}"
+    return f"{' and '.join(_parts(found, 'off by', 'equal'))}; {explained}"
+
+
+def _parts(found: Equality, word: str, equal: str) -> list[str]:
+    """Return what is said of the loss, if there is one, and of gradients or outputs."""
+    assert found.difference is not None, "it was compared"
+    what = "outputs" if found.tensor == "outputs" else "gradients"
+    where = f" ({found.tensor})" if found.difference and found.tensor != what else ""
+    values = (("loss", found.loss_difference, ""), (what, found.difference, where))
+    return [
+        f"{name} {f'{word} {format_difference(value)}' if value else equal}{place}"
+        for name, value, place in values
+        if value is not None
+    ]
+
+
+def format_difference(value: float) -> str:
+    """Return a relative difference above 0: `2.1e-06`, `0.3 %`, `12 %`."""
+    return f"{value:.1e}" if value < 1e-3 else units.percent(100 * value, 0 if value >= 0.1 else 1)
+
+
+Pair = tuple[bytes, bytes]
+"""The encoded specs of a variant and of the baseline it was checked against."""
+
+
+def known_checks(runs: Iterable[StoredRun]) -> dict[Pair, EqualityCheck]:
+    """Return the newest check of each pair of variants that stored runs have."""
+    checks = [(each.row.spec, check) for each in runs for check in each.equality]
+    return {
+        (_encoded(spec), _encoded(with_defaults(RunSpec(workload=spec.workload, variant=check.baseline)))): check
+        for spec, check in sorted(checks, key=lambda pair: pair[1].utc_ns)
+    }
+
+
+def find_equality(spec: RunSpec, baseline: RunSpec, known: Mapping[Pair, EqualityCheck]) -> Equality | None:
+    """Return what a check of two variants came to, whichever of them was the baseline then; None without one.
+
+    If both were checked against a third, their differences add up: ||g - r|| <= ||g - t|| + ||t - r||. That can show
+    that they compute the same, but not that they do not.
+
+    Args:
+        spec: A variant.
+        baseline: The other one.
+        known: What `known_checks` returns.
+    """
+    mine, theirs = _encoded(spec), _encoded(baseline)
+    direct = known.get((mine, theirs)) or known.get((theirs, mine))
+    if direct is not None:
+        return judge_check(replace(direct, baseline=baseline.variant), spec)
+    thirds = [
+        (check, known[theirs, third]) for (of, third), check in known.items() if of == mine and (theirs, third) in known
+    ]
+    sums = [judge_check(_added(*pair, baseline), spec) for pair in thirds]
+    return next((found for found in sums if found.state == "same"), None)
+
+
+def _encoded(spec: RunSpec) -> bytes:
+    return msgspec.json.encode(spec, order="sorted")
+
+
+def _added(one: EqualityCheck, other: EqualityCheck, baseline: RunSpec) -> EqualityCheck:
+    """Return the check of two variants that follows from those against a third."""
+    larger = max(one, other, key=lambda check: check.difference or 0.0)
+    return EqualityCheck(
+        utc_ns=larger.utc_ns,
+        baseline=baseline.variant,
+        loss_difference=_sum(one.loss_difference, other.loss_difference),
+        difference=_sum(one.difference, other.difference),
+        tensor=larger.tensor,
+    )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other

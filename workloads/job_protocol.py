@@ -1,0 +1,138 @@
+"""The messages between the program and the process of a small job: one `JobRequest` in, one `JobResult` out."""
+
+from typing import Literal
+
+import msgspec
+
+from workloads.protocol import TAG, Calibration, RunSpec, Source, Value, Variant, decode
+
+
+class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=TAG):
+    """The job of loading saved weights elsewhere: into `spec`, on these GPUs (none is the CPU).
+
+    `trained` is the variant of the run that saved them.
+    """
+
+    weights_path: str
+    trained: Variant
+    spec: RunSpec
+    gpu_uuids: tuple[str, ...] = ()
+
+
+class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model", tag_field=TAG):
+    """The job of writing a plain Keras model with saved weights to each path: a .keras file or a folder."""
+
+    weights_path: str
+    trained: Variant
+    model_paths: tuple[str, ...]
+
+
+class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_field=TAG):
+    """The job of measuring the matrix-product rate of one GPU, or of the CPU, in a precision."""
+
+    precision: str
+    gpu_uuids: tuple[str, ...] = ()
+
+
+class ComputeGradients(msgspec.Struct, frozen=True, kw_only=True, tag="compute_gradients", tag_field=TAG):
+    """The job of computing the loss and the gradients of a first step, in inference the outputs; nothing is updated.
+
+    Attributes:
+        spec: What to compute, and how.
+        gpu_uuids: The GPUs in replica order; none is the CPU.
+        parts: Equal parts of the batch that are computed one by one and averaged, as its GPUs share it on one of them.
+        path: The .npz file to write: `names`, and the arrays `gradient0`, `start0` … by weight.
+        start_path: Such a file whose weights to start from; None starts from the seed's, and writes them.
+        source: The file of a custom workload.
+    """
+
+    spec: RunSpec
+    gpu_uuids: tuple[str, ...] = ()
+    parts: int = 1
+    path: str
+    start_path: str | None = None
+    source: Source | None = None
+
+
+class DescribeFile(msgspec.Struct, frozen=True, kw_only=True, tag="describe", tag_field=TAG):
+    """The job of describing a user's file: the workload of that name in it, every one if `name` is empty."""
+
+    source: Source
+    name: str = ""
+
+
+CustomParameterKind = Literal["choice", "integer", "number", "switch", "text"]
+
+
+class CustomParameter(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter of a custom workload, from its function's signature; `choices` if it is a choice."""
+
+    name: str
+    kind: CustomParameterKind
+    default: Value
+    help: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of a user's file that makes a workload; `batch_size` is its default there."""
+
+    name: str
+    help: str
+    batch_size: int
+    parameters: tuple[CustomParameter, ...] = ()
+
+
+class FileDescription(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=TAG):
+    """The workloads of a user's file, in its order, at least one."""
+
+    workloads: tuple[CustomWorkload, ...]
+
+
+class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=TAG):
+    """The outputs of a model with saved weights against the trained model's outputs to the same inputs.
+
+    Attributes:
+        max_difference: The largest absolute difference of an output.
+        max_output: The largest absolute output of the trained model.
+        tolerance: The largest difference that the rounding of its precision explains.
+    """
+
+    max_difference: float
+    max_output: float
+    tolerance: float
+
+
+class ComputedGradients(msgspec.Struct, frozen=True, kw_only=True, tag="gradients", tag_field=TAG):
+    """What was computed, beside the file with the arrays.
+
+    Attributes:
+        losses: The loss, twice from the same weights and batch; empty in inference.
+        batch: Mean and mean square of each tensor of the batch: those of another batch are others.
+    """
+
+    losses: tuple[float, ...]
+    batch: tuple[float, ...]
+
+
+class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_field=TAG):
+    """Why a job could not be done, in one sentence."""
+
+    reason: str
+
+
+JobRequest = TryWeights | ExportModel | Calibrate | ComputeGradients | DescribeFile
+JobResult = OutputDifference | Calibration | ComputedGradients | FileDescription | JobFailed
+
+_request_decoder: msgspec.json.Decoder[JobRequest] = msgspec.json.Decoder(JobRequest)
+_result_decoder: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobResult)
+
+
+def decode_job_request(line: bytes) -> JobRequest:
+    """Return the job on a process's only stdin line; raises `ProtocolError`."""
+    return decode(_request_decoder, line, "a job")
+
+
+def decode_job_result(line: bytes) -> JobResult:
+    """Return the result of a job; raises `ProtocolError`."""
+    return decode(_result_decoder, line, "a result")

@@ -1,0 +1,147 @@
+"""Loss and gradients of a variant's first step, or its outputs: what two variants that compute the same agree in.
+
+The step is the one that is measured, with precision, layout, XLA and the exchange between replicas; only its optimizer
+is another one, which keeps the gradients and changes nothing.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from workloads.errors import RefusedError
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.protocol import RunSpec
+from workloads.tensorflow.recipe import Batch, Model, Recipe, compile_function
+from workloads.tensorflow.runtime import Replicas, compute_dtype
+from workloads.tensorflow.steps import build_task
+from workloads.training import Task
+
+_MAX_ROUNDS = 16
+"""So often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
+
+Arrays = list[NDArray[np.float64]]
+
+
+class GradientRecorder:
+    """An optimizer that keeps the gradients of each step, and updates nothing."""
+
+    def __init__(self, weights: Sequence[tf.Variable]) -> None:
+        self._gradients = [tf.Variable(tf.zeros(weight.shape, weight.dtype), trainable=False) for weight in weights]
+        self._mask = tf.Variable(0.0, trainable=False)
+
+    def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
+        """Keep the gradients and `mask`, which is 0 where float16 has none that are finite."""
+        for variable, value in zip((*self._gradients, self._mask), (*gradients, mask), strict=True):
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+
+    def gradients(self) -> Arrays | None:
+        """Return the gradients of the last step; None if it would have been skipped."""
+        mask, *found = map(_first_replica, (self._mask, *self._gradients))
+        return found if mask else None
+
+
+def _first_replica(variable: tf.Variable) -> NDArray[np.float64]:
+    first = tf.distribute.get_strategy().experimental_local_results(variable)[0]
+    return np.asarray(first.numpy(), dtype=np.float64)
+
+
+def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradients) -> ComputedGradients:
+    """Make the step on one batch, part by part, and write what it computed.
+
+    Args:
+        recipe: The variant's recipe.
+        replicas: Its replicas.
+        request: The variant, the number of parts, and the files.
+
+    Raises:
+        RefusedError: The weights are not of the shapes of those to start from, or the gradients are not finite.
+    """
+    with replicas.strategy.scope():
+        model = recipe.model()
+        start = _start_weights(model, request.start_path)
+    with tf.device("CPU:0"):
+        batch = recipe.batch(0)
+    size = int(request.spec.variant["batch_size"]) // request.parts
+    spec = RunSpec(workload=request.spec.workload, variant={**request.spec.variant, "batch_size": size, "epochs": 0})
+    recorders: list[GradientRecorder] = []
+
+    def recorder(weights: Sequence[tf.Variable]) -> GradientRecorder:
+        recorders.append(GradientRecorder(weights))
+        return recorders[-1]
+
+    parted = dataclasses.replace(
+        recipe,
+        model=lambda: model,
+        optimizer=recorder,
+        batch=lambda index: _part(batch, index * size, size),
+        batches=request.parts,
+    )
+    if request.spec.variant["mode"] == "train":
+        names = model.weight_names
+        task = build_task(parted, spec.variant, replicas)
+        found, losses = _gradients(task, recorders[0], request.parts)
+    else:
+        names, losses = ["outputs"], ()
+        found = [_outputs(model, parted, spec, replicas, request.parts)]
+    if not all(np.isfinite(one).all() for one in found):
+        raise RefusedError("what it computes is not finite")
+    arrays: dict[str, Any] = {f"gradient{number}": one.astype(np.float32) for number, one in enumerate(found)}
+    np.savez(Path(request.path), **arrays, **start, names=np.array(names))
+    return ComputedGradients(losses=losses, batch=_moments(batch))
+
+
+def _start_weights(model: Model, path: str | None) -> dict[str, Any]:
+    """Assign another variant's weights, or return those of the seed where there are none."""
+    if path is None:
+        return {f"start{number}": np.asarray(weight.numpy()) for number, weight in enumerate(model.weights)}
+    with np.load(path, allow_pickle=False) as stored:
+        values = [stored[f"start{number}"] for number in range(sum(name.startswith("start") for name in stored))]
+    if [value.shape for value in values] != [tuple(weight.shape) for weight in model.weights]:
+        raise RefusedError("its weights are of other shapes")
+    for weight, value in zip(model.weights, values, strict=True):
+        weight.assign(value)
+    return {}
+
+
+def _part(batch: Batch, start: int, size: int) -> Batch:
+    inputs, targets = tf.nest.map_structure(lambda whole: whole[start : start + size], batch)
+    return inputs, targets
+
+
+def _gradients(task: Task, recorder: GradientRecorder, parts: int) -> tuple[Arrays, tuple[float, ...]]:
+    """Return the mean gradients of the parts, and the mean loss twice."""
+    for _ in range(_MAX_ROUNDS):
+        steps = [(task.fetch(task.step()), recorder.gradients()) for _ in range(parts)]
+        found = [gradients for _, gradients in steps if gradients is not None]
+        if len(found) == parts:
+            break
+    else:
+        raise RefusedError("its gradients are not finite")
+    mean = [functools.reduce(np.add, of_weight) / parts for of_weight in zip(*found, strict=True)]
+    again = [task.fetch(task.step()) for _ in range(parts)]
+    return mean, (float(np.mean([loss for loss, _ in steps])), float(np.mean(again)))
+
+
+def _outputs(model: Model, recipe: Recipe, spec: RunSpec, replicas: Replicas, parts: int) -> NDArray[np.float64]:
+    """Return the outputs of the whole batch, in inference on the first device."""
+    dtype = compute_dtype(str(spec.variant["precision"]))
+    forward = compile_function(model.outputs, xla=bool(spec.variant["xla"]))
+
+    def outputs(index: int) -> Any:
+        with tf.device(replicas.devices[0]):
+            inputs, _ = recipe.batch(index)
+            return forward(tf.nest.map_structure(lambda x: tf.cast(x, dtype) if x.dtype.is_floating else x, inputs))
+
+    return np.concatenate([np.asarray(outputs(index), np.float64) for index in range(parts)])
+
+
+def _moments(batch: Batch) -> tuple[float, ...]:
+    """Return mean and mean square of each tensor; they do not depend on the order of its axes."""
+    values = [np.asarray(one, np.float64) for one in tf.nest.flatten(batch)]
+    return tuple(float(number) for one in values for number in (one.mean(), np.square(one).mean()))
