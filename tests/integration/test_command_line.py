@@ -110,10 +110,10 @@ def test_list_names_runs_newest_first(trained: CommandLine) -> None:
     runs = trained.json("list")["runs"]
     assert [run["run"] for run in runs] == [3, 2, 1]
     for run in runs:
-        assert {"run", "started_utc", "workload", "variant", "outcome", "throughput", "match"} <= set(run)
+        assert {"run", "started_utc", "workload", "variant", "outcome", "throughput", "match", "state"} <= set(run)
         assert datetime.fromisoformat(run["started_utc"]).tzinfo is not None
     table = trained("list").stdout.splitlines()
-    assert table[0].split() == ["run", "started", "variant", "outcome", "as", "asked", "throughput", "tags"]
+    assert table[0].split() == ["run", "started", "variant", "outcome", "evidence", "throughput", "tags"]
     assert len(table) == 4
 
 
@@ -121,7 +121,7 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
     document = trained.json("compare", "1", "2", "3")
     assert {"baseline", "method", "level", "rows", "verdict", "warnings"} <= set(document)
     assert (document["baseline"], document["level"]) == (1, 0.95)
-    fields = {"variant", "runs", "n", "outcomes", "throughput", "speedup", "energy_ratio", "match"}
+    fields = {"variant", "runs", "n", "outcomes", "throughput", "speedup", "energy_ratio", "match", "state"}
     assert all(fields <= set(row) for row in document["rows"])
     assert [row["runs"] for row in document["rows"]] == [[1], [2], [3]]
     assert document["rows"][1]["speedup"]["ratio"] < 1
