@@ -1,5 +1,6 @@
 """What each parameter does by itself: ratios over pairs of variants that differ in that parameter alone."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from app.analysis.intervals import Estimate, level_at, mean_ratio
-from app.analysis.verdict import count_looks, throughputs, work_ratio
+from app.analysis.verdict import count_looks, same_workload, throughputs, work_ratio
 from app.records import Floats, RunRow
 from workloads.catalog import OUTSIDE_STEP
 from workloads.protocol import RunSpec, Value
@@ -80,27 +81,27 @@ class _Change(NamedTuple):
 
 
 def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Effect, ...]:
-    """Return the effect of each parameter by itself; () unless several differ, for ratios tell the effect of one.
+    """Return the effect of each parameter by itself in the baseline's workload, if several differ; else ().
 
-    A parameter changes from the baseline's value, or from the one with the most pairs if the baseline's has none.
+    Of a single one the variants' ratios tell the effect. A parameter changes from the baseline's value, or from the one
+    with the most pairs if the baseline's has none.
 
     Args:
         variants: The runs of each.
         baseline: One of them.
     """
-    measured = [variant for variant in variants if throughputs(variant)]
-    differing = {name for variant in measured for name in step_differences(measured[0][0].spec, variant[0].spec)}
-    names = [
-        name for name in dict.fromkeys(key for each in measured for key in each[0].spec.variant) if name in differing
-    ]
-    if len(names) < 2:
+    base = baseline[0].spec
+    measured = [variant for variant in variants if same_workload(variant, baseline) and throughputs(variant)]
+    differing = {name for variant in measured for name in step_differences(base, variant[0].spec)}
+    if len(differing) < 2:
         return ()
-    changes = [change for name in names for change in _changes(name, measured, baseline[0].spec.variant.get(name))]
+    names = [name for name in base.variant if name in differing]
+    changes = [change for name in names for change in _changes(name, measured, base.variant[name])]
     comparisons = sum(any(map(_is_repeated, change.pairs)) for change in changes)
     return tuple(_effect(change, comparisons) for change in changes)
 
 
-def _changes(name: str, variants: Sequence[Variant], preferred: Value | None) -> list[_Change]:
+def _changes(name: str, variants: Sequence[Variant], preferred: Value) -> list[_Change]:
     """Return the changes of a parameter from one of its values that a matched pair shows.
 
     Args:
@@ -111,23 +112,20 @@ def _changes(name: str, variants: Sequence[Variant], preferred: Value | None) ->
     alike: dict[tuple[object, ...], dict[Value, Variant]] = {}
     for variant in variants:
         settings = dict(variant[0].spec.variant)
-        if (value := settings.pop(name, None)) is not None:
-            alike.setdefault((variant[0].spec.workload, *sorted(settings.items())), {})[value] = variant
+        if name in settings:
+            value = settings.pop(name)
+            alike.setdefault(tuple(sorted(settings.items())), {})[value] = variant
     matched = [by_value for by_value in alike.values() if len(by_value) > 1]
-    if not matched:
+    counts = Counter(value for by_value in matched for value in by_value)
+    if not counts:
         return []
-    values = list(dict.fromkeys(value for by_value in matched for value in by_value))
-    before = preferred if preferred in values else max(values, key=lambda v: sum(v in by_value for by_value in matched))
-    return [
-        _Change(
-            name,
-            before,
-            after,
-            tuple((each[before], each[after]) for each in matched if {before, after} <= each.keys()),
-        )
-        for after in values
-        if after != before and any({before, after} <= each.keys() for each in matched)
-    ]
+    before = preferred if preferred in counts else counts.most_common(1)[0][0]
+    pairs = {
+        after: tuple((each[before], each[after]) for each in matched if before in each and after in each)
+        for after in counts
+        if after != before
+    }
+    return [_Change(name, before, after, found) for after, found in pairs.items() if found]
 
 
 def _is_repeated(pair: tuple[Variant, Variant]) -> bool:
@@ -170,7 +168,7 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
     explain any difference, and tell something only if nothing else differs.
     """
     logs = np.log([pair.ratio.value for pair in pairs])
-    settings = [{"workload": pair.before[0].spec.workload, **pair.before[0].spec.variant} for pair in pairs]
+    settings = [pair.before[0].spec.variant for pair in pairs]
     varying = [name for name in settings[0] if name != changed and len({each.get(name) for each in settings}) > 1]
     if len(varying) == 1:
         return varying[0]

@@ -149,7 +149,8 @@ def test_a_change_is_from_the_baseline_s_value_or_from_the_one_with_most_pairs()
 def test_what_did_not_measure_is_in_no_pair_and_other_work_is_marked() -> None:
     nothing = run_row(1, workload="cnn10", throughput=None, outcome="failed", layout="NCHW")
     found = variants(*FACTORIAL)
-    assert compute_effects([(nothing,), *found], found[0]) == compute_effects(found, found[0])
+    elsewhere = [(run_row(n, throughput=float(n), xla=xla),) for n, xla in ((2, False), (3, True))]
+    assert compute_effects([(nothing,), *elsewhere, *found], found[0]) == compute_effects(found, found[0])
     deep = [
         (run_row(n, throughput=100.0 / layers, gflops=float(layers), layers=layers, xla=xla),)
         for n, (layers, xla) in enumerate(product((1, 4), (False, True)), 1)
