@@ -13,7 +13,7 @@ import numpy as np
 LEVEL = 0.95
 """Probability that the intervals of a comparison hold, all together and at every look at it."""
 _FIRST_LOOK_ERROR = 0.03
-_LOOK_EXPONENT = 1.3
+_LOOK_EXPONENT = 1.5
 _LARGEST_LOG = 700.0
 
 
@@ -50,7 +50,7 @@ def level_at(look: int, comparisons: int = 1) -> float:
     """Return the level of each of several intervals, so that they hold together and at every look with `LEVEL`.
 
     Whoever adds runs and judges again has another chance to be wrong. So the first look may be wrong with 3 %, look k
-    with 3 % / k^1.3: error spending as in Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials",
+    with 3 % / k^1.5: error spending as in Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials",
     Biometrika 70, over the number of looks, because nobody knows which will be the last. `bench compare` shows that all
     looks together are wrong in less than 6 %; docs/decisions has the candidates for the two figures.
 

@@ -14,9 +14,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from app.analysis.intervals import LEVEL, Estimate, difference
+from app.analysis.intervals import Estimate, difference, level_at
 from app.analysis.steps import kernel_ms, measured_step_ms, run_traced_step
-from app.analysis.verdict import same_work, same_workload, throughputs
+from app.analysis.verdict import count_looks, same_work, same_workload, throughputs
 from app.records import Floats, Ints, StoredRun
 from workloads.kernels import KernelClass
 from workloads.protocol import Kernel
@@ -96,15 +96,10 @@ class StepDifference:
     parts: tuple[Part, ...]
 
 
-def step_difference(
-    runs: Sequence[StoredRun], baseline: Sequence[StoredRun], level: float = LEVEL
-) -> StepDifference | Obstacle:
+def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> StepDifference | Obstacle:
     """Return the difference of a variant's step to the baseline's, or why it cannot be told.
 
-    Args:
-        runs: The variant's runs.
-        baseline: The baseline's runs.
-        level: Probability that each interval holds.
+    Each interval holds alone, at every look.
     """
     if not same_workload([run.row for run in runs], [run.row for run in baseline]):
         return "other workload"
@@ -120,7 +115,8 @@ def step_difference(
     batches = {run.row.spec.variant["batch_size"] for side in sides for run in side}
     examples = PER_EXAMPLES if len(batches) > 1 else None
     times = _step_times([run for side in sides for run in side], examples)
-    comparer = _Comparer(len(sides[0]), level)
+    looks = count_looks(*([run.row for run in side] for side in (runs, baseline)))
+    comparer = _Comparer(len(sides[0]), level_at(looks))
     classes = _class_parts(times, comparer)
     parts = chain(classes, _rest_parts(times, comparer)) if on_gpu == {True} else classes
     return StepDifference(

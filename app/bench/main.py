@@ -65,11 +65,12 @@ _AA_OPTIONS = ("workload", "settings", "pairs", "parallel", "no_gate", "again")
 @no_gate_option
 @again_option
 @click.option("--kills", type=COUNT, metavar="N", help="With resume: how often to kill the program (default 50).")
+@click.option("--cases", type=COUNT, metavar="N", help="With compare: cases of each kind (default 2,000).")
 @click.option("--times", type=COUNT, metavar="N", help="With quick: how often to repeat it (default 10).")
 @click.pass_context
 def bench(context: click.Context, /, *, as_json: bool, database: Path | None, name: str | None, **values: Any) -> int:
     """Run one benchmark or all, print the figures; return 0 when every limit is kept."""
-    counts = {"resume": "kills", "quick": "times"}
+    counts = {"compare": "cases", "resume": "kills", "quick": "times"}
     given = given_parameters(context)
     for of, options in {**{of: (option,) for of, option in counts.items()}, "aa": _AA_OPTIONS}.items():
         if name != of and (wrong := [option_name(option) for option in options if option in given]):

@@ -43,7 +43,7 @@ def test_the_sentence_of_the_reference_runs_names_pooling_and_what_is_not_the_ca
     nhwc, nchw = (runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW"))
     found = view(nhwc, nchw)
     assert plain(found.sentence) == (
-        "NCHW takes 1.66 ms less per step than NHWC (23.36 against 25.01 ms; 95 % interval 1.31 to 2.00 ms), "
+        "NCHW takes 1.66 ms less per step than NHWC (23.36 against 25.01 ms; 95 % interval 1.22 to 2.09 ms), "
         "1.31 ms of it (79 %) in pooling and 0.36 ms (22 %) in transposes; "
         "hardly anything in batch norm (−0.03 ms) and convolutions (−0.07 ms)."
     )
