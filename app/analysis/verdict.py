@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from app.analysis.equivalence import Equivalence, equivalence
 from app.analysis.intervals import Estimate, RequiredRepeats, level_at, mean, ratio, required_repeats
 from app.records import RunRow
 from workloads.protocol import RunSpec
@@ -62,7 +63,8 @@ class VariantResult:
     of all ratios of one kind hold together and at every look (`app.analysis.intervals.level_at`); those of `throughput`
     and `energy` describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision has no
     meaning. `looks` is how often its runs and the baseline's may have been judged, this time included.
-    `required_repeats` is how many more repeats would show a smaller difference, where none is seen.
+    `required_repeats` is how many more repeats would show a smaller difference, where none is seen; `equivalence` how
+    the speed-up lies to a margin, where one was given.
     """
 
     runs: tuple[RunRow, ...]
@@ -74,6 +76,7 @@ class VariantResult:
     is_baseline: bool
     looks: int = 1
     required_repeats: RequiredRepeats | None = None
+    equivalence: Equivalence | None = None
 
 
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
@@ -88,12 +91,30 @@ def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
     return [tuple(group) for _, group in groups]
 
 
-def judge(runs: Sequence[RunRow], baseline_run: int) -> list[VariantResult]:
-    """Return one result per variant; the baseline is the variant that run `baseline_run` belongs to."""
+def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:
+    """Return one result per variant.
+
+    Args:
+        runs: The runs.
+        baseline_run: A run of the baseline.
+        margin_pct: The margin of equivalence in percent, None for no such test.
+    """
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
     speeds, energy = (_count_comparisons(groups, baseline, figures) for figures in (throughputs, energies))
-    return [_result(group, baseline, speeds, energy) for group in groups]
+    results = [_result(group, baseline, speeds, energy) for group in groups]
+    if margin_pct is None:
+        return results
+    return [_with_equivalence(each, baseline, margin_pct, speeds) for each in results]
+
+
+def _with_equivalence(
+    result: VariantResult, baseline: Sequence[RunRow], margin_pct: float, comparisons: int
+) -> VariantResult:
+    if result.speedup is None or result.is_baseline:
+        return result
+    values, base, level = throughputs(result.runs), throughputs(baseline), level_at(result.looks, comparisons)
+    return replace(result, equivalence=equivalence(values, base, result.speedup, margin_pct, level))
 
 
 FIRST_LOOK = 3

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import structs
 
 from app import units
+from app.analysis.intervals import PLANNED_LEVEL
 from app.analysis.noise import Resolution, pooled_noise, resolution
 from app.analysis.verdict import Decision, VariantResult, judge, throughputs
 from app.cli.experiment_progress import run_entries
@@ -303,9 +304,9 @@ def _print(plan: Plan, found: AaResult) -> None:
     )
     print_table(header, [_tally_row(tally) for tally in found.tallies], right=frozenset(range(1, 7)))
     print_text(
-        "Identical variants should be said to differ in about 3 %. The comparisons of a line share no run, so they are "
-        "independent as far as runs are; two lines share theirs. Those drawn at random are not independent, and say "
-        "nothing of the order of runs. The half width is the median of the line."
+        f"Identical variants should be said to differ in about {_percent(1 - PLANNED_LEVEL)}. The comparisons of a "
+        "line share no run, so they are independent as far as runs are; two lines share theirs. Those drawn at random "
+        "are not independent, and say nothing of the order of runs. The half width is the median of the line."
     )
     print()
     rows = [_resolution_row(minutes, each) for minutes, each in found.resolutions.items()]

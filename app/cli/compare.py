@@ -11,6 +11,7 @@ import click
 from app import units
 from app.analysis.intervals import Estimate
 from app.cli.candidates import complete_runs
+from app.cli.gate import GateOptions, gate_options, report_gate
 from app.cli.library import run_query
 from app.cli.options import (
     RUN_NUMBER,
@@ -26,6 +27,7 @@ from app.errors import UserError
 from app.metrics import Metric
 from app.report.comparison import compare_document
 from app.report.documents import combined_state
+from app.report.gate import judge_gate
 from app.report.render import check_suffix, render_scaling, write_page, write_report
 from app.report.scaling import efficiency_headline, scaling_document
 from app.storage.library import Library
@@ -67,6 +69,7 @@ _NAMED = 12
 )
 @click.option("--why", is_flag=True, help="Print what of a step makes the difference: idle time, kernels by class.")
 @report_option
+@gate_options
 def compare(
     database: Path | None,
     as_json: bool,
@@ -75,8 +78,9 @@ def compare(
     why: bool,
     report: Path | None,
     wanted: RunFilter,
+    gate: GateOptions,
 ) -> int:
-    """Print the comparison, and write a report of it where one is requested."""
+    """Print the comparison, and write a report of it where one is requested; return 0, or the status of a gate."""
     if report is not None:
         check_suffix(report)
     requested = list(dict.fromkeys(runs))
@@ -90,17 +94,18 @@ def compare(
         if baseline is None:
             baseline = default_baseline([run.row for run in stored])
         older = store.load_earlier(baseline, numbers, EARLIER_RUNS)
-    comparison = compare_runs(prepare_comparison(stored), baseline, older)
+    comparison = compare_runs(prepare_comparison(stored), baseline, older, gate.margin_pct)
     if report is not None:
         write_report(report, comparison, time.time_ns())
         say(f"Written to {report}.")
+    judged = judge_gate(comparison, gate.fail_if_slower) if gate.fail_if_slower else None
     if as_json:
-        print_json(compare_document(comparison))
+        print_json({**compare_document(comparison), **({"gate": judged.document()} if judged else {})})
     else:
         print_comparison(comparison, database)
         if why:
             print_why(comparison.why)
-    return 0
+    return report_gate(judged, gate) if judged else 0
 
 
 def _search_runs(wanted: RunFilter, baseline: int | None, library: Library) -> list[int]:

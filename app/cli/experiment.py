@@ -22,6 +22,7 @@ from app.cli.experiment_progress import (
     run_entries,
     write_experiment_report,
 )
+from app.cli.gate import GateOptions, gate_options, report_gate
 from app.cli.options import (
     FILE,
     TIME,
@@ -48,9 +49,10 @@ from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.paths import default_database
 from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
-from app.queries import QueueEntry
+from app.queries import FINISHED_STATES, QueueEntry
 from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
+from app.report.gate import judge_gate
 from app.report.render import check_writable
 from app.runs.experiment.article import Article
 from app.runs.experiment.entry_session import runs_of_entry
@@ -75,17 +77,18 @@ from workloads.protocol import RunSpec
 
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
 _RUN_OPTIONS = ("repeats", "until", "budget", "again", "parallel")
+_GATE_OPTIONS = ("margin", "fail_if_slower", "summary")
 _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "presets": (
         "--presets lists them and makes nothing",
-        (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify"),
+        (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify", *_GATE_OPTIONS),
     ),
     "preset": ("--preset has a workload, settings and a baseline of its own", _MATRIX_OPTIONS),
     "variants_of": ("--variants-of takes what stored runs were of", (*_MATRIX_OPTIONS, "preset", "presets", "again")),
     "show": ("--show makes nothing", ("budget", "again", "parallel", "check_equal", "queue")),
     "queue": (
         "--queue makes nothing yet, but `queue go-on` takes these words",
-        ("report", "notify", "no_standby", "sample_ms"),
+        ("report", "notify", "no_standby", "sample_ms", *_GATE_OPTIONS),
     ),
 }
 """Options that exclude others, the reason, and the others."""
@@ -119,6 +122,7 @@ class ExperimentOptions:
     show: bool
     report: Path | None
     sample_ms: float
+    gate: GateOptions
 
     def check(self) -> None:
         """Raise `UsageError` for wrong use."""
@@ -216,11 +220,12 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     help="Write a report with charts too, .html or .md; of an article's preset with its tables.",
 )
 @sampling_option
+@gate_options
 @click.pass_context
 def experiment(context: click.Context, /, **values: Any) -> int:
     """Make what is left of the experiment and print its verdict; return 0 when every planned run has a result.
 
-    Running out of memory and being refused are results too.
+    Running out of memory and being refused are results too. With a gate: its status.
     """
     options = ExperimentOptions(given=given_parameters(context), **values)
     options.check()
@@ -237,8 +242,7 @@ def _run(options: ExperimentOptions) -> int:
     named = load_preset(options.preset, options.find_workload) if options.preset else None
     article = named.preset.article if named else None
     if named and options.show:
-        _print_result(_stored_experiment(named, options), article, options)
-        return 0
+        return _print_result(_stored_experiment(named, options), article, options) or 0
     with run_services(
         options.database, options.sample_ms, standby=not (options.no_standby or options.queue)
     ) as services:
@@ -254,8 +258,8 @@ def _run(options: ExperimentOptions) -> int:
         all_ended = run_entries(services, [entry.entry])
     if not all_ended or all_ended[-1].state == "running":
         raise UserError(_describe_elsewhere(entry))
-    _print_result(all_ended[-1].experiment, article, options, all_ended[-1].queue_number)
-    return exit_status(all_ended)
+    gated = _print_result(all_ended[-1].experiment, article, options, all_ended[-1].queue_number)
+    return exit_status(all_ended) if gated is None else gated
 
 
 def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
@@ -340,16 +344,21 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
 
 def _print_result(
     found: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
-) -> None:
-    tables = measured_tables(article, found.plan, found.runs)
-    result = load_result(found, tables, options.database or default_database())
+) -> int | None:
+    """Print the result, and return the exit status of the gate, None without one."""
+    tables, gate = measured_tables(article, found.plan, found.runs), options.gate
+    result = load_result(found, tables, options.database or default_database(), gate.margin_pct)
+    ending = describe_ending(found, shown=options.show, entry=entry)
+    unfinished = "" if found.state in FINISHED_STATES else ending
+    judged = judge_gate(result.comparison, gate.fail_if_slower, unfinished) if gate.fail_if_slower else None
     if options.as_json:
-        print_json(experiment_document(result))
+        print_json({**experiment_document(result), **({"gate": judged.document()} if judged else {})})
     else:
         print_experiment(result, options.database)
-    say(describe_ending(found, shown=options.show, entry=entry))
+    say(ending)
     if options.report is not None:
         write_experiment_report(result, options.report)
+    return report_gate(judged, gate) if judged else None
 
 
 def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:

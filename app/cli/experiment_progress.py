@@ -139,16 +139,19 @@ def _describe_precision(found: Experiment) -> str:
     return f"Speed-ups are known to ± {' to '.join(ends)} %; ± {found.plan.until_pct:g} % was asked for."
 
 
-def load_result(found: Experiment, tables: Sequence[MeasuredTable], database: Path) -> ExperimentResult:
+def load_result(
+    found: Experiment, tables: Sequence[MeasuredTable], database: Path, margin_pct: float | None = None
+) -> ExperimentResult:
     """Load the runs that an experiment compares, and compare them.
 
     Args:
         found: The experiment, with the headers of its runs.
         tables: An article's measured tables; empty if it repeats none.
         database: Where its runs are stored.
+        margin_pct: The margin of equivalence in percent, None for none.
     """
     with Store.open(database) as store:
-        return experiment_result(found, runs_in_order(found, store.load), tables)
+        return experiment_result(found, runs_in_order(found, store.load), tables, margin_pct)
 
 
 def print_experiment(result: ExperimentResult, database: Path | None = None) -> None:

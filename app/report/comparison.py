@@ -1,11 +1,12 @@
 """Comparisons as JSON documents, and experiments with the comparison of their runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app import units
 from app.analysis.effects import Effect
+from app.analysis.equivalence import TESTS_LEVEL, Equivalence
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import operations_per_example
 from app.metrics import put_json
@@ -38,6 +39,7 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
         "baseline": comparison.baseline or None,
         "method": comparison.method,
         "level": LEVEL,
+        "margin_pct": comparison.margin_pct,
         "rows": list(map(_variant_row, comparison.variants)),
         "verdict": {"decision": comparison.verdict.decision, "text": comparison.verdict.text},
         "effects": list(map(_effect_document, comparison.verdict.effects)),
@@ -91,6 +93,10 @@ def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
     }
 
 
+def _equivalence_document(found: Equivalence | None) -> dict[str, Any] | None:
+    return None if found is None else {**asdict(found), "level": TESTS_LEVEL, "is_not_slower": found.is_not_slower}
+
+
 def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
     result = variant.result
     spec = result.runs[0].spec
@@ -111,6 +117,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "energy_ratio_interval": energy_ratio["interval"],
         "decision": "baseline" if result.is_baseline else result.decision,
         "looks": result.looks,
+        "equivalence": _equivalence_document(result.equivalence),
         **verification_document(result.runs),
     }
     for metric in COMPARED:
@@ -128,7 +135,10 @@ class ExperimentResult:
 
 
 def experiment_result(
-    found: Experiment, runs: Sequence[StoredRun], tables: Sequence[MeasuredTable] = ()
+    found: Experiment,
+    runs: Sequence[StoredRun],
+    tables: Sequence[MeasuredTable] = (),
+    margin_pct: float | None = None,
 ) -> ExperimentResult:
     """Compare the runs of an experiment as far as it is.
 
@@ -136,11 +146,12 @@ def experiment_result(
         found: The experiment.
         runs: The runs that it compares, as `runs_in_order` returns them.
         tables: Those of the article that it replicates, if any.
+        margin_pct: The margin of equivalence in percent, None for none.
     """
     if not runs:
         none = Verdict(text="No run of this experiment has a result yet.")
         return ExperimentResult(experiment=found, comparison=Comparison(method=METHOD, verdict=none), tables=tables)
-    comparison = compare(prepare_comparison(runs), runs[0].row.run)
+    comparison = compare(prepare_comparison(runs), runs[0].row.run, margin_pct=margin_pct)
     if text := _single_variant_text(found.plan, runs):
         comparison = replace(comparison, verdict=replace(comparison.verdict, text=text))
     return ExperimentResult(experiment=found, comparison=comparison, tables=tables)

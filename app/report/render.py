@@ -13,6 +13,7 @@ from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
 from app.report.charts.svg import replace_invalid_xml
+from app.report.gate import Gate
 from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_report
 from app.report.scaling import scaling_sections
 from app.report.why import why_sections
@@ -49,12 +50,17 @@ def check_suffix(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `UsageError` if no report can be written to the file: before long runs, not after them."""
+    """Raise `UsageError` if no report can be written to the file."""
     check_suffix(path)
+    check_file(path, "--report")
+
+
+def check_file(path: Path, option: str) -> None:
+    """Raise `UsageError` if an option's file cannot be written: before long runs, not after them."""
     if not path.parent.is_dir():
-        raise UsageError(f"--report takes a file in a folder that is there; {path.parent} is none.")
+        raise UsageError(f"{option} takes a file in a folder that is there; {path.parent} is none.")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"--report takes a file that can be written; {path} cannot.")
+        raise UsageError(f"{option} takes a file that can be written; {path} cannot.")
 
 
 def write_page(path: Path, page: RenderedPage) -> None:
@@ -123,6 +129,11 @@ def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
     sections = {f"{path.stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(views, LIGHT), 1)}
     text = _render("scaling.md.jinja", scaling=sections)
     return RenderedPage(text, {file: section.drawing.svg(filled=True) for file, section in sections.items()})
+
+
+def gate_markdown(gate: Gate) -> str:
+    """Render a gate as a piece of Markdown."""
+    return _render("gate.md.jinja", gate=gate)
 
 
 def articles_html(repeated: Sequence[ArticleRuns]) -> str:

@@ -244,7 +244,7 @@ def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine)
         "experiment", "--no-gate", *dummy_arguments(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s"
     )
     assert (done.returncode, done.stdout) == (1, "")
-    ahead, ending = done.stderr.splitlines()
+    ahead, _, ending = done.stderr.splitlines()
     assert ahead == "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01."
     assert ending == (
         "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. No run fits into 0:01: give --budget more."
@@ -435,3 +435,24 @@ def test_a_run_that_nobody_listens_to_is_made_and_stored(tmp_path: Path, closed:
     assert done.returncode == 0, done.stderr
     with Store.open(line.database) as store:
         assert [row.outcome.name for row in store.list_runs() if row.outcome] == ["completed"] * 2
+
+
+def test_a_gate_fails_what_is_slower_and_passes_what_is_not(command_line: CommandLine, tmp_path: Path) -> None:
+    # Twice the time of a step is no noise on any machine: the gate of 90 % passes it, and that of 10 % does not.
+    words = ["experiment", "--no-gate", *dummy_arguments(step_ms="20,40", steps=10), "--repeats", "3"]
+    summary = tmp_path / "speed.md"
+    slower = command_line(*words, "--fail-if-slower", "10%", "--summary", str(summary))
+    assert slower.returncode == 3, slower.stderr
+    assert slower.stderr.splitlines()[-1].startswith("Failed: slower by more than 10 %. ")
+    assert summary.read_text("utf-8").startswith("## Failed: slower by more than 10 %\n")
+    passed = command_line.json(*words, "--fail-if-slower", "90%")
+    assert (passed["gate"]["outcome"], passed["state"]) == ("passed", "complete"), "of the same runs"
+
+
+def test_a_gate_without_figures_cannot_tell(command_line: CommandLine) -> None:
+    once = ["experiment", "--no-gate", *dummy_arguments(step_ms="20,40", steps=10), "--repeats", "1"]
+    alone = command_line.json(*once, "--fail-if-slower", "10%", status=4)
+    assert alone["gate"]["outcome"] == "cannot tell", "one run each has no interval"
+    words = ["experiment", "--no-gate", *dummy_arguments(behaviour="train,fail"), "--repeats", "2"]
+    failed = command_line.json(*words, "--fail-if-slower", "10%", status=4)
+    assert failed["gate"]["reasons"][0].startswith("Failed: 2 of 4 runs done; some gave no result.")

@@ -84,10 +84,12 @@ class CompareController(QObject):
         self._comparison = Comparison()
         self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
+        self._margin_pct: float | None = None
         self._align: Alignment = "time"
         self._actions = actions
         view.offers.offer_accepted.connect(self._accept_offer)
         view.table.baseline_requested.connect(self.make_baseline)
+        view.margin_chosen.connect(self.set_margin)
         view.tabs.curves.alignment_requested.connect(self.align)
         view.tabs.article_requested.connect(self._show_articles)
         view.report_requested.connect(self.save_report)
@@ -104,11 +106,12 @@ class CompareController(QObject):
         chosen = tuple(dict.fromkeys(runs))
         baseline = self._baseline if self._baseline in chosen else None
         self._request_number += 1
-        align = self._align
+        align, margin_pct = self._align, self._margin_pct
         if len(chosen) > MAX_DRAWN:
             self._view.show_busy(f"Reading {format_run_count(min(len(chosen), MAX_COMPARED))} …")
         self._run_for_current(
-            lambda: _read_runs(self._database, chosen, baseline, align), lambda data: self._show(data, article=article)
+            lambda: _read_runs(self._database, chosen, baseline, align, margin_pct),
+            lambda data: self._show(data, article=article),
         )
 
     def refresh(self) -> None:
@@ -151,8 +154,19 @@ class CompareController(QObject):
 
     def make_baseline(self, run: int) -> None:
         """Compare the runs with this one's variant."""
-        found, self._baseline = self._comparison.found, run
-        self._run_for_current(lambda: _compare_with_earlier(self._database, found, run), self._show_comparison)
+        self._baseline = run
+        self._compare_again()
+
+    def set_margin(self, margin_pct: float | None) -> None:
+        """Say whether variants are equal within this margin in percent, None for not."""
+        self._margin_pct = margin_pct
+        self._compare_again()
+
+    def _compare_again(self) -> None:
+        found, run, margin_pct = self._comparison.found, self._baseline, self._margin_pct
+        self._run_for_current(
+            lambda: _compare_with_earlier(self._database, found, run, margin_pct), self._show_comparison
+        )
 
     def _measure_interleaved(self, runs: Sequence[int]) -> None:
         from app.viewmodels.experiment.preview import interleaved_plan
@@ -209,7 +223,9 @@ class CompareController(QObject):
         self._view.show_problem(str(error))
 
 
-def _read_runs(database: Path, runs: Sequence[int], baseline: int | None, align: Alignment) -> _CompareData:
+def _read_runs(
+    database: Path, runs: Sequence[int], baseline: int | None, align: Alignment, margin_pct: float | None
+) -> _CompareData:
     from app.gui.experiment.preset_reader import known_workloads
     from app.runs.experiment.article_runs import replicated_articles
     from app.runs.experiment.presets import user_preset_files
@@ -221,17 +237,17 @@ def _read_runs(database: Path, runs: Sequence[int], baseline: int | None, align:
         hidden = store.library.hidden_figures()
     baseline = baseline or default_baseline([run.row for run in found.runs])
     return _CompareData(
-        _compare_with_earlier(database, found, baseline),
+        _compare_with_earlier(database, found, baseline, margin_pct),
         comparison_curves(found, align),
         hidden,
         replicated_articles(found.runs, user_preset_files(database), known_workloads(database)),
     )
 
 
-def _compare_with_earlier(database: Path, found: ComparedRuns, baseline: int) -> Comparison:
+def _compare_with_earlier(database: Path, found: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:
     with Store.open(database) as store:
         older = store.load_earlier(baseline, [run.row.run for run in found.runs], EARLIER_RUNS)
-    return compare(found, baseline, older)
+    return compare(found, baseline, older, margin_pct)
 
 
 def _write_report(comparison: Comparison, articles: Sequence["ArticleRuns"], path: Path) -> Path:

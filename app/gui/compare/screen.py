@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QAction, QActionGroup, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -191,19 +191,27 @@ def _with_unbroken_percent(text: str) -> str:
 
 _NO_EXPERIMENT = "No experiments stored yet"
 
+_MARGINS_PCT = (None, 1.0, 2.0, 5.0)
+
 _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
+
+
+def _margin_label(margin_pct: float | None) -> str:
+    return "off" if margin_pct is None else f"{margin_pct:g} %"
 
 
 class CompareView(QWidget):
     """Shows a `Comparison` and its `CompareCurves`; `painted` is emitted when all of both is drawn.
 
-    `report_requested` has the path of the file, `experiment_requested` the number of an experiment.
+    `report_requested` has the path of the file, `experiment_requested` the number of an experiment, `margin_chosen` the
+    margin of equivalence in percent, or None.
     """
 
     painted = Signal()
     report_requested = Signal(object)
     experiments_requested = Signal()
     experiment_requested = Signal(int)
+    margin_chosen = Signal(object)
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -224,6 +232,7 @@ class CompareView(QWidget):
         self._report = button(
             "Save &report …", "Write this comparison as one HTML file, or as Markdown with its charts", small=True
         )
+        self._margin = button("", "Say whether variants are equal within a margin", small=True)
         self._experiments = button("&Experiments …", "Compare the runs of an experiment", small=True)
         self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
         self._pages = QStackedWidget()
@@ -236,6 +245,11 @@ class CompareView(QWidget):
     def by_run_button(self) -> QPushButton:
         """Button that shows one row per run."""
         return self._by_run
+
+    @property
+    def margin_button(self) -> QPushButton:
+        """Button whose menu has the margins."""
+        return self._margin
 
     def displayed_text(self) -> str:
         """Return the sentences above the table."""
@@ -251,6 +265,7 @@ class CompareView(QWidget):
         self._shared.setToolTip(comparison.shared)
         self.table.show_table(comparison.table)
         self.tabs.show_model(comparison)
+        self._margin.setText(f"Margin: {_margin_label(comparison.margin_pct)}")
         self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
 
     def show_curves(self, curves: CompareCurves) -> None:
@@ -290,7 +305,17 @@ class CompareView(QWidget):
     def _choose_columns(self) -> None:
         self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
 
+    def _add_margins(self) -> None:
+        menu = QMenu(self._margin)
+        group = QActionGroup(menu)
+        for margin_pct in _MARGINS_PCT:
+            action = QAction(_margin_label(margin_pct), group, checkable=True, checked=margin_pct is None)
+            action.triggered.connect(lambda _=False, chosen=margin_pct: self.margin_chosen.emit(chosen))
+            menu.addAction(action)
+        self._margin.setMenu(menu)
+
     def _connect(self) -> None:
+        self._add_margins()
         self.table.hidden_changed.connect(lambda: self.tabs.curves.hide_runs(self.table.hidden_runs))
         self.tabs.curves.toggled.connect(lambda run: self.table.toggle_runs([run]))
         self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self.painted.emit))
@@ -312,6 +337,7 @@ class CompareView(QWidget):
             bar.addWidget(made)
         bar.addSpacing(GRID)
         bar.addWidget(self._shared, 1)
+        bar.addWidget(self._margin)
         bar.addWidget(self._experiments)
         bar.addWidget(self._columns)
         bar.addWidget(self._copy)

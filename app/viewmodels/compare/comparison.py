@@ -97,6 +97,7 @@ class Comparison:
 
     found: ComparedRuns = field(default_factory=ComparedRuns)
     baseline: int = 0
+    margin_pct: float | None = None
     verdict: Verdict = field(default_factory=Verdict)
     method: str = ""
     variants: tuple[ComparedVariant, ...] = ()
@@ -143,22 +144,26 @@ def default_baseline(rows: Sequence[RunRow]) -> int:
     return next((row.run for row in candidates if throughputs([row])), rows[0].run)
 
 
-def compare(found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = ()) -> Comparison:
+def compare(
+    found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = (), margin_pct: float | None = None
+) -> Comparison:
     """Assemble a comparison; slow enough to belong off the GUI thread.
 
     Args:
         found: The runs.
         baseline: The run whose variant the others are compared with.
         older: Earlier runs of that variant, to see whether it has drifted.
+        margin_pct: The margin of equivalence in percent, None for none.
     """
     rows = [run.row for run in found.runs]
-    verdict = compute_verdict(rows, baseline)
+    verdict = compute_verdict(rows, baseline, margin_pct)
     variants = compared_variants(verdict, found.metrics)
     drawn_styles = {run: found.styles[run] for run in found.drawn}
     equality = compared_equality(verdict.results, found.runs)
     return Comparison(
         found=found,
         baseline=baseline,
+        margin_pct=margin_pct,
         verdict=verdict,
         method=describe_method(verdict.results),
         variants=variants,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
+from app.analysis.equivalence import TESTS_LEVEL, Equivalence
 from app.analysis.intervals import LEVEL, RequiredRepeats
 from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
 from app.records import RunRow
@@ -59,7 +60,32 @@ def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
     else:
         change = f"{compare_speed(found.speedup.value, past_tense=one_run)} {base.within}"
     evidence = "" if one_run else f" ({describe_speed_interval(found.speedup)}, {_run_counts(other, base)})"
-    return f"{other.first} {change}{evidence}{energy}."
+    margin = "" if one_run else _clause(_describe_margin(found.equivalence))
+    return f"{other.first} {change}{evidence}{margin}{energy}."
+
+
+def _describe_margin(found: Equivalence | None) -> str:
+    """Return how a ratio lies to the margin, if one was given."""
+    if found is None:
+        return ""
+    margin = f"{found.margin_pct:g} %"
+    match found.decision:
+        case "equal":
+            return f"they are equal within {margin}"
+        case "cannot tell":
+            return f"whether they are equal within {margin} cannot be told"
+        case _:
+            return f"that is more than the margin of {margin}"
+
+
+def _equal(other: NamedResult, base: NamedResult, found: Equivalence) -> str:
+    """Return the statement on two variants that are equal within a margin."""
+    assert found.interval is not None
+    ends = [f"{format_percent(abs(end - 1))} % {'slower' if end < 1 else 'faster'}" for end in found.interval]
+    return (
+        f"{other.first} and {base.within} are equal within {found.margin_pct:g} %: {other.within} is {ends[0]} to "
+        f"{ends[1]} ({100 * TESTS_LEVEL:g} % interval, {_run_counts(other, base)})"
+    )
 
 
 def _no_difference(other: NamedResult, base: NamedResult) -> str:
@@ -68,6 +94,8 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
     assert found.speedup.interval is not None
     low, high = found.speedup.interval
     counts = _run_counts(other, base)
+    if found.equivalence is not None and found.equivalence.decision == "equal":
+        return f"{_equal(other, base, found.equivalence)}{_clause(_energy(found, other.within))}."
     statement = (
         f"No significant difference between {other.within} and {base.within}: {other.within} may be "
         f"{describe_speed_range(low, high)} ({100 * LEVEL:.0f} % interval, {counts})"
@@ -77,7 +105,8 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
     )
     joint = _clause(f"they differ {other.joint}" if other.joint else "")
     repeats = _clause(_describe_required_repeats(found.required_repeats))
-    return f"{statement}{joint}{repeats}{_clause(_energy(found, other.within))}."
+    margin = _clause(_describe_margin(found.equivalence))
+    return f"{statement}{joint}{margin}{repeats}{_clause(_energy(found, other.within))}."
 
 
 def _describe_required_repeats(found: RequiredRepeats | None) -> str:
@@ -140,9 +169,9 @@ class Verdict:
     text: str = ""
 
 
-def compute_verdict(rows: Sequence[RunRow], baseline_run: int) -> Verdict:
-    """Return the verdict on these runs against the variant of run `baseline_run`."""
-    results = judge(rows, baseline_run)
+def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> Verdict:
+    """Return the verdict on these runs against the variant of run `baseline_run`; the others as `judge` takes them."""
+    results = judge(rows, baseline_run, margin_pct)
     wrong = describe_mismatches(rows)
     baseline = next(result.runs for result in results if result.is_baseline)
     effects = compute_effects([result.runs for result in results], baseline)
@@ -271,8 +300,19 @@ def _summary_sentences(others: Sequence[NamedResult], base: NamedResult, qualifi
     return [
         *_extreme_sentences(ranked, base, qualifier),
         *([_tally_decisions(between)] if between else []),
+        *_tally_equivalences([other.result.equivalence for other in ranked]),
         *_incomparable_sentences([other.result for other in others if not other.result.speedup], base),
     ]
+
+
+def _tally_equivalences(found: Sequence[Equivalence | None]) -> list[str]:
+    """Return how many variants are equal to the baseline within the margin, if one was given, and how many are not."""
+    decisions = [each.decision for each in found if each is not None]
+    if not decisions or found[0] is None:
+        return []
+    labels = {"equal": "equal to the baseline", "cannot tell": "undecided"}
+    said = [f"{decisions.count(each)} {labels.get(each, f'{each} by more')}" for each in dict.fromkeys(decisions)]
+    return [f"With a margin of {found[0].margin_pct:g} %: {join_with_and(said)}."]
 
 
 def _extreme_sentences(ranked: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:

@@ -1,0 +1,138 @@
+"""A gate for continuous integration: what is certainly not slower than the baseline by more than a margin passes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app import units
+from app.analysis.equivalence import Equivalence
+from app.analysis.verdict import VariantResult
+from app.report.model import TextTable
+from app.viewmodels.compare.comparison import Comparison
+from app.viewmodels.compare.environment_warnings import ComparisonWarning
+from app.viewmodels.compare.warnings import EVIDENCE
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.sentences import join_with_and
+from app.viewmodels.history.evidence import describe_mismatches
+
+GateOutcome = Literal["passed", "slower", "cannot tell"]
+EXIT_STATUS: dict[GateOutcome, int] = {"passed": 0, "slower": 3, "cannot tell": 4}
+_TITLES: dict[GateOutcome, str] = {
+    "passed": "Passed: not slower",
+    "slower": "Failed: slower",
+    "cannot tell": "Cannot tell whether slower",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What a gate says.
+
+    Attributes:
+        margin_pct: How much slower a variant may be, in percent.
+        outcome: Its outcome.
+        reasons: Why it cannot tell, or which variants are slower; empty if it passed.
+        figures: A row per variant.
+        verdict: The verdict of the comparison.
+        warnings: Those of the comparison.
+    """
+
+    margin_pct: float
+    outcome: GateOutcome
+    reasons: tuple[str, ...]
+    figures: TextTable
+    verdict: str
+    warnings: tuple[ComparisonWarning, ...]
+
+    @property
+    def exit_status(self) -> int:
+        """Return the exit status of the command."""
+        return EXIT_STATUS[self.outcome]
+
+    @property
+    def title(self) -> str:
+        """Return the outcome in a few words."""
+        return f"{_TITLES[self.outcome]} by more than {self.margin_pct:g} %"
+
+    @property
+    def sentence(self) -> str:
+        """Return the outcome with its reasons."""
+        return " ".join([f"{self.title}.", *self.reasons])
+
+    def document(self) -> dict[str, Any]:
+        """Return the gate as an entry of a JSON document."""
+        return {
+            "margin_pct": self.margin_pct,
+            "outcome": self.outcome,
+            "exit_status": self.exit_status,
+            "reasons": list(self.reasons),
+        }
+
+
+def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") -> Gate:
+    """Return what a gate says of a comparison with this margin.
+
+    Runs that did not run as requested, or were not all made, tell nothing; only a variant that is slower in spite of
+    missing runs fails.
+
+    Args:
+        comparison: The comparison; it has the margin.
+        margin_pct: How much slower a variant may be, in percent.
+        unfinished: A sentence on runs that are missing; "" if none is.
+    """
+    named = list(zip(comparison.verdict.names, comparison.verdict.results, strict=True))
+    others = [(name, result.equivalence) for name, result in named if not result.is_baseline]
+    slower = [name for name, found in others if found is not None and found.decision == "slower"]
+    unknown = [name for name, found in others if found is None or not found.is_not_slower]
+    missing = [
+        *([] if others else ["Nothing was compared: no two variants have runs."]),
+        *filter(None, (unfinished,)),
+        *([f"Whether {join_with_and(unknown)} {_by(unknown, margin_pct)} cannot be told."] if unknown else []),
+    ]
+    outcome: GateOutcome = "cannot tell" if missing else "passed"
+    reasons = missing
+    if wrong := describe_mismatches(comparison.rows):
+        outcome, reasons = "cannot tell", [wrong]
+    elif slower:
+        outcome, reasons = "slower", [f"{join_with_and(slower)} {_by(slower, margin_pct)}."]
+    return Gate(
+        margin_pct=margin_pct,
+        outcome=outcome,
+        reasons=tuple(reasons),
+        figures=_figures(named),
+        verdict=" ".join(comparison.verdict.sentences) or comparison.verdict.text,
+        warnings=tuple(each for each in comparison.warnings if each.key != EVIDENCE),
+    )
+
+
+def _by(names: Sequence[str], margin_pct: float) -> str:
+    return f"{'is' if len(names) == 1 else 'are'} slower than the baseline by more than {margin_pct:g} %"
+
+
+def _figures(named: Sequence[tuple[str, VariantResult]]) -> TextTable:
+    unit = units.rate_unit(example_word(named[0][1].runs[0].spec)) if named else "examples/s"
+    return TextTable(
+        head=("Variant", "Runs", unit, "Speed-up", "Interval of the test", "Against the baseline"),
+        rows=tuple((name, *_row(result)) for name, result in named),
+        numeric=frozenset((1, 2, 3, 4)),
+    )
+
+
+def _row(result: VariantResult) -> tuple[str, ...]:
+    found = result.equivalence
+    ends = found.interval if found else None
+    return (
+        str(len(result.runs)),
+        units.number(result.throughput.value if result.throughput else None, 4),
+        f"{units.number(result.speedup.value)}×" if result.speedup else units.ABSENT,
+        " to ".join(units.number(end, 4) for end in ends) if ends else units.ABSENT,
+        "the baseline" if result.is_baseline else _conclusion(found),
+    )
+
+
+def _conclusion(found: Equivalence | None) -> str:
+    if found is None or not (found.is_not_slower or found.decision == "slower"):
+        return "cannot be told"
+    margin = f"{found.margin_pct:g} %"
+    words = {"equal": f"equal within {margin}", "cannot tell": f"not slower by more than {margin}"}
+    return words.get(found.decision, f"{found.decision} by more than {margin}")

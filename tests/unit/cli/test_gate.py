@@ -1,0 +1,121 @@
+"""The margin and the gate on the command line: options, summaries, statuses, and the page about them."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from app.cli.gate import STEP_SUMMARY
+from app.cli.main import main
+from app.runs.experiment.presets import load_preset
+from app.storage.store import Store
+from tests.fakes.command_line import ROOT, parse_arguments
+from tests.fakes.experiments import result
+from tests.unit.viewmodels.stored import keep
+from workloads.catalog import Machine, Workload, complete, workload
+
+PAGE = (ROOT / "docs" / "ci.md").read_text("utf-8")
+CPU = Machine(cpu_count=4)
+BASE, SLOW = (complete("cnn10", {"gpus": 0, "batch_size": size}, CPU) for size in (8, 16))
+RATES = ((BASE, 1000.0), (BASE, 1001.0), (BASE, 999.0), (SLOW, 900.0), (SLOW, 901.0), (SLOW, 899.0))
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    """Three runs of a baseline, and three of a variant that is 10 % slower."""
+    with Store.open(database_path) as store:
+        for number, (spec, rate) in enumerate(RATES, 1):
+            keep(store, result(number, spec, rate))
+    return database_path
+
+
+def compared(database: Path, *words: str) -> int:
+    return main(["compare", "1", "2", "3", "4", "5", "6", *words, "--db", str(database)])
+
+
+@pytest.mark.parametrize(("margin", "status"), [("2%", 3), ("10%", 4), ("50", 0)])
+def test_the_status_is_that_of_the_gate(
+    database: Path, margin: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compared(database, "--fail-if-slower", margin, "--json") == status
+    document = json.loads(capsys.readouterr().out)
+    assert document["gate"]["exit_status"] == status
+    assert document["gate"]["margin_pct"] == document["margin_pct"] == float(margin.removesuffix("%"))
+    base, slow = document["rows"]
+    assert base["equivalence"] is None
+    assert slow["equivalence"]["decision"] == {0: "equal", 3: "slower", 4: "cannot tell"}[status]
+    assert slow["equivalence"]["is_not_slower"] == (status == 0)
+
+
+def test_a_margin_changes_what_is_said_and_not_the_status(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = {}
+    for margin in ("2%", "10%", "20 %"):
+        assert compared(database, "--margin", margin) == 0
+        said[margin] = capsys.readouterr().out.splitlines()[0]
+    assert "3 runs each); that is more than the margin of 2 %" in said["2%"]
+    assert "3 runs each); whether they are equal within 10 % cannot be told" in said["10%"]
+    assert "3 runs each); they are equal within 20 %" in said["20 %"]
+    assert compared(database, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["margin_pct"], [row["equivalence"] for row in document["rows"]]) == (None, [None, None])
+    assert "gate" not in document
+
+
+def test_summaries_are_written_to_the_file_and_added_to_the_jobs(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary, step = tmp_path / "speed.md", tmp_path / "step.md"
+    step.write_text("before\n", encoding="utf-8")
+    monkeypatch.setenv(STEP_SUMMARY, str(step))
+    for _ in range(2):
+        assert compared(database, "--fail-if-slower", "2%", "--summary", str(summary)) == 3
+    text = summary.read_text("utf-8")
+    assert text.startswith("## Failed: slower by more than 2 %\n")
+    assert step.read_text("utf-8") == f"before\n{text}{text}"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--margin", "0%"], "--margin must be above 0% and below 100%, not '0%'."),
+        (["--fail-if-slower", "2", "--margin", "1"], "--fail-if-slower has a margin of its own: leave out --margin."),
+        (["--summary", "a.md"], "--summary goes with --fail-if-slower."),
+        (
+            ["--fail-if-slower", "2", "--summary", "/nowhere/a.md"],
+            "--summary takes a file in a folder that is there; /nowhere is none.",
+        ),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    database: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compared(database, *words) == 2
+    assert capsys.readouterr().err == f"{sentence}\n"
+    assert main(["experiment", "--queue", "cnn10", "--fail-if-slower", "2%"]) == 2
+    assert "leave out --fail-if-slower" in capsys.readouterr().err
+
+
+def test_the_commands_of_the_page_are_commands() -> None:
+    lines = re.findall(r"^(?:python -m app| *run: python3 variantscope/start\.py) (.*?)(?:   .*)?$", PAGE, re.MULTILINE)
+    assert len(lines) == 5
+    parsed = [parse_arguments(*shlex.split(line)) for line in lines]
+    assert [each.fail_if_slower for each in parsed] == [2.0, 2.0, 2.0, None, 2.0]
+
+
+def test_the_preset_of_the_page_reads_two_versions_of_a_file_the_main_branchs_first(tmp_path: Path) -> None:
+    preset = tmp_path / "speed.toml"
+    preset.write_text(PAGE.partition("```toml")[2].partition("```")[0], encoding="utf-8")
+    read: list[str] = []
+
+    def find(word: str) -> Workload:
+        read.append(word)
+        return workload("cnn10")
+
+    plan = load_preset(str(preset), find).plan(CPU)
+    assert plan.repeats == 10
+    assert [Path(word).relative_to(tmp_path) for word in dict.fromkeys(read)] == [
+        Path("main/train.py:model"),
+        Path("train.py:model"),
+    ]
