@@ -17,7 +17,7 @@ _EIGEN_OPERATION = re.compile(r"scalar_(\w+?)_op\b|Tensor(?!Assign|Cwise)([A-Z]\
 _MANGLED = re.compile(r"^_ZN.*?\d([A-Z][a-z]+[A-Z][A-Za-z]{8,}?)(?=I[A-Z]|E)")
 """The class of a mangled C++ name, which begins in capitals: ImplicitGemmConvolution."""
 _XMMA_SETTINGS = re.compile(
-    r"_warp(group)?size\dx\dx\d|_(execute|kernel|stage\d|strided|aligna\d|alignc\d)(?=_|$)|__5x_\w+$"
+    r"_warp(group)?size\dx\dx\d|_(execute|kernel|segment|stage\d|strided|aligna\d|alignc\d)(?=_|$)|__5x_\w+$"
 )
 """Settings of cuBLAS's and cuDNN's xmma kernels behind the size of a tile."""
 _MAX_OPERATIONS = 3

@@ -41,8 +41,9 @@ def test_show_prints_requested_actual_kernels_gaps_and_weights_elsewhere(
     assert "utilisation 3.3 % Of 400,000 GFLOPS, measured with a large matrix product" in metrics
     assert "In 87.7 % of the measured step no kernel runs." in said
     assert "Of kernel time: GEMM 61.1 %, RNN 31.7 %" in said
-    (first,) = [line for line in said.splitlines() if "sm90_xmma_gemm_f32f32_tf32f32_f32_tn" in line]
+    first, second = (line for line in said.splitlines() if "sm90_xmma_gemm_f32f32_" in line)
     assert first.split()[:3] == ["47.4", "%", "█" * 20]
+    assert first.split()[-1] != second.split()[-1], "both ends tell kernels apart"
     assert len(first) <= 120, "long names give way"
     assert "13 more kernels" in said
     assert "Standard on Intel Xeon Platinum 8481C, float32  2.4e-04" in said

@@ -23,7 +23,7 @@ EIGEN = (
         ),
         (
             "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
-            "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_segment_k_off",
+            "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_k_off",
         ),
         ("void tensorflow::(anonymous namespace)::SplitOpKernel<float>(float const*, int)", "SplitOpKernel"),
         (
