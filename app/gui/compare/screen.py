@@ -91,9 +91,13 @@ class WarningLine(QWidget):
         column.setSpacing(GRID // 2)
         column.addWidget(_selectable(line.text, _ROLES[line.severity]))
         if line.interleave:
-            measure = button("Measure them interleaved", _INTERLEAVE_HINT, small=True)
+            measure = button("Measure them interleaved", _INTERLEAVE_HINT, flat=True)
             measure.clicked.connect(lambda: self.interleave_requested.emit(line.interleave))
-            column.addWidget(measure, 0, Qt.AlignmentFlag.AlignLeft)
+            below = QHBoxLayout()
+            below.setContentsMargins(2 * GRID, 0, 0, GRID // 2)
+            below.addWidget(measure)
+            below.addStretch(1)
+            column.addLayout(below)
 
 
 class CompareHeader(QWidget):

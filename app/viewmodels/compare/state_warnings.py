@@ -30,6 +30,9 @@ CLOCK_LIMIT = 0.01
 TEMPERATURE_LIMIT_C = 10.0
 """Starts that differ by less are ordinary: the idle wait allows 5 °C above rest (docs/fairness.md)."""
 
+MAX_DRIFT_PCT = 50.0
+"""A drift that may be larger is not known at all: the runs vary too much."""
+
 _MAX_NAMED = 3
 """Variants that a sentence names."""
 
@@ -56,7 +59,8 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
         return []
     drifts = [drift_between(groups, groups[number], base) for number in apart]
     known = [drift for drift in drifts if drift is not None]
-    possible_pct = max(map(_largest_pct, known)) if len(known) == len(drifts) else None
+    largest_pct = max(map(_largest_pct, known), default=MAX_DRIFT_PCT)
+    possible_pct = largest_pct if len(known) == len(drifts) and largest_pct < MAX_DRIFT_PCT else None
     affected = [base, *(groups[number] for number in apart)]
     sentences = [_describe_order(groups, apart), *_describe_drift(known, possible_pct)]
     return [
@@ -130,10 +134,9 @@ def _describe_drift(drifts: Sequence[Estimate], possible_pct: float | None) -> l
     if possible_pct is None:
         return ["How much of it that may be, these runs cannot tell."]
     is_sure = any(low > 1 or high < 1 for low, high in (drift.interval or (1.0, 1.0) for drift in drifts))
-    amount = f"{possible_pct:.1f} %" if possible_pct < 100 else "more than half of the speed"
     if is_sure:
-        return [f"Within the variants the speed drifted by {amount} over that time."]
-    return [f"By the runs of each variant, a drift of up to {amount} over that time cannot be ruled out."]
+        return [f"Within the variants the speed drifted by {possible_pct:.1f} % over that time."]
+    return [f"By the runs of each variant, a drift of up to {possible_pct:.1f} % over that time cannot be ruled out."]
 
 
 def _names(groups: Sequence[Group]) -> list[str]:

@@ -254,7 +254,8 @@ def test_what_a_comparison_draws_is_read_of_the_devices_it_was_made_on(store: St
     assert (set(gpu.fields), set(gpu.slow)) == ({"power_mw", "load_pct"}, {"sm_active_pct"})
     assert gpu.t_ns.tolist() == whole.samples[0].t_ns.tolist()
     np.testing.assert_array_equal(gpu.fields["power_mw"], whole.samples[0].fields["power_mw"])
-    assert (host.device, host.t_ns.size, host.fields["load_pct"].size) == (HOST_DEVICE, 0, 0)
+    assert (host.device, host.fields["load_pct"].tolist()) == (HOST_DEVICE, [12.5]), "who else used the machine"
+    assert np.isnan(host.fields["power_mw"]).all()
     assert (drawn.row, drawn.phases, drawn.evidence, drawn.log) == (whole.row, whole.phases, whole.evidence, ())
 
 

@@ -116,6 +116,12 @@ def test_a_drift_is_not_extrapolated_over_hours() -> None:
     assert drift_between([early, late], late, early) is None
 
 
+def test_runs_that_vary_too_much_cannot_tell_of_a_drift() -> None:
+    (warning,) = order_warnings(made("AABB", (1000, 2000, 1500, 900)))
+    assert warning.sentence.endswith("How much of it that may be, these runs cannot tell.")
+    assert warning.possible_pct is None
+
+
 def test_runs_that_measured_nothing_have_no_order() -> None:
     failed = [
         replace(run, row=replace(run.row, summary=replace(run.row.summary, throughput=None))) for run in drifting("AAA")
