@@ -159,7 +159,7 @@ def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> fl
     """Return half the width of Welch's interval.
 
     A side of two processes has at most the two degrees of freedom of two against two: with more, an interval of nominal
-    95 % covers only 88 to 92 % where the pair is the noisier side (docs/statistics.md).
+    95 % covers only 90 % where the pair is the noisier side (docs/statistics.md).
 
     Args:
         a: Squared standard error of one mean.
