@@ -2,6 +2,7 @@
 
 python -m app run tests/mislabelled.py:layouts -s layout=channels_first
 python -m app run tests/mislabelled.py:types -s precision=bfloat16
+python -m app run tests/mislabelled.py:compiled_inside
 python -m app run tests/mislabelled.py:python_calls
 python -m app run tests/mislabelled.py:recurrent
 """
@@ -65,6 +66,17 @@ class _Called(layers.Layer):  # type: ignore[misc]
     def call(self, inputs: Any) -> Any:
         products = tf.py_function(lambda one: one @ tf.transpose(one) @ one, [inputs], inputs.dtype)
         return tf.ensure_shape(products, inputs.shape)
+
+
+class _Compiled(layers.Dense):  # type: ignore[misc]
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        return tf.function(super().call, jit_compile=True, autograph=False)(inputs)
+
+
+def compiled_inside(batch_size: int = 8) -> Any:
+    """One of two layers asks for XLA by itself, whatever the parameter xla says."""
+    model = keras.Sequential([keras.Input((4,)), _Compiled(16), layers.Dense(4)])
+    return model, "mse", _data(batch_size, 4)
 
 
 def python_calls(batch_size: int = 8) -> Any:

@@ -79,6 +79,12 @@ def test_work_in_python_is_out_of_sight(one: Replicas) -> None:
     assert found.reason == "2 operations ran in Python (py_function), where nothing shows what is computed."
 
 
+def test_a_layer_that_asks_for_xla_by_itself_is_found(one: Replicas) -> None:
+    found = evidence_of("compiled_inside", one)
+    assert (found.state, found.actual["xla"]) == ("mismatch", "partly")
+    assert (found.reason or "").startswith("XLA compiled ")
+
+
 def test_recurrent_layers_say_how_they_ran(one: Replicas) -> None:
     found = evidence_of("recurrent", one)
     assert found.notes == ("Recurrent layers ran: backward_both, forward_both, last as a loop.",)
