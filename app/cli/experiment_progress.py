@@ -98,7 +98,11 @@ def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None
     """
     goes_on = "The same command goes on from here"
     goes_on += "." if entry is None else f", or `python -m app queue go-on {entry}`."
-    return " ".join(filter(None, (_describe_progress(found, goes_on, shown=shown), _describe_precision(found))))
+    sentences = [_describe_progress(found, goes_on, shown=shown), _describe_precision(found)]
+    if shown and found.state not in FINISHED_STATES:
+        expected = expected_resolution(found.plan, [run.row for run in found.runs], (), None)
+        sentences += describe_resolution(expected, at_most=found.plan.until_pct is not None)
+    return " ".join(filter(None, sentences))
 
 
 def _describe_progress(found: Experiment, goes_on: str, *, shown: bool) -> str:

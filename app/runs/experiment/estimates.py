@@ -92,7 +92,7 @@ def _duration_s(row: RunRow) -> float:
 
 
 def expected_resolution(
-    plan: Plan, counted: Sequence[RunRow], stored: Sequence[RunRow], machine: Machine
+    plan: Plan, counted: Sequence[RunRow], stored: Sequence[RunRow], machine: Machine | None
 ) -> ExpectedResolution | None:
     """Return how small a difference the repeats of a plan can show; None where no two variants are compared.
 
@@ -103,9 +103,9 @@ def expected_resolution(
         plan: The plan.
         counted: Stored runs that count for it.
         stored: Stored runs on the same hardware.
-        machine: This machine; a variant that it refuses is not compared.
+        machine: The machine; a variant that it refuses is not compared. None refuses none.
     """
-    possible = runnable(plan.variants, machine)
+    possible = plan.variants if machine is None else runnable(plan.variants, machine)
     workloads = [spec.workload for spec in possible]
     comparisons = max((workloads.count(name) for name in workloads), default=0) - 1
     if comparisons < 1:

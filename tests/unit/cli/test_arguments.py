@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from app.bench.main import bench
+from app.bench.main import BENCHMARKS, bench
 from app.cli.commands import SECTIONS, UpperLayers
 from app.cli.experiment import _baseline_first
 from app.cli.main import main
@@ -230,7 +230,7 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
         (["replay", "1", "--speed", "0"], "--speed must be from 0.01 to 10000, not '0'."),
         (
             ["bench", "nothing"],
-            "NAME must be one of start, worker, sampler, frame, compare, database, resume, quick, aa, not 'nothing'.",
+            f"NAME must be one of {', '.join(BENCHMARKS)}, aa, not 'nothing'.",
         ),
         (["prune"], f"--older-than is missing. {HELP.format(' prune')}"),
         (["prune", "--older-than", "soon"], "--older-than takes a number, not 'soon'."),

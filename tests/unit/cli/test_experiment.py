@@ -94,6 +94,9 @@ def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_run
     other = [replace(run.row, spec=replace_layout(run.row.spec)) for run in STEADY]
     _, said = describe_plan(Experiment.from_runs(PLAN, "stopped", (), CPU), other, CPU)
     assert said.endswith("by the spread of 8 stored runs of other variants).")
+    shown = describe_ending(begun, shown=True)
+    assert shown.startswith("8 of 10 runs done.")
+    assert "5 repeats can show a difference of about 0.2 %" in shown
     _, said = describe_plan(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other, CPU)
     assert said == "A single repeat has no interval, so it shows no difference: give 2 or more."
 
