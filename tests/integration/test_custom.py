@@ -70,3 +70,37 @@ def test_a_fault_of_the_user_s_is_told_with_file_and_line(command: CommandLine, 
     done = command.json("run", f"{file}:late", *SHORT, "-s", "fault=loss", status=1)
     assert done["outcome"] == "failed"
     assert done["reason"].startswith("faulty.py:12: AttributeError:")
+
+
+SCALED = """
+import keras
+import numpy as np
+
+
+def net(batch_size: int = 4, scale: float = 1.0):
+    layers = [keras.Input((8,)), keras.layers.Rescaling(scale), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)]
+    values = np.random.default_rng(1).normal(size=(batch_size, 8)).astype("float32")
+    return keras.Sequential(layers), "mse", lambda step: (values, values.sum(1, keepdims=True))
+"""
+
+
+@pytest.mark.tensorflow
+def test_a_variant_that_computes_something_else_is_told_before_the_first_run(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "scaled.py"
+    file.write_text(SCALED)
+    given = [*SHORT, "-s", "scale=1.0,1.1", "--repeats", "1", "--no-gate", "--no-standby", "--check-equal"]
+    done = command("experiment", f"{file}:net", *given, "--json")
+    assert done.returncode == 0, done.stderr
+    begun, ended, run = (
+        done.stderr.index(text)
+        for text in ("Checking that the variants", "scale=1.1 does not compute the same as the baseline", "[1/2]")
+    )
+    assert begun < ended < run
+    (found,) = json.loads(done.stdout)["equality"]
+    assert (found["label"], found["state"], found["runs"]) == ("scale 1.1", "differs", [2])
+    assert found["loss_difference"] > 10 * found["loss_tolerance"]
+    (stored,) = command.json("show", "2")["equality"]
+    assert (stored["baseline"]["scale"], stored["difference"]) == (1.0, found["difference"])
+    assert command.json("show", "1")["equality"] == []
