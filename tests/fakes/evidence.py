@@ -53,7 +53,7 @@ MISLABELLED = Evidence(
     span_ns=205_000_000,
     busy_ns=61_000_000,
     kernels=(
-        Kernel(name=f"{_GEMM}_cublas", kind="gemm", count=4000, time_ns=31_000_000, tensor_cores=False),
+        Kernel(name=f"{_GEMM}_cublas", kind="gemm", count=4000, time_ns=31_000_000, tensor_cores=True),
         Kernel(name="Sigmoid_GPU_DT_FLOAT_DT_FLOAT_kernel", kind="pointwise", count=1500, time_ns=4_500_000),
     ),
 )

@@ -89,7 +89,7 @@ class WarningLine(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID // 2)
-        column.addWidget(_selectable(line.text, _ROLES[line.severity]))
+        column.addWidget(_selectable(_with_unbroken_percent(line.text), _ROLES[line.severity]))
         if line.interleave:
             measure = button("Measure them interleaved", _INTERLEAVE_HINT, flat=True)
             measure.clicked.connect(lambda: self.interleave_requested.emit(line.interleave))

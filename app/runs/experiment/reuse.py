@@ -62,7 +62,7 @@ class EnvironmentFingerprint:
         pairs: dict[str, tuple[str | None, str | None]] = {
             FRAMEWORK.name: (self.framework, other.framework),
             "VariantScope": (self.program_version, other.program_version),
-            "code": (self.sources, other.sources),
+            "version of the code": (self.sources, other.sources),
             "driver" if on_gpu else "CPU": (self.driver, other.driver) if on_gpu else (self.cpu, other.cpu),
         }
         known = on_gpu and self.gpus and other.gpus

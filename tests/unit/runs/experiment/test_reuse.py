@@ -74,7 +74,7 @@ def test_results_of_the_same_variants_count(database_path: Path) -> None:
         ({"program_version": "0.2.0", "driver": "570.2"}, ("VariantScope", "driver")),
         ({"cpu": "Yet another processor"}, ()),
         ({"git_commit": "0123"}, ()),
-        ({SOURCES_KEY: "0123"}, ("code",)),
+        ({SOURCES_KEY: "0123"}, ("version of the code",)),
         ({"env OMP_NUM_THREADS": "1"}, ("OMP_NUM_THREADS",)),
         ({"env CUDA_VISIBLE_DEVICES": "GPU-7", "env CUDA_HOME": "/usr/local/cuda"}, ()),
     ],
