@@ -250,7 +250,7 @@ def span_axis(values: Iterable[float | None], title: str) -> Axis:
     known = _known(values)
     low, high = min(known), max(known)
     margin = _SPAN_MARGIN * (high - low)
-    start = low - margin if high - low < _SMALL_SPAN * high else 0.0
+    start = low - margin if 0 < high - low < _SMALL_SPAN * high else 0.0
     return Axis(title=title, low=start, high=high + _MARGIN * (high - start), ticks=tuple(linear_ticks(start, high)))
 
 

@@ -97,7 +97,7 @@ def _view(pair: Pair, name: str, baseline: str) -> WhyView:
     numbers = tuple(run.row.run for run in pair.other)
     if isinstance(found, str):
         return WhyView(name=name, baseline=baseline, runs=numbers, sentence=describe_obstacle(found, pair))
-    figures = Figures(found, pair.example)
+    figures = Figures.of(found, pair.example)
     what_ifs = what_if(found)
     return WhyView(
         name=name,

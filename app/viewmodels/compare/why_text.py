@@ -85,6 +85,14 @@ class Figures:
 
     found: StepDifference
     example: str
+    decimals: int
+
+    @classmethod
+    def of(cls, found: StepDifference, example: str) -> "Figures":
+        """Return the figures of a difference; `example` is what one example is called."""
+        changes = [abs(part.change.difference.value) for part in found.parts]
+        largest = max([abs(found.step.difference.value), *changes]) or 1.0
+        return cls(found, example, min(max(0, 2 - math.floor(math.log10(largest))), 6))
 
     @property
     def per(self) -> str:
@@ -115,10 +123,7 @@ class Figures:
 
     def number(self, value: float, sign: str = "") -> str:
         """Return `1.31`."""
-        changes = [abs(part.change.difference.value) for part in self.found.parts]
-        largest = max([abs(self.found.step.difference.value), *changes]) or 1.0
-        decimals = min(max(0, 2 - math.floor(math.log10(largest))), 6)
-        return _minus(f"{value:{sign},.{decimals}f}")
+        return _minus(f"{value:{sign},.{self.decimals}f}")
 
 
 def _minus(number: str) -> str:

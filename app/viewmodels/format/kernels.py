@@ -6,6 +6,7 @@ A name as the profiler has it may be 2,500 characters long, most of them types.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 _RETURN_TYPE = re.compile(r"^(void|std::enable_if<.*?>::type) ")
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::")
@@ -43,6 +44,7 @@ def short_kernel_names(names: Sequence[str]) -> list[str]:
     return unique
 
 
+@lru_cache(maxsize=4096)
 def _short_name(name: str) -> str:
     if wrapped := _CUTLASS.search(name):
         return wrapped[1]

@@ -288,3 +288,12 @@ def test_batches_keep_their_own_numbers() -> None:
 def test_times_are_a_clock_or_seconds() -> None:
     assert model.time_labels([-30.0, 0.0, 90.0], 30.0) == ["−0:30", "0:00", "1:30"]
     assert model.time_labels([0.0, 0.5], 0.5) == ["0.0 s", "0.5 s"]
+
+
+def test_an_axis_around_close_values_does_not_begin_at_zero_but_one_around_distant_or_equal_values_does() -> None:
+    close = model.span_axis([25.0, 23.4, 24.0], "ms")
+    assert 22 < close.low < 23.4
+    assert close.high > 25.0
+    assert all(close.low <= tick <= close.high for tick, _ in close.ticks)
+    assert model.span_axis([50.0, 5.0], "ms").low == 0
+    assert model.span_axis([20.0, 20.0], "ms").low == 0

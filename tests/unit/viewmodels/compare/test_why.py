@@ -7,6 +7,8 @@ from itertools import pairwise
 import pytest
 
 from app.records import StoredRun
+from app.report.charts.draw import draw_chart
+from app.viewmodels.charts.palette import LIGHT
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.why import WhyView, largest_differences, why_views
 from tests.fakes.reference import load_reference, runs_with
@@ -80,6 +82,14 @@ def test_steps_that_are_alike_in_all_parts_are_said_to_be() -> None:
     ]
     (found,) = views(runs[0], runs[3], runs[1], runs[2])
     assert "nor does any part of a step by more than 1 % of it for certain" in plain(found.sentence)
+
+
+def test_runs_that_are_equal_in_everything_can_be_drawn() -> None:
+    found = view([traced_run(1, 20.0, {CONV: 9.0}, layout="NHWC")], [traced_run(2, 20.0, {CONV: 9.0}, layout="NCHW")])
+    assert found.chart is not None
+    assert found.chart.bars[-1].end == 20.0
+    assert draw_chart(found.chart, LIGHT).hit_areas
+    assert found.gains == ()
 
 
 @pytest.mark.parametrize(
