@@ -18,7 +18,7 @@ from app.gui.experiment import queue_sync
 from app.gui.experiment.queue import QueueView
 from app.gui.experiment.queue_sync import QueueSnapshot
 from app.gui.theme import Theme
-from app.gui.window import HISTORY
+from app.gui.window import COMPARE, HISTORY
 from app.plan import Plan
 from app.queries import QueueEntry
 from app.records import IDLE_WAIT_KEY, RunRow
@@ -28,6 +28,7 @@ from app.runs.leases import CPU, Leases
 from app.runs.standby import StandbyLauncher
 from app.storage.files import FileFingerprint
 from app.storage.store import Store
+from app.viewmodels.experiment.preview import interleaved_plan
 from tests.fakes.nvml import Card, Driver, environment
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
 from workloads.catalog import Machine, complete
@@ -90,6 +91,16 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     assert entries_of(workbench) == ()
     view.ended_banner.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+
+
+def test_what_another_screen_wants_measured_is_shown_and_runs(qtbot: QtBot, workbench: Workbench) -> None:
+    variants = plan("two batches").variants
+    workbench.window.show_page(COMPARE)
+    assert not workbench.run_view.isVisible()
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
+        workbench.actions.run_plan(interleaved_plan(variants, 1))
+        assert workbench.run_view.isVisible()
+    assert [row.spec for row in runs_of(workbench)] == list(variants)
 
 
 def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> None:
