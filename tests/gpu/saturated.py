@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 
-def products(batch_size: int = 16_384, units: int = 8_192, layers: int = 4, short: int = 0) -> tuple[Any, ...]:
+def products(batch_size: int = 16_384, units: int = 8_192, layers: int = 8, short: int = 0) -> tuple[Any, ...]:
     """Large matrix products, and after them short ones, which the host launches while the large ones run.
 
     units: Units of each large layer: a product takes milliseconds.

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.analysis.steps import gpu_step_ms, measured_step_ms
 from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.session import RunServices, RunSession
@@ -55,6 +56,15 @@ def test_two_replicas_keep_two_gpus_busy(feed: TelemetryFeed, tmp_path: Path) ->
     busy = [float(np.nanmax(gpu["load_pct"])) for gpu in _gpus(run)]
     assert len(busy) == 2
     assert min(busy) > 50
+
+
+def test_traced_kernels_fill_a_step_that_never_leaves_the_gpu_idle(feed: TelemetryFeed, tmp_path: Path) -> None:
+    """A profiler leaves kernels alone, so that idle time is the measured step less theirs; `tests.gpu.tracing`."""
+    run = _run(feed, tmp_path, "cnn10", batch_size=2048)
+    gpu_ms, step_ms = gpu_step_ms(run), measured_step_ms(run.row.spec, run.row.summary)
+    assert gpu_ms is not None
+    assert step_ms is not None
+    assert 0.97 * step_ms < gpu_ms < 1.01 * step_ms
 
 
 def test_the_same_seed_begins_with_the_same_loss_in_both_layouts(feed: TelemetryFeed, tmp_path: Path) -> None:
