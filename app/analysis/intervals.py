@@ -313,7 +313,10 @@ def additional_repeats(
         n_a, n_b = len(values) + more, len(baseline) + more
         return welch_half_width(a / n_a, n_a, b / n_b, n_b, level)
 
-    return bisect_left(range(_MAX_REPEATS), True, key=lambda more: half_width(more) <= math.log1p(target))
+    # So many make the standard error small enough; twice that, as degrees of freedom may shift between unequal numbers.
+    enough = 2 * max(len(values), len(baseline)) * (half_width(0) / math.log1p(target)) ** 2
+    upper = min(_MAX_REPEATS, math.ceil(enough) + 1)
+    return bisect_left(range(upper), True, key=lambda more: half_width(more) <= math.log1p(target))
 
 
 def _noise_quantile(values: Sequence[float], baseline: Sequence[float], probability: float) -> float:
@@ -326,8 +329,14 @@ def _noise_quantile(values: Sequence[float], baseline: Sequence[float], probabil
 
 
 def _variances(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, float]:
-    a, b = (float(np.var(np.log(np.asarray(side)), ddof=1)) for side in (values, baseline))
-    return a, b
+    return _log_variance(values), _log_variance(baseline)
+
+
+def _log_variance(values: Sequence[float]) -> float:
+    # Of so few values faster than NumPy by half, and asked for thousands of times.
+    logs = [math.log(value) for value in values]
+    centre = math.fsum(logs) / len(logs)
+    return math.fsum((each - centre) ** 2 for each in logs) / (len(logs) - 1)
 
 
 def _next_finer(half: float) -> float:
