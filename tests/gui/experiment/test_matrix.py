@@ -200,6 +200,8 @@ def test_the_time_and_what_is_stored_come_from_stored_runs(screen_on: Open, meas
     screen.type("batch_size", "128, 256, 4096")
     screen.wait_for_text("4 of 18 already stored; the other 14 will take about")
     assert "(estimated from 30 stored runs)." in screen.visible_text()
+    assert "3 repeats can show a difference of about" in screen.visible_text()
+    assert "stored runs of other variants)." in screen.visible_text()
 
 
 def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
