@@ -1,6 +1,7 @@
-"""`run` and `portability`: one variant run once, its largest batch, and its weights loaded elsewhere."""
+"""`run`, `portability` and `check-equal`: one variant run once, its weights loaded elsewhere, what variants compute."""
 
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,16 @@ from typing import Any
 import click
 
 from app import units
+from app.analysis.equality import judge_check
 from app.analysis.largest_batch import SearchBounds, search_bounds
+from app.analysis.verdict import group_by_variant
 from app.cli.options import (
     COUNT,
     FILE,
     OneOf,
     command,
     run_argument,
+    runs_argument,
     sampling_option,
     settings_option,
     workload_argument,
@@ -25,8 +29,10 @@ from app.cli.services import stop_on_interrupt
 from app.cli.show import print_run
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
-from app.records import RunRow, StoredRun
-from app.report.documents import largest_batch_document, portability_document, run_document
+from app.records import EqualityCheck, RunRow, StoredRun
+from app.report.documents import equality_document, largest_batch_document, portability_document, run_document
+from app.runs.equality import EqualityChecker, can_be_checked
+from app.runs.experiment.equality import describe_checks
 from app.runs.jobs import JobError
 from app.runs.probes import LargestBatchSession
 from app.runs.session import RunServices, RunSession
@@ -95,6 +101,44 @@ def portability(
     else:
         _print_trials(row, trials, wanted, failed)
     return int(bool(failed) or not all(map(_is_explained, trials)))
+
+
+@command("check-equal", "check-equal 12 29", "check-equal 12 29 30 --json")
+@runs_argument(required=True)
+def check_equal(database: Path | None, as_json: bool, runs: Sequence[int]) -> int:
+    """Check each run's variant against the first one's, now; store and print it; return 0 when all compute the same."""
+    stop = threading.Event()
+    with run_services(database) as services, Store.open(services.database) as store:
+        rows = [store.load_header(number).row for number in dict.fromkeys(runs)]
+        baseline, *others = [group[0].spec for group in group_by_variant(rows)]
+        _refuse_uncheckable([baseline, *others], services.host.machine)
+        checker = EqualityChecker(baseline, services, say, lambda: not stop.is_set())
+        with stop_on_interrupt(stop.set):
+            made = list(checker.check(others))
+        for spec, check in made:
+            for row in rows:
+                if row.spec == spec:
+                    store.add_checks(row.run, [check])
+    if as_json:
+        print_json({"checks": [_check_document(spec, check, rows) for spec, check in made]})
+    else:
+        for sentence in describe_checks(baseline, made):
+            print(sentence)
+    return int(len(made) < len(others) or any(judge_check(check, spec).state != "same" for spec, check in made))
+
+
+def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:
+    """Raise a `UserError` where variants cannot be checked."""
+    if len(specs) < 2:
+        raise UsageError("check-equal takes runs of two variants or more; the first one is what others are checked by.")
+    if not can_be_checked(specs[0]):
+        raise UserError(f"{specs[0].workload} computes nothing that could be checked.")
+    for refusal in (refusal for spec in specs for refusal in catalog.check(spec, machine)):
+        raise UserError(refusal.reason)
+
+
+def _check_document(spec: RunSpec, check: EqualityCheck, rows: Sequence[RunRow]) -> dict[str, Any]:
+    return {"runs": [row.run for row in rows if row.spec == spec], **equality_document(judge_check(check, spec))}
 
 
 def _gpus(requested: str | None, run: RunRow, machine: Machine) -> int:

@@ -104,3 +104,7 @@ def test_a_variant_that_computes_something_else_is_told_before_the_first_run(
     (stored,) = command.json("show", "2")["equality"]
     assert (stored["baseline"]["scale"], stored["difference"]) == (1.0, found["difference"])
     assert command.json("show", "1")["equality"] == []
+    again = command.json("check-equal", "2", "1", status=1)
+    assert [(each["runs"], each["state"]) for each in again["checks"]] == [([1], "differs")]
+    assert [check["baseline"]["scale"] for check in command.json("show", "1")["equality"]] == [1.1]
+    assert "takes runs of two variants or more" in command("check-equal", "1").stderr
