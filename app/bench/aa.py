@@ -39,6 +39,8 @@ _WORKLOAD = "lstm"
 _SIZES = (3, 5, 10)
 _MINUTES = (5, 30)
 _DRAWS = 2000
+_LEAST_DRAWN_FROM = 20
+"""Of fewer runs there are so few halves that each is drawn many times."""
 _SEED = 20_261_122
 
 
@@ -174,6 +176,8 @@ def _tallies(rows: Sequence[RunRow]) -> Iterator[Tally]:
         yield _tally(f"{size} against {size}, interleaved", _pieces(rows, 2 * size))
     yield _tally(f"all {len(rows) // 2} against {len(rows) // 2}, interleaved", [rows])
     yield _tally("3, then 3, not interleaved", [_one_after_the_other(piece) for piece in _pieces(rows, 6)])
+    if len(rows) < _LEAST_DRAWN_FROM:
+        return
     drawn = [_one_after_the_other([rows[place] for place in random.permutation(len(rows))[:6]]) for _ in range(_DRAWS)]
     yield _tally("3 against 3, drawn at random", drawn, independent=False)
 
