@@ -151,16 +151,30 @@ def judge_check(check: EqualityCheck, spec: RunSpec) -> Equality:
     )
 
 
+_LARGE = 1e-2
+"""A difference that is said together with what rounding explains."""
+
+
+def largest_of(found: Sequence[Equality]) -> Equality:
+    """Return the one with the largest difference, and the largest loss difference of all."""
+    losses = [each.loss_difference for each in found if each.loss_difference is not None]
+    return replace(max(found, key=lambda each: each.difference or 0.0), loss_difference=max(losses, default=None))
+
+
 def describe_differences(found: Equality) -> str:
     """Return how near two variants are: `loss within 3.0e-07, gradients within 2.1e-06 (layer0/forward/kernel)`."""
-    return ", ".join(_parts(found, "within", "equal"))
+    is_large = found.difference is not None and found.difference >= _LARGE
+    return ", ".join(_parts(found, "within", "equal")) + (f"; {_explained(found)}" if is_large else "")
 
 
 def describe_excess(found: Equality) -> str:
     """Return how far apart two variants are, and how far rounding explains."""
+    return f"{' and '.join(_parts(found, 'off by', 'equal'))}; {_explained(found)}"
+
+
+def _explained(found: Equality) -> str:
     loss = "" if found.loss_difference is None else f"{format_difference(found.loss_tolerance)} and "
-    explained = f"rounding explains {loss}{format_difference(found.tolerance)}"
-    return f"{' and '.join(_parts(found, 'off by', 'equal'))}; {explained}"
+    return f"rounding explains {loss}{format_difference(found.tolerance)}"
 
 
 def _parts(found: Equality, word: str, equal: str) -> list[str]:

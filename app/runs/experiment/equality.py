@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from app.analysis.equality import Equality, describe_differences, describe_excess, judge_check
+from app.analysis.equality import Equality, describe_differences, describe_excess, judge_check, largest_of
 from app.plan import Plan
 from app.records import EqualityCheck
 from app.runs.equality import EqualityChecker, can_be_checked
@@ -88,10 +88,9 @@ def describe_checks(baseline: RunSpec, made: Sequence[tuple[RunSpec, EqualityChe
     same = [equality for _, equality in found if equality.state == "same"]
     sentences = [_describe_other(spec, equality, baseline) for spec, equality in found if equality.state != "same"]
     if same:
-        largest = max(same, key=lambda equality: equality.difference or 0.0)
         count = f"{len(same)} {plural('variant', len(same))}"
         verb = "computes" if len(same) == 1 else "compute"
-        sentences.insert(0, f"{count} {verb} the same as the baseline: {describe_differences(largest)}.")
+        sentences.insert(0, f"{count} {verb} the same as the baseline: {describe_differences(largest_of(same))}.")
     return sentences
 
 

@@ -10,6 +10,7 @@ from app.analysis.equality import (
     describe_excess,
     find_equality,
     known_checks,
+    largest_of,
 )
 from app.analysis.verdict import VariantResult
 from app.records import StoredRun
@@ -88,10 +89,9 @@ def _warning(alike: Sequence[VariantEquality], sentence: str, *, is_note: bool =
 
 
 def _describe_same(same: Sequence[VariantEquality]) -> str:
-    largest = max(same, key=lambda each: each.found.difference or 0.0)
     verb = "computes" if len(same) == 1 else "compute"
-    within = describe_differences(largest.found)
-    return f"{_capital(_name_few(same))} {verb} the same as {largest.baseline}: {within}."
+    within = describe_differences(largest_of([each.found for each in same]))
+    return f"{_capital(_name_few(same))} {verb} the same as {same[0].baseline}: {within}."
 
 
 def _describe_unknown(alike: Sequence[VariantEquality]) -> str:

@@ -32,7 +32,7 @@ def stored(
     return replace(result(number, spec(implementation)), equality=(check,))
 
 
-SAME = stored(2, "fused", 3e-7, 2.1e-6), stored(3, "gemm2", 0.0, 1e-7)
+SAME = stored(2, "fused", 3e-7, 2.1e-6), stored(3, "gemm2", 4e-7, 1e-7)
 WRONG = stored(4, "gemm8", 0.02, 0.25)
 UNKNOWN = stored(5, "wavefront", None, None, "it took longer than 10 minutes")
 
@@ -51,7 +51,7 @@ def test_variants_that_compute_the_same_are_a_note_with_the_largest_difference()
         (
             "note",
             (
-                "Fused gates and 2 GEMMs compute the same as Standard: loss within 3.0e-07, gradients within 2.1e-06 "
+                "Fused gates and 2 GEMMs compute the same as Standard: loss within 4.0e-07, gradients within 2.1e-06 "
                 "(head/bias)."
             ),
         )
