@@ -104,13 +104,19 @@ class OpPattern:
     kernel: bool = False
     fully_compiled: bool = False
 
+    @property
+    def is_distinctive(self) -> bool:
+        """Return whether it has any of what every implementation's graph has one of."""
+        return bool(self.cudnn or self.blocks or self.loops)
+
     def __str__(self) -> str:
         """Return it as text, such as `2 loops of 8 products per iteration`."""
-        iteration = _format_count(self.products + self.batched, "product")
-        iteration += " and a compiled kernel" if self.kernel else ""
+        iteration = [_format_count(self.products + self.batched, "product"), "a compiled kernel" if self.kernel else ""]
+        content = " and ".join(filter(None, iteration))
+        kind = f"of {content} per iteration" if content else "of another kind"
         parts = [_format_count(self.cudnn, "cuDNN call"), _format_count(self.blocks, "block-fused call")]
-        parts += [f"{_format_count(self.loops, 'loop')} of {iteration} per iteration" if self.loops else ""]
-        return ", ".join(filter(None, parts))
+        parts += [f"{_format_count(self.loops, 'loop')} {kind}" if self.loops else ""]
+        return ", ".join(filter(None, parts)) or "no loop over time, cuDNN call or block-fused call"
 
 
 def _format_count(count: int, noun: str) -> str:

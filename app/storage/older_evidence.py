@@ -2,6 +2,7 @@
 
 Until then an implementation that leaves the same graph as another counted as seen, with no more than a note; so did the
 type that most products had, whatever their size; and where Keras was left to choose, anything but cuDNN was a mismatch.
+An LSTM in whose program XLA had left no loop was one too, with nothing as what it had.
 """
 
 import json
@@ -21,6 +22,8 @@ _DOUBTFUL_NOTES = (
 )
 """By aspect, the notes of older evidence which say that it was not really seen."""
 _UNKNOWN_REASON = "It could not be seen."
+_BLANK = re.compile(r"What ran is not \w+: it has \.( |$)")
+_BLANK_REASON = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
 
 
 class _OlderEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +54,19 @@ def derive_evidence_states(db: Database) -> None:
             )
         except msgspec.DecodeError:
             continue
-        values = _evidence_columns(_with_choice(older))
+        values = _evidence_columns(_with_choice(_without_blank(older)))
         assignments = ", ".join(f"{name} = :{name}" for name in values)
         db.execute(f"UPDATE evidence SET {assignments} WHERE run = :run", {**values, "run": run})
+
+
+def _without_blank(older: _OlderEvidence) -> _OlderEvidence:
+    """Return the evidence of a run whose implementation was stored as nothing without it: it had not been seen."""
+    if older.ran.get("implementation") != "":
+        return older
+    ran = {aspect: value for aspect, value in older.ran.items() if aspect != "implementation"}
+    if any(older.asked.get(aspect) != value for aspect, value in ran.items()):
+        return msgspec.structs.replace(older, ran=ran, reason=_BLANK.sub("", older.reason or "") or None)
+    return msgspec.structs.replace(older, ran=ran, match=None, reason=_BLANK_REASON)
 
 
 def _with_choice(older: _OlderEvidence) -> _OlderEvidence:

@@ -78,8 +78,13 @@ OLDER_EVIDENCE: tuple[tuple[dict[str, str], dict[str, str], bool | None, str | N
     ({"precision": "bfloat16"}, {"precision": "bfloat16"}, True, None, ["23 of 29 products are in bfloat16."]),
     ({"implementation": "gemm2", "xla": "off", "layout": "NCHW"}, {"implementation": "gemm2", "xla": "on"}, False,
      "Not off.", ["Seen.", "The executed graph looks the same for standard and gemm2."]),
+    ({"implementation": "fused", "xla": "on"}, {"implementation": "", "xla": "on"}, False,
+     "What ran is not fused: it has .", []),
+    ({"implementation": "fused", "device": "GPU"}, {"implementation": "", "device": "CPU"}, False,
+     "What ran is not fused: it has . Not GPU.", []),
 )  # fmt: skip
 """Evidence as it was stored before it said what was verified: asked, ran, match, reason, notes."""
+NO_LOOP = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
 
 
 def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
@@ -108,15 +113,20 @@ def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
             ("mismatch", "Not off."),
             ("not verifiable", "23 of 29 products are in bfloat16."),
             ("mismatch", "Not off."),
+            ("verified in part", NO_LOOP),
+            ("mismatch", "Not GPU."),
             (None, None),
         ]
         last = store.load(5).evidence
         assert last is not None
         assert (last.actual, last.notes) == ({"xla": "on"}, ("Seen.",))
         assert last.unverified == {"implementation": OLDER_EVIDENCE[4][4][1], "layout": "It could not be seen."}
+        blank = store.load(6).evidence
+        assert blank is not None
+        assert (blank.actual, blank.unverified, blank.match) == ({"xla": "on"}, {"implementation": NO_LOOP}, None)
         assert store.library.filters() == {"wrong": RunQuery(order="evidence")}
         assert get_setting(store._db.conn, SHOWN_COLUMNS) == ["run", "evidence", "energy"]
-        assert set(store.library.find(RunQuery(text="mismatch"))) == {3, 5}
+        assert set(store.library.find(RunQuery(text="mismatch"))) == {3, 5, 7}
 
 
 def test_two_programs_migrate_one_older_database_at_once(older: Path) -> None:

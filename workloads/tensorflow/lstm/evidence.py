@@ -47,7 +47,7 @@ def matching_implementations(pattern: OpPattern, variant: Variant) -> tuple[str,
 
 
 def lstm_implementation(observation: Observation) -> Aspect:
-    """Return which implementation's pattern the first step had, where no other one has the same.
+    """Return which implementation's pattern the first step had, where it has one and no other has the same.
 
     `auto` is Keras's own layer, so that of the implementations that look alike it can only be one of Keras's.
     """
@@ -56,6 +56,8 @@ def lstm_implementation(observation: Observation) -> Aspect:
     found = {observed_pattern(ops, fully_compiled=observation.fully_compiled) for ops in groups if main_products(ops)}
     if not found:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
+    if blank := next((pattern for pattern in found if not pattern.is_distinctive), None):
+        return Aspect(name="implementation", requested=requested, reason=_blank_reason(blank))
     names = matching_implementations(next(iter(found)), observation.variant) if len(found) == 1 else ()
     shown = ", on another device ".join(sorted(map(str, found)))
     if requested == CHOICE:
@@ -68,6 +70,13 @@ def lstm_implementation(observation: Observation) -> Aspect:
         return Aspect(name="implementation", requested=requested, actual=actual, reason=reason)
     differs = f"What ran is not {requested}: it has {shown}."
     return Aspect(name="implementation", requested=requested, actual=names[0] if names else shown, reason=differs)
+
+
+def _blank_reason(pattern: OpPattern) -> str:
+    """Return why a pattern without loop and fused call does not say what ran."""
+    if pattern.fully_compiled:
+        return "XLA compiled the steps without a loop, so its program does not tell implementations apart."
+    return f"The executed graph has {pattern}, so it does not tell implementations apart."
 
 
 def _ambiguity_reason(names: Sequence[str], *, fully_compiled: bool) -> str | None:

@@ -296,6 +296,72 @@ def test_cudnn_layer_by_layer_and_the_stack_in_one_call(
     assert found.matches is (None if ran is None else ran == requested or requested == "auto")
 
 
+def products_of(*loops: str, xla: bool = False, device: str = "GPU:0") -> tuple[Op, ...]:
+    """A product in each of these loops, "" for one outside of any, in a graph or a program."""
+    return tuple(
+        Op(
+            type="MatMul",
+            name=f"{loop}/dot_{n}",
+            loop=loop,
+            device="" if xla else device,
+            dtype="float32",
+            compiled=xla,
+        )
+        for n, loop in enumerate(loops)
+    )
+
+
+XLA_BLANK = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
+GRAPH_BLANK = (
+    "The executed graph has no loop over time, cuDNN call or block-fused call, so it does not tell implementations "
+    "apart."
+)
+
+
+@pytest.mark.parametrize("requested", ["auto", *LOOPS])
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("xla", [True, False])
+def test_without_a_loop_the_implementation_is_not_known(requested: str, on_gpu: bool, xla: bool) -> None:
+    from workloads.tensorflow.evidence.collector import evidence_of
+
+    spec = spec_of("lstm", implementation=requested, xla=xla, precision="float32")
+    spec = RunSpec(workload="lstm", variant={**spec.variant, "gpus": int(on_gpu)})
+    device = "GPU:0" if on_gpu else "CPU:0"
+    ops = products_of("", "", xla=xla, device=device)
+    times = (msgspec.structs.replace(ONE_GPU, device=device),)
+    trace = Trace(steps=1, times=times, kernels=(CUDA,), programs=ops if xla else ())
+    evidence = evidence_of(Observation(spec=spec, graph=() if xla else ops, trace=trace))
+    reason = XLA_BLANK if xla else GRAPH_BLANK
+    assert (evidence.state, evidence.reason) == ("verified in part", reason)
+    assert evidence.unverified == {"implementation": reason}
+    assert evidence.actual["xla"] == ("on" if xla else "off")
+
+
+@pytest.mark.parametrize(
+    ("graph", "shown"),
+    [
+        (products_of("a", "a", "b"), "2 loops of another kind"),
+        (
+            (*products_of("a"), *products_of("a", "a", device="GPU:1")),
+            "1 loop of 1 product per iteration, on another device 1 loop of 2 products per iteration",
+        ),
+        ((*products_of("a"), *products_of("", device="GPU:1")), None),
+    ],
+)
+def test_no_sentence_ends_in_an_empty_list(graph: tuple[Op, ...], shown: str | None) -> None:
+    from workloads.tensorflow.lstm.evidence import lstm_implementation
+
+    found = lstm_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
+    reason = f"What ran is not combined_input: it has {shown}." if shown else GRAPH_BLANK
+    assert (found.actual, found.reason) == (shown, reason)
+
+
+def test_xla_leaves_no_loop_of_a_single_iteration(one: Replicas, float32: None) -> None:
+    spec = spec_of("lstm", implementation="combined_input", xla=True, unroll=4, layers=1, mode="inference")
+    evidence = collect_evidence(spec, one, steps=True)
+    assert (evidence.state, evidence.unverified) == ("verified in part", {"implementation": XLA_BLANK})
+
+
 def test_on_a_gpu_the_badge_says_why_keras_fell_back_from_cudnn() -> None:
     from workloads.tensorflow.evidence.collector import evidence_of
 
