@@ -14,6 +14,7 @@ from pathlib import Path
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEventLoop, Qt
+from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPushButton
 
@@ -91,9 +92,11 @@ def layouts(workbench: Workbench) -> list[RunRow]:
 
 
 def take_history(workbench: Workbench) -> None:
-    """Show the list of runs."""
+    """Show the list of runs, in groups by experiment."""
     workbench.window.show_page(HISTORY)
     wait_until(lambda: bool(reference_rows(workbench)))
+    QTest.keySequence(workbench.window, QKeySequence("Ctrl+G"))
+    wait_until(lambda: True)
 
 
 def take_run(workbench: Workbench) -> None:
