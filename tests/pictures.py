@@ -30,7 +30,7 @@ from app.storage.store import Store
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 _LIMIT_S = 120.0
-_SETTLED_S = 0.5
+_QUIET_S = 0.5
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -40,8 +40,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
         if time.monotonic() > limit_s:
             raise TimeoutError(f"not reached within {_LIMIT_S:.0f} s: {condition}")
         QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 50)
-    settled_s = time.monotonic() + _SETTLED_S
-    while time.monotonic() < settled_s:
+    quiet_until_s = time.monotonic() + _QUIET_S
+    while time.monotonic() < quiet_until_s:
         QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 50)
 
 
