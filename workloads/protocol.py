@@ -213,6 +213,10 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
     kernels: int
 
 
+CHOICE = "auto"
+"""The value of a parameter that leaves the choice to the framework: whatever it takes is as requested."""
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=TAG):
     """What was requested and what actually ran, by aspect (`implementation`, `precision`, `xla`, `layout` …).
 

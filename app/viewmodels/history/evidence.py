@@ -20,14 +20,12 @@ from app.viewmodels.history.kernel_time import (
     describe_imbalance,
     device_time_rows,
 )
-from workloads.protocol import Evidence, EvidenceState, RunSpec
+from workloads.protocol import CHOICE, Evidence, EvidenceState, RunSpec
 
 _SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo": "XLA's optimised program"}
 _MAJORITY = 0.5
 _BARE = ("on", "off", "partly")
 """Values that say nothing without the name of what they are a value of."""
-_CHOICE = "auto"
-"""The value of a parameter that leaves the choice to the framework: whatever it takes is as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +228,7 @@ def _aspect_state(evidence: Evidence, name: str) -> EvidenceState:
     """Return the state of one aspect: it is seen or not, so never verified in part."""
     if name not in evidence.actual:
         return "not verifiable"
-    return "verified" if evidence.requested.get(name) in (evidence.actual[name], _CHOICE) else "mismatch"
+    return "verified" if evidence.requested.get(name) in (evidence.actual[name], CHOICE) else "mismatch"
 
 
 def _label(spec: RunSpec, name: str) -> str:
@@ -247,7 +245,7 @@ def _phrase(spec: RunSpec, name: str, value: str) -> str:
     if value in _BARE:
         return f"{_label(spec, name)} {value}"
     shown = _value(spec, name, value)
-    return f"{_value(spec, name, _CHOICE)}: {shown}" if str(spec.variant.get(name)) == _CHOICE else shown
+    return f"{_value(spec, name, CHOICE)}: {shown}" if str(spec.variant.get(name)) == CHOICE else shown
 
 
 def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None, step_ms: float | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from workloads.catalog import is_custom
 from workloads.kernels import makes_products
-from workloads.protocol import Kernel, RunSpec, Variant
+from workloads.protocol import CHOICE, Kernel, RunSpec, Variant
 from workloads.tensorflow.evidence.graph import Op, main_products
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.training import Layer
@@ -74,10 +74,6 @@ class Observation:
     def _main_products(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         """Return the products that the workload is about; of a custom one nobody knows, so all."""
         return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
-
-
-CHOICE = "auto"
-"""The value of a parameter that leaves the choice to the framework: whatever it takes is as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

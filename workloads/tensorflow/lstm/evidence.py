@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from workloads.lstm import IMPLEMENTATIONS, OpPattern, config_of, find_implementation
-from workloads.protocol import Variant
-from workloads.tensorflow.evidence.aspects import CHOICE, Aspect, Observation
+from workloads.protocol import CHOICE, Variant
+from workloads.tensorflow.evidence.aspects import Aspect, Observation
 from workloads.tensorflow.evidence.graph import CLUSTER, Op, main_products, ops_by_device
 
 
