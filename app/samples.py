@@ -28,6 +28,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """One thing telemetry can read: a GPU (`device` is its UUID) or the host (`device` is `HOST`, `index` is -1).
 
     `fields` are those it gives; `absent` those it does not, with the reason (`not supported`, `no permission`, `lost`).
+    A field in neither is not known yet. `lost` is the reason why the device does not answer; no run can use it then.
     """
 
     device: str
@@ -37,6 +38,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     memory_total_bytes: int | None = None
     fields: dict[str, FieldInfo] = {}
     absent: dict[str, str] = {}
+    lost: str | None = None
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,18 +50,20 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True, tag="processes", tag_field="type"):
-    """The processes that use a GPU now."""
+    """The processes that use a GPU now; with a `reason` the driver does not list them, and nobody knows who uses it."""
 
     t_ns: int
     device: str
-    processes: tuple[GpuProcess, ...]
+    processes: tuple[GpuProcess, ...] = ()
+    reason: str | None = None
 
 
 class FieldsUpdated(msgspec.Struct, frozen=True, kw_only=True, tag="fields_seen", tag_field="type"):
-    """What was learnt of a device's fields since the inventory: mostly how often they are renewed."""
+    """All that is known of a device's fields by now: those it gives, and those it does not, with the reason."""
 
     device: str
     fields: dict[str, FieldInfo]
+    absent: dict[str, str] = {}
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="type"):

@@ -132,8 +132,8 @@ class Store:
                 )
             for seen in by_type.get(FieldsUpdated, ()):
                 self._db.execute(
-                    "UPDATE devices SET fields = ? WHERE run = ? AND device = ?",
-                    (rows.encode_fields(seen.fields), run, seen.device),
+                    "UPDATE devices SET fields = ?, absent = ? WHERE run = ? AND device = ?",
+                    (rows.encode_fields(seen.fields), json.dumps(seen.absent), run, seen.device),
                 )
 
     def add_environment(self, run: int, info: Mapping[str, str]) -> None:

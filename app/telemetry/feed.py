@@ -32,9 +32,12 @@ def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) 
 
 def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Device:
     if isinstance(update, FieldsUpdated):
-        # A lost device has no fields; what was seen of it before came late, from the other thread.
-        return msgspec.structs.replace(device, fields=update.fields) if device.fields else device
-    return msgspec.structs.replace(device, fields={}, absent={**device.absent, **dict.fromkeys(device.fields, "lost")})
+        # What was seen of a device before it was lost may come late, from the other thread.
+        if device.lost is not None:
+            return device
+        return msgspec.structs.replace(device, fields=update.fields, absent=update.absent)
+    absent = {**device.absent, **dict.fromkeys(device.fields, "lost")}
+    return msgspec.structs.replace(device, fields={}, absent=absent, lost=update.reason)
 
 
 Listener = Callable[[SamplerMessage], None]

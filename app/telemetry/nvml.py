@@ -107,7 +107,10 @@ class NvmlSource:
 
     def fields_seen(self) -> Sequence[FieldsUpdated]:
         """Return what is known of each GPU's fields by now."""
-        return [FieldsUpdated(device=reader.gpu.uuid, fields=reader.known_fields()) for reader in self._readers]
+        return [
+            FieldsUpdated(device=reader.gpu.uuid, fields=reader.known_fields(), absent=dict(reader.absent))
+            for reader in self._readers
+        ]
 
     def close(self) -> None:
         """Close NVML."""

@@ -185,6 +185,8 @@ def test_who_uses_a_gpu_is_a_line_with_a_list() -> None:
         {"pid": 11, "name": "python", "memory_bytes": 2**30},
         {"pid": 12, "name": "ollama", "memory_bytes": None},
     )
+    assert document["reason"] is None
+    assert line(Processes(t_ns=5, device="GPU-a", reason="no permission"))["reason"] == "no permission"
 
 
 def test_every_device_has_a_line_and_the_host_says_how_many_processors_it_has() -> None:

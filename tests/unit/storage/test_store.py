@@ -11,7 +11,7 @@ from app.errors import DatabaseError, UserError
 from app.fields import Sample
 from app.queries import RunQuery
 from app.records import PLANNED_KEY, LogLine, Outcome, Phase, Summary
-from app.samples import HOST, FieldInfo
+from app.samples import HOST, FieldInfo, FieldsUpdated
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
@@ -277,3 +277,9 @@ def test_what_a_device_does_not_give_is_absent_and_not_read(store: Store) -> Non
     np.testing.assert_array_equal(gpu.fields["power_mw"], [688_123, np.nan])
     (whole,) = store.load(run).samples
     assert whole.fields["load_pct"].tolist() == [99.0, 0.0], "all that is stored comes back all the same"
+    learnt = FieldsUpdated(
+        device=GPU.device, fields={"load_pct": FieldInfo(unit="%")}, absent={"power_mw": "no sensor"}
+    )
+    store.write(run, [learnt])
+    device = store.load(run).samples[0].device
+    assert (device.fields, device.absent) == (learnt.fields, learnt.absent), "a card may be probed while a run goes on"

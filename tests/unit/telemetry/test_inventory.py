@@ -90,7 +90,7 @@ def test_a_lost_gpu_is_listed_but_none_to_run_on() -> None:
     assert [gpu.uuid for gpu in after.machine.gpus] == ["GPU-bbbb"]
     assert [device.device for device in after.devices] == [device.device for device in before.devices]
     lost, *others = after.devices
-    assert lost.fields == {}
+    assert (lost.fields, lost.lost) == ({}, LOST.reason)
     assert (lost.absent["power_mw"], lost.absent["energy_mj"]) == ("lost", "lost")
     assert lost.absent["fan_pct"] == "not supported", "what it never told, it did not lose"
     assert tuple(others) == before.devices[1:]
@@ -100,8 +100,8 @@ def test_a_lost_gpu_is_listed_but_none_to_run_on() -> None:
 def test_what_watching_taught_is_known_to_the_next_run() -> None:
     before = two_h200()
     facts = {**before.devices[1].fields, "energy_mj": FieldInfo(unit="mJ", cost_us=3_000.0, period_ms=100.0)}
-    after = updated_inventory(before, FieldsUpdated(device="GPU-bbbb", fields=facts))
-    assert after.devices[1] == msgspec.structs.replace(before.devices[1], fields=facts)
+    after = updated_inventory(before, FieldsUpdated(device="GPU-bbbb", fields=facts, absent={"fan_pct": "no fan"}))
+    assert after.devices[1] == msgspec.structs.replace(before.devices[1], fields=facts, absent={"fan_pct": "no fan"})
     assert (after.devices[0], after.machine) == (before.devices[0], before.machine)
 
 
