@@ -1,9 +1,11 @@
 """A fake of libnvidia-ml.so.1: the C functions that nvidia-ml-py calls, answered from a description of GPUs.
 
 The real `pynvml` runs on top of it. `installed` puts it into this process; `environment` into every Python process
-that is started with it (by `site/sitecustomize.py`). The GPUs are described in `nvml_cards.py`.
+that is started with it (by `site/sitecustomize.py`). The GPUs are described in `nvml_cards.py`, whole machines with
+what goes wrong with them in `tests/scenarios`.
 """
 
+import base64
 import ctypes
 import math
 import os
@@ -12,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from typing import Any
 import msgspec
 import pynvml
 
-from tests.fakes.nvml_cards import LAPTOP, NO_PERMISSION, NOT_SUPPORTED, RTX_2080_TI, TWO_H200, Card, Driver
+from tests.fakes.nvml_cards import LAPTOP, NO_PERMISSION, NOT_SUPPORTED, RTX_2080_TI, TWO_H200, Card, Driver, error_code
 
 __all__ = [
     "LAPTOP",
@@ -52,53 +55,88 @@ class FakeNvml:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._is_open = False
+        self._began_s = time.monotonic()
+        self._opened_in: int | None = None
         self._cards = [*driver.cards, *(instance for card in driver.cards for instance in card.mig)]
         self._samples: dict[int, tuple[float, Card]] = {}
         self._lock = threading.Lock()
         self.calls: Counter[tuple[str, str]] = Counter()
+        self._driver_calls: Counter[tuple[str, str]] = Counter()
         self.gpm_pairs: list[tuple[float, float]] = []
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("nvml") or name in self._driver.missing:
+        if not name.startswith("nvml") or any(fnmatchcase(name, pattern) for pattern in self._driver.missing):
             raise AttributeError(name)
         if hasattr(type(self), f"_card_{name}"):
             return partial(self._ask, name)
-        return getattr(self, f"_{name}")
+        if not hasattr(type(self), f"_{name}"):
+            raise AttributeError(name)
+        return partial(self._ask_driver, name)
 
     def replace(self, uuid: str, **changes: Any) -> None:
         """Change what a GPU answers from now on."""
         self._cards = [msgspec.structs.replace(c, **changes) if c.uuid == uuid else c for c in self._cards]
 
     def _ask(self, name: str, handle: Any, *rest: Any) -> int:
-        """Call a function of a GPU: take its time, and fail where the GPU is lost or has that flaw."""
-        card = self._card(handle)
-        with self._lock:
-            self.calls[card.uuid, name] += 1
-            count = self.calls[card.uuid, name]
-            total = sum(number for (uuid, _), number in self.calls.items() if uuid == card.uuid)
-        if name in card.costs_ms:
-            time.sleep(card.costs_ms[name] / 1e3)
-        if not self._is_open:
-            return int(pynvml.NVML_ERROR_UNINITIALIZED)
-        if card.is_lost(total):
-            return int(pynvml.NVML_ERROR_GPU_IS_LOST)
-        for flaw in card.flaws:
-            if flaw.function == name and flaw.first <= count < flaw.first + flaw.times:
-                return flaw.error
-        return int(getattr(self, f"_card_{name}")(card, *rest))
-
-    def _card(self, handle: Any) -> Card:
+        """Call a function of a GPU."""
         number = ctypes.cast(handle, ctypes.c_void_p).value
         assert number is not None, "a handle of this library"
-        return self._cards[number - 1]
+        card = self._cards[number - 1]
+        return self._failure(name, card) or int(getattr(self, f"_card_{name}")(card.at(self._seconds), *rest))
+
+    def _ask_driver(self, name: str, *rest: Any) -> Any:
+        """Call a function of the driver; one that gives a GPU's handle fails where that GPU does."""
+        failure = 0 if name.startswith("nvmlDeviceGetHandle") else self._failure(name)
+        return failure or getattr(self, f"_{name}")(*rest)
+
+    def _failure(self, name: str, card: Card | None = None) -> int:
+        """Take the time of a call and return the error with which it fails: that of a flaw, driver or lost GPU."""
+        uuid, calls = (card.uuid, self.calls) if card else ("", self._driver_calls)
+        with self._lock:
+            calls[uuid, name] += 1
+            count = calls[uuid, name]
+            total = sum(number for (called, _), number in calls.items() if called == uuid)
+        seconds, flaws = self._seconds, (*self._driver.flaws, *(card.flaws if card else ()))
+        met = [flaw for flaw in flaws if flaw.applies(name, count, seconds)]
+        delay_ms = sum(flaw.delay_ms for flaw in met) + (card.costs_ms.get(name, 0.0) if card else 0.0)
+        if delay_ms:
+            time.sleep(delay_ms / 1e3 / self._driver.speed)
+        error = next((code for flaw in met if (code := error_code(flaw.error))), 0) or self._closed(name)
+        return error or (int(pynvml.NVML_ERROR_GPU_IS_LOST) if card is not None and card.is_lost(total) else 0)
+
+    def _closed(self, name: str) -> int:
+        """Return the error of a library that is not open, because the driver is away, was meanwhile, or never was."""
+        if name == "nvmlErrorString":
+            return 0
+        if self._is_away:
+            return int(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        is_open = self._opened_in == self._reloads or name == "nvmlInitWithFlags"
+        return 0 if is_open else int(pynvml.NVML_ERROR_UNINITIALIZED)
+
+    @property
+    def _seconds(self) -> float:
+        return (time.monotonic() - self._began_s) * self._driver.speed
+
+    @property
+    def _is_away(self) -> bool:
+        return any(from_s <= self._seconds < to_s for from_s, to_s in self._driver.away)
+
+    @property
+    def _reloads(self) -> int:
+        return sum(self._seconds >= from_s for from_s, _ in self._driver.away)
+
+    def _nvmlErrorString(self, code: int) -> bytes:
+        return f"Error {code}".encode()
 
     def _nvmlInitWithFlags(self, _flags: int) -> int:
-        self._is_open = self._driver.init_error == 0
-        return self._driver.init_error
+        error = error_code(self._driver.init_error)
+        if not error and self._opened_in != self._reloads:
+            self._opened_in = self._reloads
+            self._samples.clear()
+        return error
 
     def _nvmlShutdown(self) -> int:
-        self._is_open = False
+        self._opened_in = None
         assert not self._samples, "GPM samples were not given back"
         return _OK
 
@@ -112,13 +150,23 @@ class FakeNvml:
         return _give(out, len(self._driver.cards))
 
     def _nvmlDeviceGetHandleByIndex_v2(self, index: Any, out: Any) -> int:
-        ctypes.c_void_p.from_buffer(out._obj).value = index.value + 1
-        return int(pynvml.NVML_ERROR_GPU_IS_LOST) if self._driver.cards[index.value].is_lost(0) else _OK
+        return self._give_handle("nvmlDeviceGetHandleByIndex_v2", index.value, len(self._driver.cards), out)
+
+    def _nvmlDeviceGetHandleByUUID(self, uuid: Any, out: Any) -> int:
+        uuids = [card.uuid.encode(card.encoding) for card in self._cards]
+        place = uuids.index(uuid.value) if uuid.value in uuids else len(uuids)
+        return self._give_handle("nvmlDeviceGetHandleByUUID", place, len(uuids), out)
+
+    def _give_handle(self, name: str, place: int, count: int, out: Any) -> int:
+        if place >= count:
+            return self._failure(name) or int(pynvml.NVML_ERROR_NOT_FOUND)
+        ctypes.c_void_p.from_buffer(out._obj).value = place + 1
+        return self._failure(name, self._cards[place])
 
     def _nvmlGpmSampleAlloc(self, out: Any) -> int:
         with self._lock:
             address = 1 + max(self._samples, default=0)
-            self._samples[address] = (math.nan, self._driver.cards[0])
+            self._samples[address] = (math.nan, self._cards[0])
         ctypes.c_void_p.from_buffer(out._obj).value = address
         return _OK
 
@@ -149,10 +197,10 @@ class FakeNvml:
         return _OK
 
     def _card_nvmlDeviceGetUUID(self, card: Card, text: Any, _size: Any) -> int:
-        return _say(text, card.uuid)
+        return _say(text, card.uuid, card.encoding)
 
     def _card_nvmlDeviceGetName(self, card: Card, text: Any, _size: Any) -> int:
-        return _say(text, card.name)
+        return _say(text, card.name, card.encoding)
 
     def _card_nvmlDeviceGetCudaComputeCapability(self, card: Card, major: Any, minor: Any) -> int:
         major._obj.value, minor._obj.value = card.compute_capability
@@ -187,7 +235,7 @@ class FakeNvml:
         return _give(out, card.power_average_mw)
 
     def _card_nvmlDeviceGetTotalEnergyConsumption(self, card: Card, out: Any) -> int:
-        return _give(out, card.energy_at(time.monotonic()))
+        return _give(out, card.energy_at(self._seconds, time.monotonic()))
 
     def _card_nvmlDeviceGetTemperature(self, card: Card, _sensor: Any, out: Any) -> int:
         before = self.calls[card.uuid, "nvmlDeviceGetTemperature"] - 1
@@ -219,6 +267,9 @@ class FakeNvml:
             entry.usedGpuMemory = memory_bytes if memory_bytes >= 0 else pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
         return _OK
 
+    def _card_nvmlDeviceGetComputeRunningProcesses_v2(self, card: Card, count: Any, out: Any) -> int:
+        return self._card_nvmlDeviceGetComputeRunningProcesses_v3(card, count, out)
+
     def _card_nvmlDeviceGetMigMode(self, card: Card, current: Any, pending: Any) -> int:
         if card.mig_mode is None:
             return int(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -241,8 +292,8 @@ def _address(sample: Any) -> int:
     return number
 
 
-def _say(out: Any, text: str) -> int:
-    out.value = text.encode()
+def _say(out: Any, text: str, encoding: str = "utf-8") -> int:
+    out.value = text.encode(encoding)[: len(out) - 1]
     return _OK
 
 
@@ -275,9 +326,9 @@ def installed(driver: Driver) -> Iterator[FakeNvml]:
 def environment(driver: Driver) -> Mapping[str, str]:
     """Return the environment variables with which every Python process has this driver."""
     paths = [str(_SITE), str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {VARIABLE: msgspec.json.encode(driver).decode(), "PYTHONPATH": os.pathsep.join(paths)}
+    return {VARIABLE: base64.b64encode(msgspec.msgpack.encode(driver)).decode(), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def install_from_environment() -> None:
     """Let `pynvml` use the driver that `environment` described."""
-    install(msgspec.json.decode(os.environ[VARIABLE], type=Driver))
+    install(msgspec.msgpack.decode(base64.b64decode(os.environ[VARIABLE]), type=Driver))

@@ -1,8 +1,9 @@
 """Descriptions of real GPUs for the fake NVML: what each returns, how long that takes, and what it refuses.
 
-A negative number is the NVML error code that a GPU returns.
+A negative number is the NVML error code that a GPU returns. Times are in seconds after the library was loaded.
 """
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -21,27 +22,70 @@ H200_GPM = {2: 96.0, 3: 14.0, 5: 93.5, 10: 16.0, 12: 1.5, 13: 0.0, 20: 0.25, 21:
 """GPM's metric number to value; those in bytes are MiB per second."""
 
 
-class Flaw(msgspec.Struct, frozen=True):
-    """A function that fails with an error from its call number `first` on (counted from 1), `times` times."""
+FOREVER_S = 1e9
+
+
+class Flaw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Functions that fail, or take `delay_ms` longer: one by its name, or several by a pattern with `*`.
+
+    They do so from call number `first` on (counted from 1) `times` times, and from `from_s` to `to_s`. `error` is
+    NVML's number, or its name without `NVML_ERROR_`; 0 is none.
+    """
 
     function: str
-    error: int
+    error: int | str = 0
     first: int = 1
     times: int = 1_000_000
+    from_s: float = 0.0
+    to_s: float = FOREVER_S
+    delay_ms: float = 0.0
+
+    def applies(self, function: str, count: int, seconds: float) -> bool:
+        """Return whether it concerns this call, the function's `count`th."""
+        in_time = self.first <= count < self.first + self.times and self.from_s <= seconds < self.to_s
+        return in_time and fnmatchcase(function, self.function)
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+def error_code(error: int | str) -> int:
+    """Return NVML's number of an error."""
+    return error if isinstance(error, int) else int(getattr(pynvml, f"NVML_ERROR_{error}"))
+
+
+class Course(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value over time by its points, each of a time and a value: steps, or straight lines where it is `linear`.
+
+    It begins again every `every_s`, else the last value stays.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    linear: bool = False
+    every_s: float = FOREVER_S
+
+    def at(self, seconds: float) -> float:
+        seconds %= self.every_s
+        begun = [point for point in self.points if point[0] <= seconds] or [self.points[0]]
+        before_s, before = begun[-1]
+        if not self.linear or len(begun) == len(self.points):
+            return before
+        after_s, after = self.points[len(begun)]
+        return before + (after - before) * max(0.0, seconds - before_s) / (after_s - before_s)
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One GPU and what it returns.
 
     It is lost as soon as the file `lost_when` exists, or after `lost_after` calls. It has field 185 (average power)
     where it has 186 (instantaneous); older drivers report `power_average_mw` only by nvmlDeviceGetPowerUsage. The
     energy counter starts at `energy_mj`, grows with the power and is updated every 100 ms. `costs_ms` is the duration
     of a function, `processes` the process id and bytes of those that compute on the GPU. `mig_mode` is None where the
-    GPU has no MIG. The first temperatures are `cooling_c`, if any, all later ones `temperature_c`.
+    GPU has no MIG. The first temperatures are `cooling_c`, if any, all later ones `temperature_c`. `courses` are the
+    values that change with time, by attribute, `fields.82` or `gpm.2`; one of `energy_mj` is the counter itself.
+    `encoding` is that of its name, which is no UTF-8 where a driver has written something else.
     """
 
     uuid: str
     name: str = "NVIDIA H200"
+    encoding: str = "utf-8"
     memory_total_bytes: int = 150_754_820_096
     memory_used_bytes: int = 4_000_000_000
     memory_reserved_bytes: int = 644_939_776
@@ -62,6 +106,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     gpm: dict[int, float] = msgspec.field(default_factory=lambda: dict(H200_GPM))
     processes: tuple[tuple[int, int], ...] = ()
     costs_ms: dict[str, float] = msgspec.field(default_factory=lambda: {ENERGY: 3.0})
+    courses: dict[str, Course] = {}
     flaws: tuple[Flaw, ...] = ()
     mig_mode: int | None = 0
     mig: tuple["Card", ...] = ()
@@ -72,11 +117,32 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         after = self.lost_after is not None and calls > self.lost_after
         return after or (self.lost_when is not None and Path(self.lost_when).exists())
 
-    def energy_at(self, seconds: float) -> int:
-        """Return the value of the energy counter at a time."""
+    def at(self, seconds: float) -> "Card":
+        """Return the card with the values of this time."""
+        if not self.courses:
+            return self
+        changes: dict[str, dict[int, float]] = {"fields": {}, "gpm": {}}
+        values: dict[str, int] = {}
+        for path, course in self.courses.items():
+            name, _, number = path.partition(".")
+            if number:
+                changes[name][int(number)] = course.at(seconds)
+            else:
+                values[name] = round(course.at(seconds))
+        fields = {**self.fields, **{number: round(value) for number, value in changes["fields"].items()}}
+        return msgspec.structs.replace(self, **values, fields=fields, gpm={**self.gpm, **changes["gpm"]})
+
+    def energy_at(self, seconds: float, clock_s: float) -> int:
+        """Return the value of the energy counter; of constant power it goes on with the machine's clock."""
+        power = self.courses.get("power_instant_mw")
+        if "energy_mj" in self.courses:
+            return self.at(seconds // ENERGY_PERIOD_S * ENERGY_PERIOD_S).energy_mj
         if self.energy_mj < 0:
             return self.energy_mj
-        renewed_s: float = seconds // ENERGY_PERIOD_S * ENERGY_PERIOD_S
+        if power is not None:
+            periods = range(int(seconds / ENERGY_PERIOD_S))
+            return self.energy_mj + int(sum(power.at(period * ENERGY_PERIOD_S) for period in periods) * ENERGY_PERIOD_S)
+        renewed_s: float = clock_s // ENERGY_PERIOD_S * ENERGY_PERIOD_S
         return self.energy_mj + int(max(self.power_instant_mw, 0) * renewed_s)
 
     def field(self, number: int) -> int:
@@ -91,13 +157,20 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's NVIDIA driver: its cards, the functions it lacks, and the error it starts with (0 is none)."""
+    """A machine's NVIDIA driver: its cards, the functions it lacks (patterns too), and the error it starts with.
+
+    It is not loaded in the times of `away`, from one time to another, and all that was opened before is void then.
+    `flaws` are those of the driver itself. Time goes `speed` times as fast, delays take so much less.
+    """
 
     cards: tuple[Card, ...] = ()
     missing: tuple[str, ...] = ()
-    init_error: int = 0
+    init_error: int | str = 0
     version: str = "580.65.06"
     cuda: int = 13_000
+    flaws: tuple[Flaw, ...] = ()
+    away: tuple[tuple[float, float], ...] = ()
+    speed: float = 1.0
 
 
 TWO_H200 = (Card(uuid="GPU-aaaa"), Card(uuid="GPU-bbbb", power_instant_mw=671_000, load_pct=98))
@@ -130,6 +203,9 @@ LAPTOP = Card(
     gpm={},
     mig_mode=None,
 )
+
+
+H100 = Card(uuid="GPU-h100", name="NVIDIA H100 80GB HBM3", memory_total_bytes=85_520_809_984)
 
 
 def mig_instance(uuid: str, gib: int) -> Card:
