@@ -9,6 +9,8 @@ RESOURCES = ROOT / "resources"
 """Icons, presets, reference runs and traces, next to the packages."""
 
 DATABASE_NAME = "profiles.db"
+_MAX_NAME_CHARS = 200
+"""Of a file's name without its suffix: file systems allow 255 bytes."""
 
 
 def checkout_root() -> Path | None:
@@ -35,5 +37,11 @@ def default_database() -> Path:
 
 
 def weights_path(database: Path, uid: str) -> Path:
-    """Return the file for the weights of the run with that uid, in a folder next to the database."""
-    return database.with_name(f"{database.name}.weights") / f"{uid}.npz"
+    """Return the file for the weights of the run with that uid, in a folder next to the database.
+
+    Uids of this program are names of files already. Older versions imported a uid with any character after a NUL: it is
+    quoted, so that it names a file in that folder, and no other run's.
+    """
+    from urllib.parse import quote  # here: the window's first paint does not need it
+
+    return database.with_name(f"{database.name}.weights") / f"{quote(uid, safe='')[:_MAX_NAME_CHARS]}.npz"

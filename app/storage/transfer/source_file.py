@@ -170,7 +170,7 @@ def check_damage(
         for table in tables:
             (found,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
             if found != "ok":
-                raise DatabaseError(f"{source_file.path} is damaged ({found[:100]}); nothing was imported.")
+                raise DatabaseError(f"{source_file.path} is damaged ({_one_line(found)}); nothing was imported.")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorname != "SQLITE_INTERRUPT" or progress.should_stop():
             raise
@@ -187,7 +187,7 @@ def translate_file_errors(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorname", None) or ""
         if code == "SQLITE_INTERRUPT":
             raise StoppedError(STOPPED_MESSAGE) from error
-        raise DatabaseError(f"{path} {_error_sentence(code, str(error))}") from error
+        raise DatabaseError(f"{path} {_error_sentence(code, _one_line(str(error)))}") from error
 
 
 def _error_sentence(code: str, text: str) -> str:
@@ -199,11 +199,16 @@ def _error_sentence(code: str, text: str) -> str:
         ("SQLITE_CANTOPEN", "cannot be opened; check its permissions."),
         ("SQLITE_PERM", "cannot be opened; check its permissions."),
         ("SQLITE_IOERR", "cannot be read; check the disk it is on."),
-        ("SQLITE_CONSTRAINT", f"holds what VariantScope does not write ({text[:200]}); nothing was imported."),
+        ("SQLITE_CONSTRAINT", f"holds what VariantScope does not write ({text}); nothing was imported."),
     ):
         if code.startswith(prefix):
             return sentence
-    return f"cannot be read as a database of VariantScope ({text[:200]}); nothing was imported."
+    return f"cannot be read as a database of VariantScope ({text}); nothing was imported."
+
+
+def _one_line(text: str) -> str:
+    """Return the beginning of what SQLite says, which may quote a damaged schema."""
+    return " ".join(text.split())[:200]
 
 
 def _sidecar(path: Path, suffix: str) -> Path:

@@ -3,6 +3,7 @@
 The private database itself checks types, references and uniqueness: its tables are STRICT.
 """
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -11,6 +12,7 @@ import msgspec
 
 from app.errors import DatabaseError, UserError
 from app.plan import Repeats, Variants
+from app.records import CUSTOM_SOURCE_KEY
 from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer.copying import TRANSFERRED, Column, columns
@@ -93,12 +95,17 @@ _JSON: Mapping[tuple[str, str], Any] = {
     ("queue", "plan"): _PlannedExperiment,
 }
 
-_FREE_TEXT = {("runs", "detail"), ("runs", "note"), ("log_lines", "text"), *_JSON}
-"""Texts that may be long and contain anything: logs, tracebacks, and texts with another check."""
+_FREE_TEXT = {("runs", "detail"), ("runs", "note"), ("log_lines", "text")}
+"""Texts that may be long and contain anything but NUL: logs and tracebacks; notes have another check."""
+_FREE_KEYS = {CUSTOM_SOURCE_KEY}
+"""Keys of JSON whose strings may be so too."""
 _MAX_TEXT_LENGTH = 50_000
 """Longest name or sentence; the names of kernels are the longest."""
-_CONTROL = "*[\x01-\x08\x0b-\x1f\x7f]*"
-"""A pattern of characters that could control a terminal; line ends and tabs are allowed."""
+_CONTROL = "\x01-\x08\x0b-\x1f\x7f-\x9f"
+"""Characters that could control a terminal, as a range of GLOB and `re`; line ends and tabs are allowed."""
+_CONTROL_PATTERN = re.compile(f"[{_CONTROL}]")
+_JSON_CHECK = re.compile(r"json_valid\((\w+)\)")
+_MAX_JSON_DEPTH = 20
 
 
 def check_values(staged: sqlite3.Connection, source_file: SourceFile) -> None:
@@ -119,13 +126,12 @@ def _faults(staged: sqlite3.Connection) -> Iterator[Fault]:
     for table in TRANSFERRED:
         yield from _number_faults(staged, table.name)
         yield from _text_faults(staged, table.name)
+        yield from _json_faults(staged, table.name)
     for (name, column), condition in _INVALID.items():
         yield from _first_fault(staged, name, column, condition)
     for (name, column), allowed in _ENUMERATIONS.items():
         known = ", ".join("?" * len(allowed))
         yield from _first_fault(staged, name, column, f"{column} NOT IN ({known})", *allowed)
-    for (name, column), kind in _JSON.items():
-        yield from _json_faults(staged, name, column, kind)
     yield from _variant_faults(staged)
     yield from _annotation_faults(staged)
 
@@ -159,21 +165,51 @@ def _out_of_range(column: Column, *, above_zero: bool) -> str:
 
 
 def _text_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
+    """Check every text; a NUL is found in its bytes, for `length` and GLOB end at the first one."""
+    is_json = _json_columns(staged, table)
     for column in columns(staged, table):
-        if column.type == "TEXT" and not column.generated and (table, column.name) not in _FREE_TEXT:
+        if column.type == "TEXT" and not column.generated:
             name = column.name
-            yield from _first_fault(
-                staged, table, name, f"length({name}) > ? OR {name} GLOB ?", _MAX_TEXT_LENGTH, _CONTROL
-            )
+            yield from _first_fault(staged, table, name, f"instr(CAST({name} AS BLOB), x'00')")
+            if (table, name) not in _FREE_TEXT and name not in is_json:
+                condition = f"length({name}) > ? OR {name} GLOB ?"
+                yield from _first_fault(staged, table, name, condition, _MAX_TEXT_LENGTH, f"*[{_CONTROL}]*")
 
 
-def _json_faults(staged: sqlite3.Connection, table: str, column: str, kind: Any) -> Iterator[Fault]:
-    decoder = msgspec.json.Decoder(kind)
-    for (text,) in staged.execute(f"SELECT DISTINCT {column} FROM {table}"):
-        try:
-            decoder.decode(text)
-        except (msgspec.MsgspecError, RecursionError):
-            yield table, column, text
+def _json_columns(staged: sqlite3.Connection, table: str) -> list[str]:
+    (sql,) = staged.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    return _JSON_CHECK.findall(sql)
+
+
+def _json_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
+    for column in _json_columns(staged, table):
+        decoder = msgspec.json.Decoder(_JSON[table, column])
+        for (text,) in staged.execute(f"SELECT DISTINCT {column} FROM {table}"):
+            try:
+                decoder.decode(text)
+                is_plain = _is_plain(msgspec.json.decode(text))
+            except (msgspec.MsgspecError, RecursionError):
+                is_plain = False
+            if not is_plain:
+                yield table, column, text
+
+
+def _is_plain(value: object, depth: int = 0, *, free: bool = False) -> bool:
+    """Return whether decoded JSON is no deeper than ours, and its strings are texts without control characters.
+
+    Args:
+        value: A decoded value.
+        depth: How many objects and lists it is in.
+        free: A string may be long and contain anything but NUL.
+    """
+    if isinstance(value, str):
+        return "\0" not in value and (free or (len(value) <= _MAX_TEXT_LENGTH and not _CONTROL_PATTERN.search(value)))
+    if not isinstance(value, dict | list):
+        return True
+    pairs = value.items() if isinstance(value, dict) else ((None, each) for each in value)
+    return depth < _MAX_JSON_DEPTH and all(
+        _is_plain(key) and _is_plain(each, depth + 1, free=key in _FREE_KEYS) for key, each in pairs
+    )
 
 
 def _variant_faults(staged: sqlite3.Connection) -> Iterator[Fault]:

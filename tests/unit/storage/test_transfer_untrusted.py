@@ -15,14 +15,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from app.cli.main import main
 from app.errors import DatabaseError
+from app.paths import weights_path
 from app.records import LogLine
 from app.report.documents import run_document
 from app.storage.files import DiskSpace
 from app.storage.library import Library
 from app.storage.store import Store
 from app.storage.transfer import import_export, source_file, staging
+from app.storage.transfer.copying import TRANSFERRED, columns
 from app.storage.transfer.import_export import import_runs
+from app.storage.transfer.validation import check_values
 from tests.fakes.runs import keep
 from tests.unit.storage.contents import changed, contents
 
@@ -249,11 +253,22 @@ def test_a_schema_that_is_no_schema_is_refused(ours: Path, theirs: Path, stateme
     assert "damaged or only half copied" in refused(ours, changed(theirs, statement))
 
 
+def test_what_sqlite_says_of_damage_is_one_line(ours: Path, theirs: Path) -> None:
+    with contextlib.closing(sqlite3.connect(theirs)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'devices'").fetchone()
+    content, first = bytearray(theirs.read_bytes()), (root - 1) * 4096 + 8
+    # The pointers to the page's first two rows (https://www.sqlite.org/fileformat.html#b_tree_pages) change places.
+    content[first : first + 4] = content[first + 2 : first + 4] + content[first : first + 2]
+    theirs.write_bytes(content)
+    assert "is damaged (" in refused(ours, theirs)
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [
         ("UPDATE runs SET uid = '../../../etc/passwd' WHERE run = 1", "runs.uid"),
         ("UPDATE runs SET uid = '' WHERE run = 1", "runs.uid"),
+        ("UPDATE runs SET uid = 'a' || char(0) || '/../../../x' WHERE run = 1", "runs.uid"),
         ("UPDATE runs SET throughput = 9e999", "runs.throughput"),
         ("UPDATE runs SET throughput = -1.0", "runs.throughput"),
         ("UPDATE runs SET throughput = 0.0", "runs.throughput"),
@@ -270,6 +285,13 @@ def test_a_schema_that_is_no_schema_is_refused(ours: Path, theirs: Path, stateme
         ("UPDATE runs SET variant = '{\"xla\": 2}'", "runs.variant"),
         ("UPDATE runs SET variant = '{\"layout\": 5}'", "runs.variant"),
         ("UPDATE runs SET environment = '{\"cpu\": 5}'", "runs.environment"),
+        ("UPDATE runs SET environment = json_object('cpu', 'a' || char(0) || 'b')", "runs.environment"),
+        ("UPDATE runs SET environment = json_object('cpu', char(27) || '[2J')", "runs.environment"),
+        ("UPDATE runs SET environment = json_object('cpu' || char(7), '')", "runs.environment"),
+        ("UPDATE runs SET environment = json_object('cpu', hex(zeroblob(50000)))", "runs.environment"),
+        ("UPDATE runs SET environment = json_object('own_source', 'a' || char(0))", "runs.environment"),
+        ('UPDATE runs SET environment = \'{"cpu": "\\ud800"}\'', "runs.environment"),
+        ("UPDATE runs SET variant = json_object('data_folder', char(0))", "runs.variant"),
         ("UPDATE runs SET reason = 'bell ' || char(7)", "runs.reason"),
         ("UPDATE runs SET reason = char(27) || '[2J'", "runs.reason"),
         ("UPDATE runs SET purpose = hex(zeroblob(50000))", "runs.purpose"),
@@ -304,6 +326,45 @@ def test_a_schema_that_is_no_schema_is_refused(ours: Path, theirs: Path, stateme
 )
 def test_values_that_we_do_not_write_are_refused_by_name(ours: Path, theirs: Path, change: str, where: str) -> None:
     assert f"holds what VariantScope does not write ({where} is " in refused(ours, changed(theirs, change))
+
+
+def test_every_text_of_every_table_is_checked_for_nul(theirs: Path) -> None:
+    with Store.open(theirs) as store:
+        store.queue.add(name="entry", preset="preset", plan="{}")
+        Library(store._db, theirs).save_experiment([1], name="an experiment", preset=None, plan="{}")
+        connection, file = store._db.conn, source_file.inspect_file(theirs)
+        for table in TRANSFERRED:
+            (sql,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table.name,)).fetchone()
+            for name in (each.name for each in columns(connection, table.name) if each.type == "TEXT"):
+                if f"{name} TEXT AS " in sql or f"CHECK ({name} IN" in sql:
+                    continue
+                value = """'{"a": "\\u0000"}'""" if f"json_valid({name})" in sql else "'a' || char(0)"
+                with pytest.raises(DatabaseError, match=rf"\({table.name}\.{name} is '"), connection:
+                    connection.execute(f"UPDATE OR REPLACE {table.name} SET {name} = {value}")
+                    check_values(connection, file)
+
+
+def test_source_text_may_be_long_and_hold_what_an_editor_writes(tmp_path: Path, theirs: Path) -> None:
+    text = "\x0c# " + "x" * 60_000
+    changed(
+        theirs,
+        "UPDATE runs SET environment = json_object('own_source', char(12) || '# ' || printf('%.*c', 60000, 'x'))",
+    )
+    done = import_runs(tmp_path / "new.db", theirs)
+    with Store.open(tmp_path / "new.db") as store:
+        assert store.load(done.runs[0]).environment["own_source"] == text
+
+
+def test_a_run_with_a_nul_in_its_uid_that_an_older_version_imported_can_be_deleted(theirs: Path) -> None:
+    other = weights_path(theirs, "a")
+    other.parent.mkdir()
+    other.touch()
+    changed(theirs, "UPDATE runs SET uid = 'a' || char(0) || '/../../../x' || hex(zeroblob(300)) WHERE run = 1")
+    for words in (["list"], ["show", "1"], ["delete", "1"], ["delete", "1", "--for-good"]):
+        assert main([*words, "--db", str(theirs)]) == 0
+    with Store.open(theirs) as store:
+        assert [row.run for row in store.list_runs()] == [2]
+    assert other.exists(), "the weights of another run stay"
 
 
 LOOSE = "UPDATE sqlite_schema SET sql = {} WHERE type = 'table'"
