@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
+from app.plain import plain_text
+
 LEVELS: Final = ("debug", "info", "warning", "error")
 FOLDER_VARIABLE: Final = "VARIANTSCOPE_LOG_DIR"
 """The environment variable that names another folder."""
@@ -112,11 +114,19 @@ def remove_oldest(files: Iterable[Path], count: int) -> None:
 
 def _add_handler(handler: logging.Handler) -> None:
     handler.addFilter(_add_run_number)
-    formatter = logging.Formatter(
+    formatter = _PlainFormatter(
         "%(asctime)s.%(msecs)03d %(levelname)-7s %(process)d %(name)s:%(run)s %(message)s", "%Y-%m-%d %H:%M:%S"
     )
     handler.setFormatter(formatter)
     logging.getLogger(_PROGRAM).addHandler(handler)
+
+
+class _PlainFormatter(logging.Formatter):
+    """Keeps what devices and workers are called from commanding the terminal that the log is read on."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return plain_text(super().format(record))
 
 
 def _add_run_number(record: logging.LogRecord) -> bool:

@@ -11,6 +11,7 @@ import click
 
 from app.cli.commands import PROGRAM, ProgramGroup, UpperLayers, describe_wrong_use
 from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
+from app.cli.terminal import plain_output
 from app.errors import UserError
 from app.log import LEVELS, configure
 from app.samples import SAMPLE_MS
@@ -71,6 +72,11 @@ def program(context: click.Context, database: Path | None, sample_ms: float, log
 def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:
     """Do what the words say and return the exit status; the user's errors are one sentence on stderr."""
     _prepare_output()
+    with plain_output():
+        return _answer(words, upper)
+
+
+def _answer(words: Sequence[str], upper: UpperLayers) -> int:
     try:
         status = _run(words, upper)
         # What is still buffered meets a closed pipe or a full disk here, where it can be said, not at exit.

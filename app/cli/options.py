@@ -12,13 +12,30 @@ from click.core import ParameterSource
 
 from app.cli.candidates import complete_runs, complete_settings, complete_workloads
 from app.cli.commands import HELP, ProgramCommand
+from app.plain import one_line
 from app.samples import SAMPLE_MS
 from workloads import catalog
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 DATABASE_HELP = "The database (default: profiles.db of this checkout)."
-FILE = click.Path(path_type=Path)
+
+
+class _FilePath(click.Path):
+    """A path, of a file that may not be there; one that no file can have is refused here, before any work."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return it as a `Path`."""
+        path: Any = super().convert(value, param, ctx)
+        try:
+            path.exists()
+        except OSError as error:
+            shown = one_line(str(path))
+            self.fail(f"names {shown}, which cannot be used ({error.strerror})", param, ctx)
+        return path
+
+
+FILE = _FilePath(path_type=Path)
 
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from app import units
 from app.cli.services import stop_on_interrupt
-from app.cli.terminal import say
+from app.cli.terminal import say, unfiltered
+from app.plain import plain_text
 from app.records import RunEnded, RunEvent, RunStarted, Waiting
 from app.runs.experiment.idle_wait import WaitStatus
 from app.storage.transfer.progress import TransferProgress
@@ -68,6 +69,7 @@ class StatusLines:
             if self._display is None:
                 self._display = _new_display()
                 self._display.start()
+            text, detail = plain_text(text), plain_text(detail)
             if owner not in self._tasks:
                 self._tasks[owner] = self._display.add_task(text, total=1.0, detail=detail)
             self._display.update(self._tasks[owner], description=text, completed=fraction, detail=detail, refresh=True)
@@ -90,7 +92,7 @@ class StatusLines:
             if self._display is None:
                 say(sentence)
             else:
-                self._display.console.print(sentence, soft_wrap=True)
+                self._display.console.print(plain_text(sentence), soft_wrap=True)
 
 
 def _new_display() -> "rich.progress.Progress":
@@ -109,7 +111,7 @@ def _new_display() -> "rich.progress.Progress":
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         BarColumn(_BAR),
         TextColumn("{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True)),
-        console=TerminalConsole(stderr=True, markup=False, highlight=False, emoji=False),
+        console=TerminalConsole(file=unfiltered(sys.stderr), markup=False, highlight=False, emoji=False),
         auto_refresh=False,
         transient=True,
         redirect_stdout=False,
@@ -271,7 +273,7 @@ def notify(title: str, words: str) -> str:
     why = f"{_SENDER} is not installed" if shutil.which(_SENDER) is None else f"{_SENDER} reached no desktop"
     if not sys.stderr.isatty():
         return f"Nobody was notified: {why}, and there is no terminal to ring."
-    sys.stderr.write("\a")
+    unfiltered(sys.stderr).write("\a")
     return f"Rang the terminal's bell: {why}."
 
 

@@ -1,5 +1,6 @@
 """`show`: one stored run with its metrics, evidence, phases and environment."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -7,7 +8,7 @@ import click
 from app import units
 from app.cli.options import command, run_argument
 from app.cli.services import open_store
-from app.cli.terminal import elide_name, print_json, print_table
+from app.cli.terminal import elide_name, print_json, print_table, unfiltered
 from app.errors import UserError
 from app.metrics import METRICS
 from app.records import CUSTOM_SOURCE_KEY, StoredRun
@@ -116,7 +117,8 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
     if as_json:
         print_json({"run": stored.row.run, CUSTOM_SOURCE_KEY: text})
     else:
-        print(text, end="")
+        # A file gets the text as it is; on a terminal it may not command that.
+        print(text, end="", file=sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout))
     return 0
 
 

@@ -1,13 +1,19 @@
-"""Output of the command line: results on stdout, in tables that fit a terminal, and messages on stderr."""
+"""Output of the command line: results on stdout, in tables that fit a terminal, and messages on stderr.
 
+All of it is plain: what is printed, by whatever code, reaches a terminal without a character that commands it.
+"""
+
+import contextlib
 import json
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TextIO, cast
+
+from app.plain import plain_text
 
 _GAP = "  "
 _PARTS = 3
@@ -16,6 +22,48 @@ _HEAD = 10
 """Characters that a line of a broken head may have, however narrow the numbers below it are."""
 _STYLES = {"✔": "green", "✘": "red"}
 _MAX_NAME = 66
+
+
+class PlainStream:
+    """A text stream that what is written to it reaches plain.
+
+    Thread: any, as the stream itself.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write the text without characters that command a terminal."""
+        self.stream.write(plain_text(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write the lines in the same way."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the stream itself has."""
+        return getattr(self.stream, name)
+
+
+@contextlib.contextmanager
+def plain_output() -> Iterator[None]:
+    """Make all output plain while the body runs."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast(TextIO, PlainStream(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def unfiltered(stream: TextIO) -> TextIO:
+    """Return the stream below, for styles and cursor movements of our own; what is written to it must be plain."""
+    while isinstance(stream, PlainStream):
+        stream = stream.stream
+    return stream
 
 
 def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
@@ -76,7 +124,10 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
     """
     if not rows and not any(header):
         return
-    columns = [_Column(head, tuple(row[place] for row in rows), place in right) for place, head in enumerate(header)]
+    columns = [
+        _Column(head, tuple(_plain_cell(row[place]) for row in rows), place in right)
+        for place, head in enumerate(header)
+    ]
     width = _terminal_width()
     if width is None:
         _print_plain(columns)
@@ -85,6 +136,11 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
         if number:
             print()
         _print_styled(piece)
+
+
+def _plain_cell(text: str) -> str:
+    """Return the text in one line: it must not look like another row, and has its width only when it is plain."""
+    return plain_text(text.replace("\n", " ").replace("\t", " "))
 
 
 def _print_plain(columns: Sequence[_Column]) -> None:
@@ -145,7 +201,7 @@ def _print_styled(columns: Sequence[_Column]) -> None:
         console.print(table)
     for text in captured.get().splitlines():
         if text := text.rstrip():
-            print(text)
+            print(text, file=unfiltered(sys.stdout))
 
 
 def _terminal_width() -> int | None:

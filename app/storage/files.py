@@ -81,9 +81,9 @@ def atomic_output(target: Path) -> Iterator[Path]:
     Raises:
         UserError: `target` exists already (an empty folder does not count), or cannot be written.
     """
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise UserError(f"{target} is there already; name another place, or delete it first.")
     try:
+        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+            raise UserError(f"{target} is there already; name another place, or delete it first.")
         with tempfile.TemporaryDirectory(prefix=f"{target.name}.part-", dir=target.absolute().parent) as folder:
             part = Path(folder) / target.name
             yield part

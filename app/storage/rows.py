@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
+from app.plain import plain_text, without_nul
 from app.records import PLANNED_KEY, BlockColumns, EqualityCheck, Outcome, Phase, PortabilityResult, RunRow, Summary
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
@@ -184,8 +185,10 @@ def _outcome(values: Mapping[str, Any]) -> Outcome | None:
 
 
 def outcome_values(outcome: Outcome) -> Row:
-    """Return the outcome as its `OUTCOME_COLUMNS`."""
-    return (outcome.name, outcome.reason, outcome.detail, outcome.exit_code, outcome.ended_by)
+    """Return the outcome as its `OUTCOME_COLUMNS`; a worker's words are made such that imports take them."""
+    reason = outcome.reason and plain_text(outcome.reason)
+    detail = outcome.detail and without_nul(outcome.detail)
+    return (outcome.name, reason, detail, outcome.exit_code, outcome.ended_by)
 
 
 def device_values(device: Device) -> Row:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from sqlite_utils import Database
 
 from app.fields import Sample, SlowSample
+from app.plain import without_nul
 from app.records import EqualityCheck, LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
 from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import listing, measurements, rows
@@ -122,7 +123,8 @@ class Store:
                 self._insert(table, columns, run, (rows.values(event, columns) for event in by_type.get(kind, ())))
             measurements.insert_samples(self._db, run, by_type.get(Sample, ()), by_type.get(SlowSample, ()))
             lines = enumerate(by_type.get(LogLine, ()), first_log_line)
-            self._insert("log_lines", ("line", "t_ns", "text"), run, ((n, line.t_ns, line.text) for n, line in lines))
+            log_rows = ((number, line.t_ns, without_nul(line.text)) for number, line in lines)
+            self._insert("log_lines", ("line", "t_ns", "text"), run, log_rows)
             for evidence in by_type.get(Evidence, ()):
                 measurements.insert_evidence(self._db, run, evidence)
             for lost in by_type.get(DeviceLost, ()):

@@ -42,6 +42,12 @@ def test_a_line_has_level_area_and_message_and_the_file_comes_with_it() -> None:
     assert line.endswith(f" INFO    {os.getpid()} variantscope.run: one line")
 
 
+def test_a_line_commands_no_terminal() -> None:
+    configure()
+    LOG.info("%s is lost", "a card\x1b]0;x\x07")
+    assert log_tail(1).endswith(r"a card\u001b]0;x\u0007 is lost")
+
+
 def test_lines_of_a_thread_that_makes_a_run_have_its_number_and_others_have_not() -> None:
     configure()
     token = run_number.set(12)

@@ -26,6 +26,7 @@ SMALL_MODULES = {
     "app/gui/actions.py": "a record that every screen imports",
     "app/gui/save_shown.py": "imported when a picture is saved, for it needs the plots",
     "app/paths.py": "imported by every layer",
+    "app/plain.py": "imported by every layer",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/bare.py": "a process of its own",
     "workloads/build.py": "the one place that leads from a spec to a backend",

@@ -1,6 +1,5 @@
 """Saves plots and charts as SVG or PNG; plots of the window become vector charts."""
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from app.errors import UserError, write_error
 from app.gui.plot.canvas import TimeAxis
 from app.gui.theme import Theme
 from app.gui.widgets.dialogs import ask_save_path
+from app.plain import file_name
 from app.report.charts.canvas import Drawing
 from app.report.charts.curves import draw_curves
 from app.viewmodels.charts import model
@@ -43,11 +43,6 @@ def write_chart(path: Path, svg: str) -> None:
         path.write_bytes(_png(svg) if path.suffix.lower() == ".png" else svg.encode())
     except OSError as error:
         raise write_error(path, error) from error
-
-
-def file_name(title: str) -> str:
-    """Return a title as the name of a file on any system: letters, figures and hyphens."""
-    return re.sub(r"[^0-9a-z]+", "-", title.lower()).strip("-")[:60] or "picture"
 
 
 def show_save_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoint) -> None:

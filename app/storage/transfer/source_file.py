@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import DatabaseError
+from app.plain import one_line
 from app.storage.transfer.progress import STOPPED_MESSAGE, VM_STEPS, StoppedError, TransferProgress
 
 MAX_ROW_BYTES = 4_000_000
@@ -170,7 +171,7 @@ def check_damage(
         for table in tables:
             (found,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
             if found != "ok":
-                raise DatabaseError(f"{source_file.path} is damaged ({_one_line(found)}); nothing was imported.")
+                raise DatabaseError(f"{source_file.path} is damaged ({one_line(found)}); nothing was imported.")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorname != "SQLITE_INTERRUPT" or progress.should_stop():
             raise
@@ -187,7 +188,7 @@ def translate_file_errors(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorname", None) or ""
         if code == "SQLITE_INTERRUPT":
             raise StoppedError(STOPPED_MESSAGE) from error
-        raise DatabaseError(f"{path} {_error_sentence(code, _one_line(str(error)))}") from error
+        raise DatabaseError(f"{path} {_error_sentence(code, one_line(str(error)))}") from error
 
 
 def _error_sentence(code: str, text: str) -> str:
@@ -204,11 +205,6 @@ def _error_sentence(code: str, text: str) -> str:
         if code.startswith(prefix):
             return sentence
     return f"cannot be read as a database of VariantScope ({text}); nothing was imported."
-
-
-def _one_line(text: str) -> str:
-    """Return the beginning of what SQLite says, which may quote a damaged schema."""
-    return " ".join(text.split())[:200]
 
 
 def _sidecar(path: Path, suffix: str) -> Path:

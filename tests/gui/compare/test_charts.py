@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.compare.charts import ChartsView, ChartWidget
 from app.gui.compare.scaling import ScalingChart
-from app.gui.plot.export import file_name, save_chart
+from app.gui.plot.export import save_chart
 from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save, save_shown_chart
 from app.gui.theme import DARK, LIGHT, Theme
@@ -141,11 +141,6 @@ def test_what_cannot_be_written_is_said(batch: ChartWidget, tmp_path: Path, monk
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: ("", ""))
     save_chart(batch, batch.drawing())
     assert len(said) == 1
-
-
-def test_a_title_makes_a_file_name() -> None:
-    assert file_name("Speed-up against NHWC · 1 GPU/../x") == "speed-up-against-nhwc-1-gpu-x"
-    assert file_name("···") == "picture"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from app.cli.main import main
 from app.errors import DatabaseError
 from app.paths import weights_path
-from app.records import LogLine
+from app.records import LogLine, Outcome, Summary
 from app.report.documents import run_document
 from app.storage.files import DiskSpace
 from app.storage.library import Library
@@ -27,7 +27,7 @@ from app.storage.transfer import import_export, source_file, staging
 from app.storage.transfer.copying import TRANSFERRED, columns
 from app.storage.transfer.import_export import import_runs
 from app.storage.transfer.validation import check_values
-from tests.fakes.runs import keep
+from tests.fakes.runs import UTC_NS, begin, keep
 from tests.unit.storage.contents import changed, contents
 
 LATER = "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('variantscope', 'm999_later', 'x')"
@@ -339,9 +339,11 @@ def test_every_text_of_every_table_is_checked_for_nul(theirs: Path) -> None:
                 if f"{name} TEXT AS " in sql or f"CHECK ({name} IN" in sql:
                     continue
                 value = """'{"a": "\\u0000"}'""" if f"json_valid({name})" in sql else "'a' || char(0)"
-                with pytest.raises(DatabaseError, match=rf"\({table.name}\.{name} is '"), connection:
-                    connection.execute(f"UPDATE OR REPLACE {table.name} SET {name} = {value}")
+                connection.execute("SAVEPOINT whole")
+                connection.execute(f"UPDATE OR REPLACE {table.name} SET {name} = {value}")
+                with pytest.raises(DatabaseError, match=rf"\({table.name}\.{name} is '"):
                     check_values(connection, file)
+                connection.execute("ROLLBACK TO whole")
 
 
 def test_source_text_may_be_long_and_hold_what_an_editor_writes(tmp_path: Path, theirs: Path) -> None:
@@ -353,6 +355,20 @@ def test_source_text_may_be_long_and_hold_what_an_editor_writes(tmp_path: Path, 
     done = import_runs(tmp_path / "new.db", theirs)
     with Store.open(tmp_path / "new.db") as store:
         assert store.load(done.runs[0]).environment["own_source"] == text
+
+
+def test_what_a_worker_says_does_not_keep_a_run_from_being_imported(tmp_path: Path) -> None:
+    mine, new = tmp_path / "mine.db", tmp_path / "new.db"
+    with Store.open(mine) as store:
+        run = begin(store)
+        store.write(run, [LogLine(1, "50 %\r\0\x1b[1m100 %")])
+        said = Outcome(name="failed", reason="ValueError: \x1b[31mno\0", detail="a\0b")
+        store.finish(run, outcome=said, summary=Summary(), t_ns=2, utc_ns=UTC_NS)
+    assert import_runs(new, mine).runs == (1,)
+    with Store.open(new) as store:
+        stored = store.load(1)
+    assert [line.text for line in stored.log] == ["50 %\r\ufffd\x1b[1m100 %"]
+    assert stored.row.outcome == replace(said, reason=r"ValueError: \u001b[31mno\u0000", detail="a\ufffdb")
 
 
 def test_a_run_with_a_nul_in_its_uid_that_an_older_version_imported_can_be_deleted(theirs: Path) -> None:

@@ -1,0 +1,44 @@
+"""Strings from outside made plain: of cards, workers, imported runs, and files that somebody gave us.
+
+Each kind of output has one function: terminal and log `plain_text`, HTML, SVG and Markdown `app.report.charts.svg`, Qt
+`plain_tooltip` and `text_label` in `app.gui.widgets.basic`, the names of files `file_name`.
+"""
+
+import re
+
+CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+"""Control characters (ISO 6429, C0 and C1) but for tab and line feed, as a range of `re`."""
+BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""Characters that change the order of those around them (https://www.unicode.org/reports/tr9, Bidi_Control)."""
+_LINES = "\u2028\u2029"
+
+_NOT_PLAIN = re.compile(f"[{CONTROL}{BIDI}{_LINES}]")
+_NO_NAME = re.compile(r"[^0-9a-z]+")
+_MAX_NAME_CHARS = 60
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
+"""Names of devices on Windows, whose disks WSL2 writes to (https://learn.microsoft.com/windows/win32/fileio/naming-a-file)."""
+
+
+def plain_text(text: str) -> str:
+    r"""Return the text with `\u001b` for an escape character, and so on for all that commands a terminal.
+
+    JSON means the same afterwards: there such a character can only be in a string, where that is how it is escaped.
+    """
+    return _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str, max_chars: int = 200) -> str:
+    """Return the beginning of the text as one plain line."""
+    line = plain_text(" ".join(text.split()))
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
+
+
+def without_nul(text: str) -> str:
+    """Return the text with U+FFFD for NUL, at which SQLite would end it."""
+    return text.replace("\0", "\ufffd")
+
+
+def file_name(title: str) -> str:
+    """Return a title as the name of a file on any system: letters, figures and hyphens."""
+    name = _NO_NAME.sub("-", title.lower()).strip("-")[:_MAX_NAME_CHARS].rstrip("-") or "picture"
+    return f"picture-{name}" if _RESERVED.fullmatch(name) else name

@@ -1,0 +1,115 @@
+"""Strings from outside command no terminal, forge no line, and name a file anywhere."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TextIO, cast
+
+import pytest
+
+from app.cli.main import main
+from app.cli.progress import StatusLines
+from app.cli.terminal import PlainStream, plain_output, print_json, print_table, unfiltered
+from app.errors import UserError
+from app.plain import file_name, one_line, plain_text, without_nul
+from app.storage.files import atomic_output
+from tests.fakes.terminal import use_terminal
+
+HOSTILE = "<img src=x onerror=a()>\x1b]0;x\x07\r\x9b2J\u202e[red]\0"
+PLAIN = r"<img src=x onerror=a()>\u001b]0;x\u0007\u000d\u009b2J\u202e[red]\u0000"
+
+
+def test_what_commands_a_terminal_is_shown_and_all_else_stays() -> None:
+    assert plain_text(HOSTILE) == PLAIN
+    assert plain_text(PLAIN) == PLAIN
+    assert plain_text("zwei Zeilen\n\tmit · 二 – und עברית") == "zwei Zeilen\n\tmit · 二 – und עברית"
+    assert one_line("a\n  b\x1b" + "c" * 300, 20) == "a b\\u001bcccccccccc…"
+    assert without_nul("a\0b") == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Speed-up against NHWC · 1 GPU/../x", "speed-up-against-nhwc-1-gpu-x"),
+        ("···", "picture"),
+        (HOSTILE, "img-src-x-onerror-a-0-x-2j-red"),
+        ("../../.ssh/authorized_keys", "ssh-authorized-keys"),
+        ("-rf ~", "rf"),
+        ("CON", "picture-con"),
+        ("LPT1", "picture-lpt1"),
+        ("x" * 3000, "x" * 60),
+    ],
+)
+def test_a_title_makes_a_file_name(title: str, name: str) -> None:
+    assert file_name(title) == name
+
+
+def test_json_on_a_plain_stream_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_output():
+        print_json({"name": HOSTILE})
+    out = capsys.readouterr().out
+    assert plain_text(out) == out
+    assert json.loads(out) == {"name": HOSTILE}
+
+
+def test_all_ways_to_write_are_plain_and_the_streams_come_back() -> None:
+    below, before = io.StringIO(), (sys.stdout, sys.stderr)
+    stream = PlainStream(below)
+    stream.writelines([HOSTILE, "\n"])
+    print(HOSTILE, file=cast(TextIO, stream))
+    assert below.getvalue() == f"{PLAIN}\n" * 2
+    with plain_output(), plain_output():
+        assert unfiltered(sys.stdout) is before[0]
+    assert (sys.stdout, sys.stderr) == before
+
+
+def test_a_cell_is_one_line_and_columns_stay_aligned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("a\x1b[1m\nrun 7  completed", "1"), ("b", "2")]
+    lines = [r"a\u001b[1m run 7  completed  1", "b                            2"]
+    print_table(("", ""), rows)
+    assert capsys.readouterr().out.splitlines() == lines
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    use_terminal(monkeypatch, 80)
+    print_table(("", ""), rows)
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_painted_lines_are_plain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    use_terminal(monkeypatch, 200)
+    with plain_output():
+        lines = StatusLines()
+        lines.paint("run", HOSTILE, 0.5, HOSTILE)
+        lines.say(HOSTILE)
+        lines.clear("run")
+    written = capsys.readouterr().err
+    assert written.count(PLAIN) >= 3
+    assert "\x1b]0;" not in written
+    assert "\u202e" not in written
+    assert "\x1b[" in written, "our own movements of the cursor reach the terminal"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "1", "--model", "x" * 3000],
+        ["export", "1", "--format", "csv", "-o", "x" * 3000],
+        ["compare", "1", "2", "--report", "x" * 3000],
+        ["import", "x" * 3000],
+        ["list", "--db", "x" * 3000],
+    ],
+)
+def test_a_name_that_no_file_can_have_is_a_sentence(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "xxx…, which cannot be used (File name too long)." in err
+    assert err.count("\n") == 1
+
+
+def test_one_that_leaves_no_room_for_the_temporary_name_is_a_sentence_too(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot be written \(File name too long\); name another place\."):
+        atomic_output(tmp_path / ("x" * 250)).__enter__()
