@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.fields import Sample, SlowSample
-from app.samples import Device, DeviceLost, FieldsUpdated
+from app.samples import Device, DeviceLost, FieldsUpdated, TelemetryGap
 from workloads.protocol import (
     Block,
     Calibration,
@@ -28,40 +28,35 @@ from workloads.protocol import (
 
 OTHERS_ON_GPU_KEY = "others_on_gpu"
 """Key of a run's environment: other processes on its GPUs; absent if none was seen."""
-
+OTHERS_UNKNOWN_KEY = "others_unknown"
+"""Key of a run's environment: why the driver did not list the processes on its GPUs; absent if it did."""
 GPUS_USED_KEY = "gpus_used"
 """Key of a run's environment: the GPUs that it used."""
-
 CONCURRENT_GPUS_KEY = "beside"
 """Key of a run's environment: other GPUs on which runs of its experiment went on; absent if none did."""
-
 IDLE_WAIT_KEY = "gate"
 """Key of a run's environment: how the idle wait before it ended."""
 HOST_LOAD_KEY = "host_load_pct"
 """Key of a run's environment: the load of all processors just before it."""
-
 THROTTLED_KEY = "throttled_pct"
 """Key of a run's environment: share of its measured part that was throttled; absent if none was."""
-
 PLANNED_KEY = "planned_repeats"
 """Key of a run's environment: how many repeats its experiment planned, as `3` or `until ± 0.5 %`; absent by hand."""
-
 CUSTOM_SOURCE_KEY = "own_source"
 """Key of a run's environment: the text of a custom workload's file, which so travels with its runs."""
 CUSTOM_PATH_KEY = "own_path"
 """Key of a run's environment: the path of that file."""
-
 COMMIT_KEY = "git_commit"
 """Key of a run's environment: the program's commit, with a hash of what differed from it."""
 SOURCES_KEY = "sources_sha256"
 """Key of a run's environment: the beginning of a hash of all sources that a worker imports."""
-
 STANDBY_KEY = "standby"
 """Key of a run's environment: whether its worker was started ahead."""
 
 PER_RUN_KEYS = frozenset(
     {
         OTHERS_ON_GPU_KEY,
+        OTHERS_UNKNOWN_KEY,
         CONCURRENT_GPUS_KEY,
         IDLE_WAIT_KEY,
         HOST_LOAD_KEY,
@@ -143,6 +138,9 @@ class RunEnded:
     summary: "Summary"
 
 
+TelemetryEvent = Sample | SlowSample | DeviceLost | FieldsUpdated | TelemetryGap
+"""The events of a run that telemetry has; all others are the worker's or the session's."""
+
 RunEvent = (
     RunStarted
     | Waiting
@@ -156,10 +154,7 @@ RunEvent = (
     | Calibration
     | Evidence
     | LogLine
-    | Sample
-    | SlowSample
-    | DeviceLost
-    | FieldsUpdated
+    | TelemetryEvent
     | RunEnded
 )
 """The events that a session passes to its sinks, in the order of one clock."""

@@ -1,4 +1,4 @@
-"""Telemetry messages between processes: devices and their fields, processes on a GPU, and lost devices."""
+"""Telemetry messages: devices and their fields, processes on a GPU, lost devices and gaps."""
 
 from typing import Literal
 
@@ -81,4 +81,11 @@ class DeviceLost(msgspec.Struct, frozen=True, kw_only=True, tag="device_lost", t
 
     t_ns: int
     device: str
+    reason: str
+
+
+class TelemetryGap(msgspec.Struct, frozen=True, kw_only=True, tag="telemetry_gap", tag_field="type"):
+    """The sampler ended by itself; nothing is read until the inventory of another one comes."""
+
+    t_ns: int
     reason: str

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 from app import units
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import say, unfiltered
+from app.fields import Sample
 from app.plain import plain_text
 from app.records import RunEnded, RunEvent, RunStarted, Waiting
 from app.runs.experiment.idle_wait import WaitStatus
+from app.samples import Device, DeviceLost, TelemetryGap
 from app.storage.transfer.progress import TransferProgress
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.naming import short_name
+from app.viewmodels.plot.telemetry_buffer import device_label
 from workloads.protocol import Block, PhaseStarted, Progress
 
 if TYPE_CHECKING:
@@ -131,6 +134,8 @@ class ProgressSink:
         self._phase = ""
         self._rate = ""
         self._example = ""
+        self._devices: dict[str, Device] = {}
+        self._lost: dict[str, bool] = {}
         self._painted_s = 0.0
 
     def handle(self, event: RunEvent) -> None:
@@ -138,9 +143,16 @@ class ProgressSink:
         match event:
             case RunStarted():
                 self._example = example_word(event.spec)
+                self._devices = {device.device: device for device in event.devices}
                 self._say(f"run {event.run}: {short_name(event.spec)}")
-            case Waiting():
+            case Waiting() | TelemetryGap():
                 self._say(event.reason)
+            case DeviceLost():
+                self._lost[event.device] = True
+                self._say(f"{device_label(self._devices[event.device])} is lost: {event.reason}")
+            case Sample() if self._lost.get(event.device):
+                self._lost[event.device] = False
+                self._say(f"{device_label(self._devices[event.device])} answers again.")
             case PhaseStarted():
                 self._phase, self._rate = event.phase, ""
                 if self._line.live:
@@ -161,6 +173,7 @@ class ProgressSink:
         name = OUTCOMES[event.outcome.name].word
         throughput = event.summary.throughput
         text = name if throughput is None else f"{units.rate(throughput, self._example)}, {name}"
+        text += "".join(f", {device_label(self._devices[device])} was lost" for device in self._lost)
         return f"{text}. {event.outcome.reason}" if event.outcome.reason else text
 
     def _say(self, text: str) -> None:

@@ -6,23 +6,25 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
+import msgspec
 
 from app import units
 from app.cli.candidates import complete_runs
 from app.cli.commands import UpperLayers
 from app.cli.options import Parsed, command, number
 from app.cli.services import open_store, stop_on_interrupt, telemetry_feed
-from app.cli.terminal import print_json
+from app.cli.terminal import print_json, say
+from app.errors import TelemetryError
 from app.fields import FAST_FIELDS, FIELDS, Sample
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
-from app.samples import HOST, SAMPLE_MS, Device, DeviceLost, Inventory
+from app.samples import HOST, SAMPLE_MS, Device, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.replay import Recording, Replay, RunRecording
 from app.telemetry.trace import read_trace
@@ -30,7 +32,7 @@ from app.viewmodels.format.telemetry_fields import format_field
 from workloads.catalog import UsageError
 
 OutputFormat = Literal["text", "json", "csv"]
-Printer = Callable[[TelemetryMessage], None]
+Printer = Callable[[TelemetryMessage | Inventory], None]
 
 _PERIOD_TOLERANCE = 0.95
 """A reading may come this share of the requested time after the one before."""
@@ -64,7 +66,8 @@ def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool) ->
         feed.subscribe(inbox.put)
         begin_ns = time.monotonic_ns()
         origin = Origin("live", begin_ns, time.time_ns() - begin_ns)
-        show = make_printer(output, feed.wait_inventory(), origin)
+        feed.wait_inventory()
+        show = make_printer(output, origin)
         due = RateLimiter(every_s)
         end_s = time.monotonic() + seconds if seconds is not None else float("inf")
         while (left_s := end_s - time.monotonic()) > 0:
@@ -74,7 +77,11 @@ def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool) ->
                 continue
             if message is None:
                 break
-            if isinstance(message, TelemetryMessage) and due(message):
+            if isinstance(message, TelemetryGap):
+                say(message.reason)
+            elif isinstance(message, DeviceLost) and message.device == HOST:
+                raise TelemetryError(message.reason)  # the sampler was given up
+            elif isinstance(message, Inventory) or (isinstance(message, TelemetryMessage) and due(message)):
                 show(message)
     return 0
 
@@ -113,42 +120,82 @@ class Origin:
         return iso_utc(t_ns + self.anchor_ns)
 
 
-def make_printer(output: OutputFormat, inventory: Inventory, origin: Origin) -> Printer:
-    """Return what prints a message.
+class _DeviceTitles:
+    """The devices known so far: their titles, and sentences on those that are lost, come back or appear."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Device] = {}
+
+    def __getitem__(self, device: str) -> Device:
+        return self._known[device]
+
+    def update(self, message: Inventory | DeviceLost) -> list[str]:
+        """Take in what a message says; return what became of the devices."""
+        is_first = not self._known
+        if isinstance(message, Inventory):
+            devices: Sequence[Device] = message.devices
+        else:
+            devices = [msgspec.structs.replace(self._known[message.device], lost=message.reason)]
+        sentences = [self._describe_change(device, is_first=is_first) for device in devices]
+        self._known.update((device.device, device) for device in devices)
+        return list(filter(None, sentences))
+
+    def _describe_change(self, device: Device, *, is_first: bool) -> str:
+        before = self._known.get(device.device)
+        title = _device_title(device)
+        if device.lost is not None:
+            return f"{title} is lost: {device.lost}" if before is None or before.lost is None else ""
+        if before is None:
+            return "" if is_first else f"{title} was found: {device.name}."
+        return "" if before.lost is None else f"{title} answers again."
+
+
+def make_printer(output: OutputFormat, origin: Origin) -> Printer:
+    """Return what prints a message; the first one has to be an inventory.
 
     Args:
         output: How it prints.
-        inventory: The devices that messages are of.
         origin: Where the messages come from.
     """
-    devices = {device.device: device for device in inventory.devices}
     if output == "json":
-        return _json_printer(inventory, origin)
-    if output == "csv":
-        return _csv_printer(devices, origin)
-    return lambda message: _print_line(message, devices[message.device], origin)
+        return _json_printer(origin)
+    return _csv_printer(origin) if output == "csv" else _text_printer(origin)
 
 
-def _json_printer(inventory: Inventory, origin: Origin) -> Printer:
-    """Print a line per device; return what prints a line per message."""
-    begin_ns = origin.begin_ns
-    for line in device_lines(inventory, t_ns=begin_ns, utc=origin.utc(begin_ns), source=origin.source):
-        print_json(line, compact=True)
-    return lambda message: print_json(
-        telemetry_line(message, utc=origin.utc(message.t_ns), source=origin.source), compact=True
-    )
+def _json_printer(origin: Origin) -> Printer:
+    """Return what prints a line per message, of an inventory one per device that is new or changed."""
+    known: dict[str, dict[str, Any]] = {}
+    newest_ns = origin.begin_ns
+
+    def show(message: TelemetryMessage | Inventory) -> None:
+        nonlocal newest_ns
+        if not isinstance(message, Inventory):
+            newest_ns = max(newest_ns, message.t_ns)
+            print_json(telemetry_line(message, utc=origin.utc(message.t_ns), source=origin.source), compact=True)
+            return
+        for line in device_lines(message, t_ns=newest_ns, utc=origin.utc(newest_ns), source=origin.source):
+            description = {name: value for name, value in line.items() if name not in ("t_ns", "utc")}
+            if known.get(line["device"]) != description:
+                known[line["device"]] = description
+                print_json(line, compact=True)
+
+    return show
 
 
-def _csv_printer(devices: Mapping[str, Device], origin: Origin) -> Printer:
+def _csv_printer(origin: Origin) -> Printer:
     """Print a header; return what writes a row per device and reading at once; an absent value is empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
+    devices = _DeviceTitles()
 
     def row(*values: object) -> None:
         writer.writerow(["" if value is None else value for value in values])
         sys.stdout.flush()
 
-    def show(message: TelemetryMessage) -> None:
-        if isinstance(message, Sample):
+    def show(message: TelemetryMessage | Inventory) -> None:
+        if isinstance(message, Inventory | DeviceLost):
+            for sentence in devices.update(message):
+                say(sentence)
+        elif isinstance(message, Sample):
             device = devices[message.device]
             head = (origin.utc(message.t_ns), _device_title(device), device.name, device.device)
             row(*head, *(getattr(message, name) for name in _LOGGED))
@@ -161,11 +208,21 @@ def _device_title(device: Device) -> str:
     return "host" if device.device == HOST else f"GPU {device.index}"
 
 
-def _print_line(message: TelemetryMessage, device: Device, origin: Origin) -> None:
-    if isinstance(message, DeviceLost):
-        print(f"{_device_title(device):6s}  {message.reason}", flush=True)
-    if not isinstance(message, Sample):
-        return
+def _text_printer(origin: Origin) -> Printer:
+    """Return what prints a line per reading, and one on each device that is lost, comes back or appears."""
+    devices = _DeviceTitles()
+
+    def show(message: TelemetryMessage | Inventory) -> None:
+        if isinstance(message, Inventory | DeviceLost):
+            for sentence in devices.update(message):
+                print(sentence, flush=True)
+        elif isinstance(message, Sample):
+            _print_sample(message, devices[message.device], origin)
+
+    return show
+
+
+def _print_sample(message: Sample, device: Device, origin: Origin) -> None:
     utc = datetime.fromtimestamp((message.t_ns + origin.anchor_ns) / 1e9, UTC)
     fields = (
         f"{format_field('power_mw', message.power_mw):>9s}",
@@ -209,7 +266,8 @@ def replay(context: click.Context, database: Path | None, as_json: bool, recordi
 def _print_recording(recording: Recording, output: OutputFormat, source: str, speed: float) -> None:
     played = Replay(recording, speed=speed)
     origin = Origin(source, recording.start_ns, recording.utc_ns - recording.start_ns)
-    show = make_printer(output, recording.inventory, origin)
+    show = make_printer(output, origin)
+    show(recording.inventory)
     stopped = threading.Event()
     with stop_on_interrupt(stopped.set):
         while not played.ended and not stopped.is_set():

@@ -18,9 +18,8 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import UserError, bug_message
-from app.fields import Sample, SlowSample
-from app.records import RunEvent, RunStarted
-from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes
+from app.records import RunEvent, RunStarted, TelemetryEvent
+from app.samples import Inventory, Processes
 from workloads.catalog import UsageError
 
 Result = TypeVar("Result")
@@ -251,7 +250,7 @@ class BridgeSink:
         """Post the event with the number of its run."""
         if isinstance(event, RunStarted):
             self._run = event.run
-        if not isinstance(event, Sample | SlowSample | DeviceLost | FieldsUpdated):
+        if not isinstance(event, TelemetryEvent):
             self._bridge.post(event, self._run)
 
 

@@ -183,6 +183,7 @@ def device_lines(inventory: Inventory, *, t_ns: int, utc: str, source: str) -> l
             "name": device.name,
             "memory_total_bytes": device.memory_total_bytes,
             "absent": device.absent,
+            "lost": device.lost,
             **_host_fields(device, inventory),
         }
         for device in inventory.devices

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from app.fields import Sample, SlowSample
-from app.records import OTHERS_ON_GPU_KEY, RunEvent
+from app.fields import SlowSample
+from app.records import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY, RunEvent
 from app.runs.supervisor import Inbox
-from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Processes
+from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Inventory, Processes, TelemetryGap
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from workloads.protocol import PhaseStarted
@@ -23,15 +23,23 @@ class OtherProcesses:
         self._worker_pid = worker_pid
         self._earlier_pids = frozenset(earlier_pids)
         self._worker_listed = False
+        self._unlisted_reason: str | None = None
         self._seen: dict[int, GpuProcess] = {}
         self._max_at_once = 0
 
     def add(self, listed: Processes) -> None:
         """Add one list of one GPU."""
+        self._unlisted_reason = listed.reason or self._unlisted_reason
         others = {each.pid: each for each in listed.processes if each.pid != self._worker_pid}
         self._worker_listed |= len(others) < len(listed.processes)
         self._seen = self._seen | others
         self._max_at_once = max(self._max_at_once, len(others.keys() - self._earlier_pids))
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Who the others were, and why that may be unknown; empty if all lists were read and nobody was seen."""
+        found = {OTHERS_ON_GPU_KEY: self.description, OTHERS_UNKNOWN_KEY: self._unlisted_reason}
+        return {key: text for key, text in found.items() if text}
 
     @property
     def description(self) -> str:
@@ -86,6 +94,8 @@ class TelemetryRecorder:
             self._feed.read_energy()
         elif isinstance(event, SlowSample) and event.energy_mj is not None and event.t_ns > self._final_ns:
             self._awaited.discard(event.device)
+        elif isinstance(event, FieldsUpdated) and "energy_mj" in event.fields:
+            self._with_energy.add(event.device)
         elif isinstance(event, DeviceLost):
             self._with_energy.discard(event.device)
             self._awaited.discard(event.device)
@@ -104,8 +114,7 @@ class TelemetryRecorder:
     @property
     def environment(self) -> Mapping[str, str]:
         """Who else used the run's GPUs, for its environment; empty if nobody was seen."""
-        description = self._other_processes.description if self._other_processes is not None else ""
-        return {OTHERS_ON_GPU_KEY: description} if description else {}
+        return self._other_processes.environment if self._other_processes is not None else {}
 
     def stop(self) -> None:
         """Stop recording."""
@@ -114,10 +123,19 @@ class TelemetryRecorder:
         self._unsubscribe()
 
     def _receive(self, message: SamplerMessage) -> None:
-        if isinstance(message, Sample | SlowSample | DeviceLost | FieldsUpdated) and message.device in self._recorded:
-            self._inbox.put(message)
-        elif isinstance(message, Processes) and message.device in self._recorded:
-            self._receive_processes(message)
+        if isinstance(message, Inventory):
+            self._receive_inventory(message)
+        elif isinstance(message, TelemetryGap) or message.device in self._recorded:
+            if isinstance(message, Processes):
+                self._receive_processes(message)
+            else:
+                self._inbox.put(message)
+
+    def _receive_inventory(self, inventory: Inventory) -> None:
+        """Record what a card that came back, or another sampler, knows of the run's devices."""
+        for device in inventory.devices:
+            if device.device in self._recorded and device.lost is None and device.fields:
+                self._inbox.put(FieldsUpdated(device=device.device, fields=device.fields, absent=device.absent))
 
     def _receive_processes(self, listed: Processes) -> None:
         # An older list may still contain the worker of the previous run.

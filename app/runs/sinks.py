@@ -6,7 +6,7 @@ from typing import Protocol
 
 from app.fields import Sample, SlowSample
 from app.records import LogLine, RunEvent
-from app.samples import DeviceLost, FieldsUpdated
+from app.samples import DeviceLost, FieldsUpdated, TelemetryGap
 from app.storage.store import Store, StoredEvent
 from workloads.protocol import Block, Calibration, DataReady, EnvironmentInfo, Epoch, Evidence, Flops, PhaseStarted
 
@@ -77,6 +77,8 @@ class StoreSink:
             self._store.save_calibration(event, time.time_ns())
         elif isinstance(event, LogLine):
             self._add_log_line(event)
+        elif isinstance(event, TelemetryGap):
+            self._add_log_line(LogLine(event.t_ns, event.reason))
         elif isinstance(
             event, PhaseStarted | Block | Epoch | Sample | SlowSample | DeviceLost | FieldsUpdated | Evidence
         ):

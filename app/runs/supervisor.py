@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from app.errors import UserError
 from app.fields import Sample, SlowSample
-from app.records import LogLine, RunEvent
+from app.records import LogLine, RunEvent, TelemetryEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit, fatal_message
-from app.samples import DeviceLost, FieldsUpdated
+from app.samples import DeviceLost, FieldsUpdated, TelemetryGap
 from workloads.protocol import PROTOCOL_VERSION, Finished, Hello, PhaseStarted
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")
@@ -28,7 +28,7 @@ class StopRequested:
     """The user asks the run to end."""
 
 
-InboxItem = WorkerEvent | Sample | SlowSample | DeviceLost | FieldsUpdated | StopRequested
+InboxItem = WorkerEvent | TelemetryEvent | StopRequested
 Inbox = queue.SimpleQueue[InboxItem]
 
 
@@ -126,7 +126,7 @@ class Supervisor:
                 item = self._inbox.get(timeout=left_s)
             except queue.Empty:
                 return
-            if isinstance(item, Sample | SlowSample | DeviceLost | FieldsUpdated):
+            if isinstance(item, TelemetryEvent):
                 self._emit(item)
 
     def _handle(self, item: InboxItem) -> None:
@@ -147,7 +147,7 @@ class Supervisor:
             case DeviceLost(reason=reason):
                 self._gpu_lost = reason
                 self._forward(item)
-            case Sample() | SlowSample() | FieldsUpdated():
+            case Sample() | SlowSample() | FieldsUpdated() | TelemetryGap():
                 self._forward(item)
             case LogLine(text=text):
                 _log.debug("%s", text)

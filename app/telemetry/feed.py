@@ -14,7 +14,7 @@ import msgspec
 from app.errors import TelemetryError
 from app.log import child_environment
 from app.paths import ROOT
-from app.samples import Device, DeviceLost, FieldsUpdated, Inventory, Processes
+from app.samples import Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap
 from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
 
 
@@ -46,12 +46,21 @@ _log = logging.getLogger("variantscope.telemetry")
 
 _EXIT_S = 2.0
 _NO_RESPONSE = "The telemetry process does not answer; start the program again."
+_RESTARTED = "The telemetry process ended by itself ({how}) and is started again; readings are missing meanwhile."
+_RESTART_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""Pauses before the restarts within `_RESTART_WINDOW_S`; a sampler that ends once more is given up."""
+_RESTART_WINDOW_S = 60.0
 _SINGLE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The sampler computes nothing with numpy: its threads would only take processors from what is measured."""
 
 
 class TelemetryFeed:
-    """One sampler process and its listeners, which are called on the feed's own reader thread."""
+    """A sampler process and its listeners, which are called on the feed's own reader thread.
+
+    A sampler that ends by itself is replaced: listeners get a `TelemetryGap`, and then the new one's inventory. One
+    that ends again and again is given up: every device is lost. Every inventory replaces the one before, also that
+    without a device that was just lost.
+    """
 
     def __init__(self, hz: float = 20.0) -> None:
         self._hz = hz
@@ -61,12 +70,18 @@ class TelemetryFeed:
         self._inventory: Inventory | None = None
         self._ended = False
         self._closing = False
+        self._restarted_s: list[float] = []
         self._followed: list[int] = []
         self._processes: dict[str, Processes] = {}
         self._changed = threading.Condition()
 
     def start(self) -> None:
         """Start sampling; the first message is the inventory."""
+        self._launch()
+        self._reader = threading.Thread(target=self._read, name="telemetry", daemon=True)
+        self._reader.start()
+
+    def _launch(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "app.telemetry.sampler", str(self._hz)],
             stdin=subprocess.PIPE,
@@ -76,8 +91,6 @@ class TelemetryFeed:
             start_new_session=True,
         )
         _log.info("sampler %d started at %g Hz", self._process.pid, self._hz)
-        self._reader = threading.Thread(target=self._read, args=(self._process,), name="telemetry", daemon=True)
-        self._reader.start()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every message from now on, the inventory at once; return what unsubscribes it."""
@@ -125,7 +138,7 @@ class TelemetryFeed:
     def wait_inventory(self, timeout_s: float = 60.0) -> Inventory:
         """Wait for the inventory; a GPU that was lost is listed, but not for runs.
 
-        Raises `TelemetryError` when the sampler has ended by itself, or says nothing for that long.
+        Raises `TelemetryError` when the sampler ended by itself too often, or says nothing for that long.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._inventory is not None or self._ended, timeout_s)
@@ -135,51 +148,102 @@ class TelemetryFeed:
 
     def close(self) -> None:
         """End the sampler and its reader."""
-        if self._process is None or self._reader is None or self._process.stdin is None:
+        if self._process is None or self._reader is None:
             return
-        self._closing = True
+        with self._changed:
+            # From here on the reader starts no other sampler.
+            self._closing = True
+            self._changed.notify_all()
+            process = self._process
+        assert process.stdin is not None, "the sampler was started with pipes"
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()  # hands on what a sampler that has ended did not take
+            process.stdin.close()  # hands on what a sampler that has ended did not take
         try:
-            self._process.wait(_EXIT_S)
+            process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
         self._reader.join()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
 
-    def _read(self, process: "subprocess.Popen[bytes]") -> None:
+    def _read(self) -> None:
+        """Dispatch what the sampler says, and start another one when it ends by itself."""
         decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(SamplerMessage)
-        assert process.stdout is not None, "the sampler was started with a pipe"
-        for line in process.stdout:
-            self._dispatch(decoder.decode(line))
+        process = self._process
+        while process is not None:
+            assert process.stdout is not None, "the sampler was started with pipes"
+            for line in process.stdout:
+                if line.endswith(b"\n"):  # else it was killed while it wrote
+                    self._dispatch(decoder.decode(line))
+            process.stdout.close()
+            process = self._replace(process)
+
+    def _replace(self, ended: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes] | None":
+        """Return a new sampler in place of one that has ended; None where this one was to end, or was the last."""
+        exit_code = ended.wait()
+        if self._closing:
+            _log.info("sampler %d ended", ended.pid)
+            return None
+        how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+        _log.error("sampler %d ended by itself: %s", ended.pid, how)
+        never_worked = self._inventory is None and exit_code >= 0
+        while not never_worked and (pause_s := self._restart_pause_s()) is not None:
+            self._dispatch(TelemetryGap(t_ns=time.monotonic_ns(), reason=_RESTARTED.format(how=how)))
+            with self._changed:
+                if self._changed.wait_for(lambda: self._closing, pause_s):
+                    return None
+                try:
+                    return self._relaunch(ended)
+                except OSError as error:
+                    how = str(error)
+                    _log.error("no sampler could be started: %s", error)
+        self._give_up()
+        return None
+
+    def _relaunch(self, ended: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes] | None":
+        if ended.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                ended.stdin.close()
+        self._launch()
+        self._follow(self._followed)
+        return self._process
+
+    def _restart_pause_s(self) -> float | None:
+        """Return how long to wait before the sampler is started again; None if it ended too often."""
+        now_s = time.monotonic()
+        self._restarted_s = [*(each for each in self._restarted_s if now_s - each < _RESTART_WINDOW_S), now_s]
+        return dict(enumerate(_RESTART_PAUSES_S, 1)).get(len(self._restarted_s))
+
+    def _give_up(self) -> None:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-            devices = self._inventory.devices if self._inventory is not None and not self._closing else ()
-        if self._closing:
-            _log.info("sampler %d ended", process.pid)
-        else:
-            _log.error("sampler %d ended by itself", process.pid)
+            devices = self._inventory.devices if self._inventory is not None else ()
         for device in devices:
             self._dispatch(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=_NO_RESPONSE))
 
     def _dispatch(self, message: SamplerMessage) -> None:
         with self._changed:
-            if isinstance(message, Inventory):
-                self._inventory = message
-                _log.info("inventory: %s", ", ".join(f"{each.name} ({each.device})" for each in message.devices))
-                self._changed.notify_all()
-            elif isinstance(message, Processes):
-                self._processes[message.device] = message
-            elif isinstance(message, DeviceLost | FieldsUpdated) and self._inventory is not None:
-                if isinstance(message, DeviceLost):
-                    _log.warning("device %s lost: %s", message.device, message.reason)
-                self._inventory = updated_inventory(self._inventory, message)
+            messages = [message, *self._take_in(message)]
             listeners = self._listeners
         for listener in listeners:
-            listener(message)
+            for each in messages:
+                listener(each)
+
+    def _take_in(self, message: SamplerMessage) -> list[SamplerMessage]:
+        """Note what a message changes; return the inventory where another one follows from it."""
+        before = self._inventory
+        if isinstance(message, Inventory):
+            self._inventory = message
+            _log.info("inventory: %s", ", ".join(f"{each.name} ({each.device})" for each in message.devices))
+            self._changed.notify_all()
+        elif isinstance(message, Processes):
+            self._processes[message.device] = message
+        elif isinstance(message, DeviceLost | FieldsUpdated) and before is not None:
+            self._inventory = updated_inventory(before, message)
+            if isinstance(message, DeviceLost):
+                _log.warning("device %s lost: %s", message.device, message.reason)
+                return [self._inventory]
+        return []
 
     def _unsubscribe(self, listener: Listener) -> None:
         with self._changed:

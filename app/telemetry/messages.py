@@ -3,12 +3,12 @@
 import msgspec
 
 from app.fields import Sample, SlowSample
-from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes
+from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap
 
 Reading = Sample | DeviceLost
 
-SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsUpdated
-"""What the sampler writes: one inventory, then readings and what they teach."""
+SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsUpdated | TelemetryGap
+"""What telemetry says: an inventory, again when devices change, readings and what they teach; gaps are the feed's."""
 
 
 class Follow(msgspec.Struct, frozen=True, tag="follow", tag_field="type"):

@@ -127,6 +127,14 @@ def feed_of(*cards: Card, missing: tuple[str, ...] = (), hz: float = 10.0) -> It
             yield feed
 
 
+def kill_sampler(feed: TelemetryFeed) -> None:
+    """Kill the sampler as the kernel does where memory runs out, and wait until it is gone."""
+    process = feed._process
+    assert process is not None, "the feed was started"
+    process.kill()
+    process.wait()
+
+
 def wait_listed(feed: TelemetryFeed, uuid: str) -> None:
     """Wait until the driver has listed the processes of a GPU again."""
     began_ns = time.monotonic_ns()

@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.fields import Sample, SlowSample
 from app.records import OTHERS_ON_GPU_KEY, Floats, RunStarted, SampleColumns, StoredRun
-from app.samples import HOST, DeviceLost
+from app.samples import HOST, DeviceLost, TelemetryGap
+from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.compare.warnings import comparison_warnings
 from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card
-from tests.fakes.sessions import dummy, feed_of, going, is_measured, run_through, services, wait_listed
+from tests.fakes.sessions import dummy, feed_of, going, is_measured, kill_sampler, run_through, services, wait_listed
 from workloads.protocol import Block
 
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
@@ -152,6 +154,31 @@ def test_a_gpu_that_was_lost_is_not_leased_again(tmp_path: Path) -> None:
     assert [device.device for device in started.devices] == [GPU_B, HOST]
     assert outcome.name == "refused"
     assert outcome.reason == "2 GPUs asked for, but this machine has 1."
+
+
+def test_a_run_goes_on_with_another_sampler_and_its_energy_is_right(tmp_path: Path) -> None:
+    with feed_of(*TWO_H200, hz=20.0) as feed:
+        spec = dummy(feed.wait_inventory(), gpus=1, steps=0, seconds=600.0)
+        used = services(tmp_path, feed)
+        with going(spec, used) as run:
+            run.recorder.wait(SlowSample, lambda sample: sample.energy_mj is not None)
+            run.recorder.wait(Block, is_measured)
+            kill_sampler(feed)
+            gap = run.recorder.wait(TelemetryGap)
+            run.recorder.wait(Sample, lambda sample: sample.device == GPU_A and sample.t_ns > gap.t_ns)
+            run.recorder.wait(Sample, lambda sample: sample.worker_memory_bytes is not None and sample.t_ns > gap.t_ns)
+            run.recorder.wait(SlowSample, lambda sample: sample.energy_mj is not None and sample.t_ns > gap.t_ns)
+        with Store.open(used.database) as store:
+            stored = store.load(1)
+    summary = stored.row.summary
+    assert stored.row.outcome is not None
+    assert stored.row.outcome.name == "stopped"
+    assert gap.reason in [line.text for line in stored.log]
+    assert summary.samples_missed, "a sampler takes longer than two periods to start"
+    assert summary.energy_source == "energy counter"
+    assert summary.mean_power_mw is not None
+    assert summary.energy_error_pct is not None
+    assert abs(summary.mean_power_mw / TWO_H200[0].power_instant_mw - 1) * 100 <= summary.energy_error_pct * 1.01
 
 
 def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
 from app.errors import UserError
 from app.queries import INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
-from app.records import IDLE_WAIT_KEY, PLANNED_KEY, RunEvent, RunHeader, RunRow, RunStarted
+from app.records import IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY, RunEvent, RunHeader, RunRow, RunStarted
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.equality import ExperimentEquality
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
@@ -120,6 +120,7 @@ class EntrySession:
         self._skipped_waits = 0
         self._idle_wait: IdleWait | None = None
         self._equality: ExperimentEquality | None = None
+        self._unknown_others: str | None = None
         self.is_over = False
         """Whether nothing is left that could be made: neither a run nor a trial."""
 
@@ -194,6 +195,10 @@ class EntrySession:
         if blockers := idle_wait_blockers(environment):
             limit = environment[IDLE_WAIT_KEY].partition(":")[0].removeprefix(TIMED_OUT).strip()
             self._listener.message(f"The machine did not become idle within {limit} ({blockers}).")
+        reason = environment.get(OTHERS_UNKNOWN_KEY)
+        if reason is not None and reason != self._unknown_others:
+            self._unknown_others = reason
+            self._listener.message(f"Whether other processes use the GPU is unknown: nobody can list them ({reason}).")
         return environment
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
 from app.fields import Sample
-from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY
+from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.runs.host import Host
-from app.samples import HOST, Device, Processes
+from app.samples import HOST, Device, Inventory, Processes, TelemetryGap
 from app.telemetry.messages import SamplerMessage
 
 MAX_WAIT_S = 60.0
@@ -75,6 +75,7 @@ class IdleWait:
         self._process_lists: dict[str, Processes] = {}
         self._idle_c: dict[str, int | None] = {}
         self._ignored: set[str] = set()
+        self._lost: frozenset[str] = frozenset()
         self._unsubscribe = host.telemetry.subscribe(self._receive)
 
     def close(self) -> None:
@@ -96,7 +97,13 @@ class IdleWait:
         ending = self._wait_until_idle(gpus, limit_s, continue_waiting) if limit_s else "off"
         with self._changed:
             load_pct = self._host_load_pct
-        return {IDLE_WAIT_KEY: ending, **({} if load_pct is None else {HOST_LOAD_KEY: f"{load_pct:.0f}"})}
+            lists = [self._process_lists[gpu.device] for gpu in gpus if gpu.device in self._process_lists]
+        found = {
+            IDLE_WAIT_KEY: ending,
+            HOST_LOAD_KEY: None if load_pct is None else f"{load_pct:.0f}",
+            OTHERS_UNKNOWN_KEY: next((each.reason for each in lists if each.reason), None),
+        }
+        return {key: value for key, value in found.items() if value is not None}
 
     def _wait_until_idle(self, gpus: Sequence[Device], limit_s: float, continue_waiting: ContinueWaiting) -> str:
         """Wait, and return how that ended as text."""
@@ -127,8 +134,8 @@ class IdleWait:
 
     def _temperatures(self, watch: _PendingWait) -> list[str]:
         with self._changed:
-            newest = {_gpu_name(gpu): watch.samples[gpu.device][-1].temperature_c for gpu in watch.gpus}
-        return [f"{name} at {c} °C" for name, c in newest.items() if c is not None]
+            newest = {_gpu_name(gpu): samples[-1] for gpu in watch.gpus if (samples := watch.samples.get(gpu.device))}
+        return [f"{name} at {last.temperature_c} °C" for name, last in newest.items() if last.temperature_c is not None]
 
     def _blockers(self, watch: _PendingWait) -> list[str]:
         """Return what would disturb a run now."""
@@ -143,6 +150,8 @@ class IdleWait:
 
     def _describe_gpu(self, gpu: Device, watch: _PendingWait) -> str:
         samples = watch.samples.get(gpu.device, [])
+        if gpu.device in self._lost:
+            return ""  # waiting does not bring it back: the run ends at once
         if not samples:
             return "without telemetry"
         if is_throttled(samples[-1]):
@@ -158,12 +167,14 @@ class IdleWait:
             found["host"] = "the host without telemetry"
         elif not watch.gpus and (load_pct := watch.samples[HOST][-1].load_pct or 0.0) > QUIET_PCT:
             found["load"] = f"CPU at {load_pct:.0f} %"
-        for gpu in watch.gpus:
+        for gpu in (each for each in watch.gpus if each.device not in self._lost):
             listed = self._process_lists.get(gpu.device)
-            if listed is not None and listed.t_ns < watch.began_ns:
+            if listed is None or listed.reason is not None:
+                continue
+            if listed.t_ns < watch.began_ns:
                 # The newest list may still name the worker of the run before.
                 found[gpu.device] = f"who uses {_gpu_name(gpu)}"
-            elif listed is not None:
+            else:
                 found |= {f"{each.pid}": f"{each.name} ({each.pid}) on {_gpu_name(gpu)}" for each in listed.processes}
         return found
 
@@ -176,6 +187,11 @@ class IdleWait:
                     watch.samples.setdefault(message.device, []).append(message)
             elif isinstance(message, Processes):
                 self._process_lists[message.device] = message
+            elif isinstance(message, Inventory):
+                self._lost = frozenset(device.device for device in message.devices if device.lost is not None)
+            elif isinstance(message, TelemetryGap):
+                for watch in self._pending:
+                    watch.samples.clear()
             self._changed.notify_all()
 
 

@@ -9,7 +9,15 @@ from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idl
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
 from app.analysis.verdict import group_by_variant
-from app.records import CONCURRENT_GPUS_KEY, GPUS_USED_KEY, IDLE_WAIT_KEY, OTHERS_ON_GPU_KEY, RunRow, StoredRun
+from app.records import (
+    CONCURRENT_GPUS_KEY,
+    GPUS_USED_KEY,
+    IDLE_WAIT_KEY,
+    OTHERS_ON_GPU_KEY,
+    OTHERS_UNKNOWN_KEY,
+    RunRow,
+    StoredRun,
+)
 from app.units import plural
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
 from app.viewmodels.compare.state_warnings import clock_warnings, order_warnings, temperature_notes
@@ -106,6 +114,7 @@ def comparison_warnings(
         *clocks,
         *_idle_wait_timed_out(runs),
         *_shared_gpu(runs),
+        *_unknown_others(runs),
         *_shared_host(runs),
         *_concurrent_runs(runs),
         *_different_gpus(runs),
@@ -219,6 +228,14 @@ def _shared_gpu(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     values = {run.row.run: others for run in runs if (others := run.environment.get(OTHERS_ON_GPU_KEY))}
     sentence = f"Other processes used the GPU during a run, which makes it slower ({_format_reasons(values)})."
     return [ComparisonWarning(key=OTHERS_ON_GPU_KEY, sentence=sentence, values=values)] if values else []
+
+
+def _unknown_others(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Note runs on GPUs whose processes the driver did not list."""
+    values = {run.row.run: reason for run in runs if (reason := run.environment.get(OTHERS_UNKNOWN_KEY))}
+    sentence = f"Whether other processes used the GPU is unknown: nobody could list them ({_format_reasons(values)})."
+    found = ComparisonWarning(key=OTHERS_UNKNOWN_KEY, sentence=sentence, values=values, severity="note")
+    return [found] if values else []
 
 
 def _format_reasons(values: Mapping[int, str]) -> str:

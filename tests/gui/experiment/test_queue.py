@@ -30,6 +30,7 @@ from app.storage.files import FileFingerprint
 from app.storage.store import Store
 from app.viewmodels.experiment.preview import interleaved_plan
 from tests.fakes.nvml import Card, Driver, environment
+from tests.fakes.sessions import kill_sampler
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
 from workloads.catalog import Machine, complete
 
@@ -91,6 +92,16 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     assert entries_of(workbench) == ()
     view.ended_banner.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+
+
+def test_an_experiment_goes_on_when_the_sampler_is_killed(qtbot: QtBot, workbench: Workbench) -> None:
+    queue = workbench.queue
+    with qtbot.waitSignal(queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
+        with qtbot.waitSignal(queue.run_stored, timeout=RUN_LIMIT_MS):
+            queue.add(plan("two batches", repeats=2))
+        kill_sampler(workbench.feed)
+    assert "4 of 4 runs done" in ended.args[1]
+    assert outcomes_of(workbench) == ["completed"] * 4
 
 
 def test_what_another_screen_wants_measured_is_shown_and_runs(qtbot: QtBot, workbench: Workbench) -> None:

@@ -204,5 +204,6 @@ def test_every_device_has_a_line_and_the_host_says_how_many_processors_it_has() 
         "name": "NVIDIA H200",
         "memory_total_bytes": None,
         "absent": {"fan_pct": "not supported"},
+        "lost": None,
     }
     assert (of_host["device"], of_host["cpu_count"], of_host["memory_total_bytes"]) == (HOST, 32, 2**36)

@@ -16,11 +16,11 @@ import pytest
 
 from app.errors import TelemetryError
 from app.fields import Sample
-from app.samples import HOST, DeviceLost, Inventory
+from app.samples import HOST, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import TWO_H200, Card, Driver, environment
-from tests.fakes.sessions import feed_of, started_feed
+from tests.fakes.sessions import feed_of, kill_sampler, started_feed
 
 LIMIT_S = 120.0
 ROOT = Path(__file__).parents[3]
@@ -140,14 +140,33 @@ def test_a_sampler_that_dies_is_an_error_in_words() -> None:
         _start_and_wait(feed)
 
 
-def test_when_the_sampler_is_killed_every_listener_is_told_and_nothing_is_measured_without_it() -> None:
-    others = set(psutil.Process().children())
+def test_a_killed_sampler_is_replaced_and_follows_the_same_process(feed: TelemetryFeed, messages: Messages) -> None:
+    feed.follow(os.getpid())
+    first(messages, lambda sample: sample.worker_memory_bytes is not None)
+    inventory = feed.wait_inventory()
+    kill_sampler(feed)
+    assert feed.wait_inventory() == inventory, "runs go on"
+    while not isinstance(gap := messages.get(timeout=LIMIT_S), TelemetryGap):
+        pass
+    assert gap.reason.startswith("The telemetry process ended by itself (signal 9) and is started again")
+    while not isinstance(messages.get(timeout=LIMIT_S), Inventory):
+        pass
+    again = first(messages, lambda sample: sample.worker_memory_bytes is not None)
+    assert again.t_ns > gap.t_ns
+
+
+def test_a_sampler_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.telemetry.feed._RESTART_PAUSES_S", (0.0,))
     with feed_of(*TWO_H200) as feed:
         messages: Messages = queue.SimpleQueue()
         feed.subscribe(messages.put)
         devices = [device.device for device in feed.wait_inventory().devices]
-        (sampler,) = set(psutil.Process().children()) - others
-        sampler.kill()
+        kill_sampler(feed)
+        while not isinstance(messages.get(timeout=LIMIT_S), TelemetryGap):
+            pass
+        while not isinstance(messages.get(timeout=LIMIT_S), Inventory):
+            pass
+        kill_sampler(feed)
         losses = (
             message for message in iter(lambda: messages.get(timeout=LIMIT_S), None) if isinstance(message, DeviceLost)
         )
@@ -211,6 +230,10 @@ def test_the_sampler_reads_gpus_and_tells_of_a_loss(tmp_path: Path, monkeypatch:
         while not isinstance(message := said.get(timeout=LIMIT_S), DeviceLost):
             pass
         assert message.device == "GPU-aaaa"
+        while not isinstance(inventory := said.get(timeout=LIMIT_S), Inventory):
+            pass
+        assert [gpu.uuid for gpu in inventory.machine.gpus] == ["GPU-bbbb"]
+        assert [device.lost for device in inventory.devices] == [message.reason, None, None]
         after = [said.get(timeout=LIMIT_S) for _ in range(60)]
         while not any(isinstance(message, Sample) and message.device == HOST for message in after):
             after.append(said.get(timeout=LIMIT_S))
