@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from app.runs.leases import FOLDER_VARIABLE
 from app.storage.store import Store
 
 if TYPE_CHECKING:
@@ -44,10 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", autouse=True)
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Use a temporary folder for leases: tests in two processes do not wait for each other's runs."""
-    folder = str(tmp_path_factory.mktemp("leases"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", folder)
-        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("leases")))
         yield
 
 

@@ -20,6 +20,7 @@ from app.bench.harness import Result
 from app.records import RunRow
 from app.runs.experiment.schedule import is_result
 from app.runs.launcher import child_environment
+from app.runs.leases import FOLDER_VARIABLE
 from app.storage.store import Store
 
 KILLS = 50
@@ -71,7 +72,7 @@ class KilledExperiment:
         """Start the program, or resume it, as a user would."""
         return subprocess.Popen(
             [sys.executable, "-m", "app", *self._arguments(), "--no-standby", "--db", str(self.database)],
-            env={**child_environment(), "TMPDIR": str(self.folder)},
+            env={**child_environment(), FOLDER_VARIABLE: str(self.folder)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -181,8 +182,8 @@ def kill_and_resume(
 
 
 def _process_folder(process: psutil.Process) -> str:
-    """Return a process's TMPDIR; "" where the process is gone or another user's."""
+    """Return the folder of a process's leases; "" where the process is gone or another user's."""
     try:
-        return process.environ().get("TMPDIR", "")
+        return process.environ().get(FOLDER_VARIABLE, "")
     except psutil.Error:
         return ""

@@ -1,25 +1,39 @@
 """Leases of devices across processes: two runs never measure on the same GPU, or on the CPU, at the same time.
 
-A lease is a lock (flock) on a small file in the temporary folder. The kernel releases it when its process ends, however
-that ends, so no lease outlives its owner.
+On Linux a lease is an abstract socket's name (https://man7.org/linux/man-pages/man7/unix.7.html): one process of the
+machine, of whichever user, can have it, and there is no file that somebody could remove, replace or keep from others.
+Where `VARIANTSCOPE_LOCK_DIR` names a folder, and on other systems, it is a lock (flock) on a small file in a folder.
+The kernel releases both when their process ends, however that ends, so no lease outlives its owner.
 """
 
+import errno
 import fcntl
 import logging
 import os
-import tempfile
+import socket
+import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
+from app.errors import UserError
 from workloads.catalog import Machine, find_gpu
 from workloads.protocol import RunSpec
+
+FOLDER_VARIABLE = "VARIANTSCOPE_LOCK_DIR"
+"""The environment variable that names a folder of lock files; programs that name the same one exclude each other."""
 
 CPU = "cpu"
 """The device that runs without a GPU lease."""
 
 _RETRY_S = 0.2
+_MAX_NAME_CHARS = 80
+"""Of a device in a lock's name: a socket's has 107 bytes."""
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Without following links, or waiting for the writer of a pipe."""
 
 _log = logging.getLogger("variantscope.run")
 
@@ -57,8 +71,9 @@ class Leases:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Take the folder of the lock files; None for the system's temporary folder, which all programs share."""
-        self._folder = folder or Path(tempfile.gettempdir())
+        """Take the folder of lock files; None for that of the environment, or what all users of the machine share."""
+        named = os.environ.get(FOLDER_VARIABLE)
+        self._folder = folder or (Path(named) if named else None)
 
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
         """Lease the first `count` free devices.
@@ -69,14 +84,21 @@ class Leases:
 
         Returns:
             The lease; None, with nothing held, if fewer are free.
+
+        Raises:
+            UserError: A lock file cannot be used.
         """
         acquired: dict[str, int] = {}
-        for device in candidates:
-            if len(acquired) == count:
-                break
-            file = self._lock(device)
-            if file is not None:
-                acquired[device] = file
+        try:
+            for device in candidates:
+                if len(acquired) == count:
+                    break
+                file = self._lock(device)
+                if file is not None:
+                    acquired[device] = file
+        except UserError:
+            _unlock(acquired.values())
+            raise
         if len(acquired) < count:
             _unlock(acquired.values())
             return None
@@ -101,6 +123,9 @@ class Leases:
 
         Returns:
             The lease; None if the wait was given up.
+
+        Raises:
+            UserError: A lock file cannot be used.
         """
         lease = self.take(candidates, count)
         if lease is None:
@@ -111,18 +136,74 @@ class Leases:
         return lease
 
     def _lock(self, device: str) -> int | None:
-        path = self._folder / f"variantscope-{device}.lock"
+        name = f"variantscope-{quote(device, safe='')[:_MAX_NAME_CHARS]}"
+        shown = device
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            os.fchmod(file, 0o666)
+            if self._folder is None and sys.platform == "linux":
+                return _bind(name)
+            path = (self._folder or _user_folder()) / f"{name}.lock"
+            shown = str(path)
+            return _lock_file(path)
+        except OSError as error:
+            raise UserError(
+                f"{shown} cannot be locked ({error.strerror}); delete it if it is no lock file, or name a folder that"
+                f" you can write to in {FOLDER_VARIABLE}."
+            ) from error
+
+
+def _bind(name: str) -> int | None:
+    """Return an open socket of this abstract name; None where another process has it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
+            claim.bind(f"\0{name}")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
             return None
-        return file
+        return claim.detach()
+
+
+def _user_folder() -> Path:
+    import platformdirs  # here, for few systems need it
+
+    folder = platformdirs.user_runtime_path("variantscope")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _lock_file(path: Path) -> int | None:
+    """Return an open and locked file, made where it is missing; None where another process has locked it.
+
+    In a folder of the user's own nobody else can open it. In one that others may write to they can, but not change it:
+    a lock needs no right to write.
+    """
+    found = path.parent.stat()
+    is_private = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    file = _open_regular(path, 0o600 if is_private else 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
+
+
+def _open_regular(path: Path, mode: int) -> int:
+    """Open a file that is no link, pipe or folder; where it is missing, make it with this mode whatever the umask."""
+    try:
+        # Not with O_CREAT: Linux forbids that for another user's file in a folder like /tmp (fs.protected_regular).
+        file = os.open(path, _OPEN)
+    except FileNotFoundError:
+        try:
+            file = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:  # another program was faster
+            file = os.open(path, _OPEN)
+        else:
+            os.fchmod(file, mode)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no file")
+    return file
 
 
 def _unlock(files: Iterable[int]) -> None:

@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
+from app.errors import UserError
 from app.records import LogLine
 from app.runs.launcher import (
     WORKER,
@@ -182,7 +183,8 @@ class _ImportLease:
         """Return whether an import may start; each that does calls `end` once."""
         with self._lock:
             if self._count == 0:
-                self._lease = self._leases.take([CPU], 1)
+                with suppress(UserError):  # the next run says it
+                    self._lease = self._leases.take([CPU], 1)
             if self._lease is None:
                 return False
             self._count += 1

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from app.cli.commands import PROGRAM, UpperLayers
 from app.cli.main import program
+from app.runs.leases import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 240.0
@@ -22,8 +23,8 @@ class CommandLine:
 
     def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
         self.database = folder / "profiles.db"
-        # Leases are in the temporary folder: it must not wait for runs of other tests.
-        ours = {"TMPDIR": str(folder), "PYTHONUNBUFFERED": ""}
+        # It must not wait for runs of other tests.
+        ours = {FOLDER_VARIABLE: str(folder), "PYTHONUNBUFFERED": ""}
         self._environment = {**os.environ, **(more or {}), **ours}
 
     def start(

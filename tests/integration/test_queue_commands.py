@@ -2,7 +2,6 @@
 
 import json
 import signal
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ import pytest
 
 from app.cli.main import main
 from app.runs.launcher import LocalLauncher, Post, Worker
-from app.runs.leases import CPU, Leases
+from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
 from app.storage.queue import Queue
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_arguments
@@ -42,7 +41,7 @@ Say = Callable[..., Said]
 @pytest.fixture
 def say(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Say:
     """The command line within this process, on a database and with leases of its own."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     Store.open(tmp_path / "profiles.db").close()
 
     def command(*words: str, database: Path = tmp_path / "profiles.db") -> Said:

@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -23,7 +22,7 @@ from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, close_jobs
 from app.plan import Plan
 from app.runs.experiment.presets import load_preset
-from app.runs.leases import CPU, Leases
+from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
 from app.samples import Inventory
 from app.storage.reference import FOLDER, TAG
 from app.storage.store import Store
@@ -389,7 +388,7 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
 def test_a_preset_waits_in_sight_for_the_run_that_uses_the_processor_and_no_longer_than_the_window(
     screen_on: Open, preset_of_mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     lease = Leases().take([CPU], 1)
     assert lease is not None
     screen = screen_on(CPU_INVENTORY)

@@ -1,21 +1,42 @@
-"""Leases hold between threads, between processes, and no longer than their process."""
+"""Leases hold between threads, processes and users, and no longer than their process."""
 
+import contextlib
 import os
+import stat
 import subprocess
 import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from app.runs.leases import Lease, Leases
+from app.errors import UserError
+from app.runs.leases import FOLDER_VARIABLE, Lease, Leases
 
 ROOT = Path(__file__).parents[3]
 GPUS = ["GPU-a", "GPU-b"]
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
 
 
 @pytest.fixture
 def leases(tmp_path: Path) -> Leases:
     return Leases(tmp_path)
+
+
+@pytest.fixture
+def machine_wide(monkeypatch: pytest.MonkeyPatch) -> Leases:
+    """Leases without a folder."""
+    monkeypatch.delenv(FOLDER_VARIABLE)
+    return Leases()
+
+
+@contextlib.contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    yield
+    os.umask(before)
 
 
 def taken(lease: Lease | None) -> tuple[str, ...]:
@@ -72,24 +93,139 @@ def test_waiting_can_be_given_up(leases: Leases) -> None:
     held.release()
 
 
-def test_a_killed_process_gives_its_lease_back(tmp_path: Path, leases: Leases) -> None:
-    code = (
-        "import sys; from pathlib import Path; from app.runs.leases import Leases\n"
-        "lease = Leases(Path(sys.argv[1])).take(['GPU-a'], 1); print(lease.devices, flush=True); input()"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
+HOLD = (
+    "import sys; from pathlib import Path; from app.runs.leases import Leases\n"
+    "leases = Leases(*map(Path, sys.argv[2:]))\n"
+    "lease = leases.take([sys.argv[1]], 1); print(lease.devices, flush=True); input()"
+)
+
+
+@contextlib.contextmanager
+def another_process(device: str, *folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that holds a device; it is killed at the end."""
+    command = [sys.executable, "-c", HOLD, device, *map(str, folder)]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     assert holder.stdout is not None
-    assert holder.stdout.readline() == "('GPU-a',)\n"
-    other = leases.take(GPUS, 1)
-    assert taken(other) == ("GPU-b",)
-    holder.kill()
-    holder.communicate()
+    assert holder.stdout.readline() == f"({device!r},)\n"
+    try:
+        yield holder
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_killed_process_gives_its_lease_back(tmp_path: Path, leases: Leases) -> None:
+    with another_process("GPU-a", tmp_path):
+        other = leases.take(GPUS, 1)
+        assert taken(other) == ("GPU-b",)
     back = leases.take(["GPU-a"], 1)
     assert taken(back) == ("GPU-a",)
     for lease in (other, back):
         assert lease is not None
         lease.release()
+
+
+@linux_only
+def test_without_a_folder_all_processes_of_the_machine_exclude_each_other(
+    machine_wide: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    device = f"GPU-{uuid.uuid4()}"
+    with another_process(device):
+        assert machine_wide.take([device], 1) is None
+    for _ in range(2):
+        lease = machine_wide.take([device], 1)
+        assert taken(lease) == (device,)
+        assert lease is not None
+        assert machine_wide.take([device], 1) is None, "nor does this process get it twice"
+        lease.release()
+    assert list(tmp_path.iterdir()) == [], "there is no file that somebody could replace"
+
+
+@linux_only
+def test_a_device_of_any_name_has_a_lease(machine_wide: Leases, leases: Leases, tmp_path: Path) -> None:
+    name = f"../{uuid.uuid4()}\0\x1b/" + "x" * 3000
+    for each in (machine_wide, leases):
+        lease = each.take([name], 1)
+        assert lease is not None
+        assert each.take([name], 1) is None
+        lease.release()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("folder_mode", "file_mode"), [(0o700, 0o600), (0o755, 0o600), (0o1777, 0o644), (0o775, 0o644)]
+)
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_others_may_open_a_lock_file_only_where_the_folder_is_shared(
+    leases: Leases, tmp_path: Path, folder_mode: int, file_mode: int, mask: int
+) -> None:
+    tmp_path.chmod(folder_mode)
+    with umask(mask):
+        lease = leases.take(["GPU-a"], 1)
+    assert lease is not None
+    lease.release()
+    (file,) = tmp_path.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == file_mode
+
+
+TAKE_AS_ANOTHER = """
+import os, sys
+from pathlib import Path
+from app.runs.leases import Leases
+known = Leases(), Leases(Path(sys.argv[2]))
+os.setgid(4243)
+os.setuid(4243)
+print([leases.take([sys.argv[1]], 1) is None for leases in known])
+"""
+
+
+@linux_only
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_users_exclude_each_other_on_the_machine_and_in_a_folder_that_they_share(machine_wide: Leases) -> None:
+    device = f"GPU-{uuid.uuid4()}"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o1777)
+        path = Path(folder) / f"variantscope-{device}.lock"
+        path.touch(0o644)
+        os.chown(path, 4242, 4242)  # of a third user: neither of the others may write to it
+        command = [sys.executable, "-c", TAKE_AS_ANOTHER, device, folder]
+        for all_held in (True, False):
+            held = [leases.take([device], 1) for leases in (machine_wide, Leases(Path(folder)))] if all_held else []
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+            assert done.stdout == f"{[all_held, all_held]}\n"
+            for lease in held:
+                assert lease is not None
+                lease.release()
+
+
+def link(path: Path) -> None:
+    path.symlink_to(path.with_name("target"))
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [(link, "Too many levels of symbolic links"), (Path.mkdir, "it is no file"), (os.mkfifo, "it is no file")],
+)
+def test_what_is_no_lock_file_is_a_sentence_and_nothing_is_held(
+    leases: Leases, tmp_path: Path, place: Callable[[Path], object], reason: str
+) -> None:
+    path = tmp_path / "variantscope-GPU-b.lock"
+    place(path)
+    with pytest.raises(UserError) as caught:
+        leases.take(GPUS, 2)
+    assert str(caught.value).startswith(f"{path} cannot be locked ({reason}); delete it if it is no lock file, or ")
+    assert not path.with_name("target").exists(), "a link is not followed"
+    lease = leases.take(["GPU-a"], 1)
+    assert lease is not None
+    lease.release()
+
+
+def test_a_folder_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"No such file or directory.* VARIANTSCOPE_LOCK_DIR\."):
+        Leases().take(GPUS, 1)
 
 
 def test_a_child_started_meanwhile_does_not_keep_the_lease(leases: Leases) -> None:
