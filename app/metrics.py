@@ -325,7 +325,7 @@ METRICS: tuple[Metric, ...] = (
            help="99 of 100 readings were this near to their time", json="telemetry.jitter_ms.p99",
            section="Telemetry"),
     Metric(key="missed", label="Readings missed", unit="", of_summary=field("samples_missed"), format=_missed,
-           help="Readings that were due and were not made", json="telemetry.missed", section="Telemetry"),
+           help="Readings that were due and not made, or gave nothing", json="telemetry.missed", section="Telemetry"),
     Metric(key="sampler_cpu", label="Sampler's CPU", unit="%", of_summary=field("sampler_cpu_pct"), format=_fixed(2),
            help="Processor time of the sampler, of one processor", json="telemetry.sampler_cpu_pct",
            section="Telemetry"),

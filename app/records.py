@@ -302,7 +302,8 @@ class BlockColumns:
 class SampleColumns:
     """One device's samples of a run: `t_ns` and, per field of `FAST_FIELDS`, values with NaN where absent.
 
-    `slow_t_ns` and `slow` are the same of its slow samples and `SLOW_FIELDS`; `lost_t_ns` is when it stopped answering.
+    `slow_t_ns` and `slow` are the same of its slow samples and `SLOW_FIELDS`; `lost_t_ns` is when it first stopped
+    answering, `device.lost` why.
     """
 
     device: Device

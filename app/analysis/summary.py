@@ -27,7 +27,10 @@ class TelemetryAudit:
 
 
 def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
-    """Audit the device sampled most often; jitter is the distance of each interval from the median one."""
+    """Audit the device sampled most often; jitter is the distance of each interval from the median one.
+
+    Missed readings are those of the GPU that missed most, until the end of the run: it may be lost before.
+    """
     busiest = max(samples, key=lambda columns: columns.t_ns.size, default=None)
     cpu_pct = _sampler_cpu_pct(samples)
     if busiest is None or busiest.t_ns.size < 3:
@@ -39,9 +42,21 @@ def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
         hz=1e3 * len(gaps_ms) / float(gaps_ms.sum()),
         jitter_ms_p50=float(p50),
         jitter_ms_p99=float(p99),
-        missed=int((np.round(gaps_ms / typical_ms) - 1).clip(min=0).sum()),
+        missed=max(_missed_readings(each, busiest.t_ns, typical_ms) for each in _gpus(samples) or [busiest]),
         sampler_cpu_pct=cpu_pct,
     )
+
+
+def _gpus(samples: tuple[SampleColumns, ...]) -> list[SampleColumns]:
+    return [columns for columns in samples if columns.device.kind == "gpu"]
+
+
+def _missed_readings(columns: SampleColumns, all_t_ns: Ints, typical_ms: float) -> int:
+    """Return how many readings of a device are missing or gave nothing, between the first and last of all times."""
+    values = np.array(list(columns.fields.values()))
+    t_ns = columns.t_ns[~np.isnan(values).all(axis=0)] if values.size else columns.t_ns
+    gaps_ms = np.diff(np.concatenate((all_t_ns[:1], t_ns, all_t_ns[-1:]))) / 1e6
+    return int((np.round(gaps_ms / typical_ms) - 1).clip(min=0).sum())
 
 
 def _sampler_cpu_pct(samples: tuple[SampleColumns, ...]) -> float | None:

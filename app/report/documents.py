@@ -200,6 +200,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
     `pruned_utc_ns` is when its samples were deleted, if they were.
     """
     row, summary = run.row, run.row.summary
+    losses = {loss.device.device: loss for loss in derived.device_losses(run)}
     document: dict[str, Any] = {
         **_run_head(row),
         "exit_code": row.outcome.exit_code if row.outcome else None,
@@ -228,16 +229,17 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             {"baseline": check.baseline, **equality_document(judge_check(check, row.spec))} for check in run.equality
         ],
         "environment": dict(run.environment),
-        "devices": [_device_means(columns) for columns in run.samples],
+        "devices": [_device_means(columns, losses.get(columns.device.device)) for columns in run.samples],
     }
     for metric in METRICS:
         put_json(document, metric, metric.value(run))
     return document
 
 
-def _device_means(columns: SampleColumns) -> dict[str, Any]:
+def _device_means(columns: SampleColumns, loss: derived.DeviceLoss | None) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(columns.device),
+        "lost": loss and {"t_s": loss.lost_s, "reason": loss.reason, "answered_s": loss.answered_s},
         "samples": int(columns.t_ns.size),
         "slow_samples": int(columns.slow_t_ns.size),
         "mean": {**_means(columns.fields), **_means(_gauges(columns.slow))},

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+import msgspec
 import numpy as np
 from sqlite_utils import Database
 
 from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.records import EqualityCheck, Floats, Ints, PortabilityResult, RunRow, SampleColumns
-from app.samples import Device
+from app.samples import Device, DeviceLost
 from app.storage import rows
 from workloads.protocol import Calibration, Epoch, Evidence
 
@@ -41,8 +42,13 @@ def load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> I
 
 def _load_devices(db: Database, run: int) -> Iterable[tuple[int, int | None, Device]]:
     columns = ", ".join(rows.DEVICE_COLUMNS)
-    found = db.execute(f"SELECT device_id, lost_t_ns, {columns} FROM devices WHERE run = ? ORDER BY device_id", (run,))
-    return [(device_id, lost_t_ns, rows.device(values)) for device_id, lost_t_ns, *values in found]
+    found = db.execute(
+        f"SELECT device_id, lost_t_ns, lost_reason, {columns} FROM devices WHERE run = ? ORDER BY device_id", (run,)
+    )
+    return [
+        (device_id, lost_t_ns, msgspec.structs.replace(rows.device(values), lost=reason))
+        for device_id, lost_t_ns, reason, *values in found
+    ]
 
 
 def _load_columns(
@@ -64,6 +70,14 @@ def _load_columns(
     t_ns, fast = read("samples", FAST_FIELDS)
     slow_t_ns, slow = read("slow_samples", SLOW_FIELDS)
     return SampleColumns(device=device, t_ns=t_ns, fields=fast, slow_t_ns=slow_t_ns, slow=slow, lost_t_ns=lost_t_ns)
+
+
+def mark_lost(db: Database, run: int, lost: DeviceLost) -> None:
+    """Store when and why a device was lost, the first time in a run."""
+    db.execute(
+        "UPDATE devices SET lost_t_ns = ?, lost_reason = ? WHERE run = ? AND device = ? AND lost_t_ns IS NULL",
+        (lost.t_ns, lost.reason, run, lost.device),
+    )
 
 
 def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int) -> tuple[Ints, dict[str, Floats]]:

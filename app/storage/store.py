@@ -128,10 +128,7 @@ class Store:
             for evidence in by_type.get(Evidence, ()):
                 measurements.insert_evidence(self._db, run, evidence)
             for lost in by_type.get(DeviceLost, ()):
-                self._db.execute(
-                    "UPDATE devices SET lost_t_ns = ?, lost_reason = ? WHERE run = ? AND device = ?",
-                    (lost.t_ns, lost.reason, run, lost.device),
-                )
+                measurements.mark_lost(self._db, run, lost)
             for seen in by_type.get(FieldsUpdated, ()):
                 self._db.execute(
                     "UPDATE devices SET fields = ?, absent = ? WHERE run = ? AND device = ?",

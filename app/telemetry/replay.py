@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from app.fields import FIELDS, Sample, SlowSample
 from app.records import Floats, Ints, RunEnded, RunEvent, RunStarted, SampleColumns, StoredRun
 from app.samples import Device, DeviceLost, Inventory, Processes
@@ -103,9 +105,13 @@ def _run_inventory(run: StoredRun) -> Inventory:
     count = run.environment.get("cpu_count", "")
     return Inventory(
         machine=Machine(cpu_count=int(count) if count.isdecimal() else 0),
-        devices=tuple(columns.device for columns in run.samples),
+        devices=_devices_at_start(run),
         driver=run.environment.get("driver"),
     )
+
+
+def _devices_at_start(run: StoredRun) -> tuple[Device, ...]:
+    return tuple(msgspec.structs.replace(columns.device, lost=None) for columns in run.samples)
 
 
 def _run_events(run: StoredRun) -> Iterator[Timed]:
@@ -114,7 +120,7 @@ def _run_events(run: StoredRun) -> Iterator[Timed]:
         spec=run.row.spec,
         t_ns=run.anchor_t_ns,
         utc_ns=run.anchor_utc_ns,
-        devices=tuple(columns.device for columns in run.samples),
+        devices=_devices_at_start(run),
     )
     streams: list[Iterator[Timed]] = [
         (Timed(phase.start_ns, PhaseStarted(phase=phase.name, t_ns=phase.start_ns)) for phase in run.phases),
@@ -149,8 +155,8 @@ def _sample_events(kind: type[T], device: str, t_ns: Ints, fields: Mapping[str, 
 
 def _loss_events(columns: SampleColumns) -> Iterator[Timed]:
     if columns.lost_t_ns is not None:
-        lost = DeviceLost(t_ns=columns.lost_t_ns, device=columns.device.device, reason="it was lost during this run")
-        yield Timed(lost.t_ns, lost)
+        reason = columns.device.lost or "it was lost during this run"
+        yield Timed(columns.lost_t_ns, DeviceLost(t_ns=columns.lost_t_ns, device=columns.device.device, reason=reason))
 
 
 def _block_events(run: StoredRun) -> Iterator[Timed]:

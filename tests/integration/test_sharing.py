@@ -9,6 +9,7 @@ import pytest
 
 from app.fields import Sample
 from app.records import Outcome, RunStarted, StoredRun, Waiting
+from app.report.documents import run_document
 from app.samples import HOST, DeviceLost
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -156,6 +157,9 @@ def test_a_gpu_that_vanishes_is_stored_as_lost_and_the_run_goes_on(tmp_path: Pat
     there, other, _ = stored.samples
     assert there.t_ns[-1] < lost.t_ns < other.t_ns[-1]
     assert np.isfinite(there.fields["power_mw"]).all(), "nothing made up after the loss"
+    loss_document = run_document(stored)["devices"][0]["lost"]
+    assert loss_document["t_s"] == pytest.approx((lost.t_ns - stored.anchor_t_ns) / 1e9)
+    assert (loss_document["reason"], loss_document["answered_s"]) == (lost.reason, None)
 
 
 def test_a_run_that_dies_of_its_lost_gpu_says_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from app.fields import fields_of
 from app.metrics import METRICS
 from app.records import Phase, StoredRun, Summary
 from app.samples import Device
+from app.viewmodels.plot.telemetry_buffer import device_label
 from workloads.catalog import FRAMEWORK
 
 EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
@@ -115,6 +116,41 @@ def memory_note(run: StoredRun) -> str:
         f"The GPU's memory looks full because {FRAMEWORK.name} took it: memory growth was off. "
         f"The run itself needed {units.byte_size(needed)}."
     )
+
+
+class DeviceLoss(NamedTuple):
+    """A device that stopped answering during a run: when and why; when it first answered again, if it did."""
+
+    device: Device
+    lost_s: float
+    reason: str
+    answered_s: float | None
+
+
+def device_losses(run: StoredRun) -> list[DeviceLoss]:
+    """Return the devices that were lost during the run; times in seconds after its start."""
+    return [
+        DeviceLoss(
+            device=columns.device,
+            lost_s=(columns.lost_t_ns - run.anchor_t_ns) / 1e9,
+            reason=columns.device.lost or "",
+            answered_s=next(
+                ((t - run.anchor_t_ns) / 1e9 for t in columns.t_ns.tolist() if t > columns.lost_t_ns), None
+            ),
+        )
+        for columns in run.samples
+        if columns.lost_t_ns is not None
+    ]
+
+
+def describe_losses(run: StoredRun) -> str:
+    """Return which devices stopped answering during the run, when and why; "" where none did."""
+    return " ".join(map(_describe_loss, device_losses(run)))
+
+
+def _describe_loss(loss: DeviceLoss) -> str:
+    lost = units.sentence(f"{device_label(loss.device)} was lost after {units.seconds(loss.lost_s)}: {loss.reason}")
+    return lost if loss.answered_s is None else f"{lost} It answered again after {units.seconds(loss.answered_s)}."
 
 
 def field_costs(device: Device) -> tuple[FieldCost, ...]:

@@ -93,7 +93,12 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         notes=tuple(
             filter(
                 None,
-                (_trash_note(row.deleted_utc_ns), derived.pruned_note(pruned_utc_ns), derived.memory_note(run)),
+                (
+                    derived.describe_losses(run),
+                    _trash_note(row.deleted_utc_ns),
+                    derived.pruned_note(pruned_utc_ns),
+                    derived.memory_note(run),
+                ),
             )
         ),
         evidence=stored_evidence_view(run),

@@ -1,6 +1,7 @@
 """The telemetry's audit of itself against sampling whose faults are known."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,16 @@ def test_missed_ticks_are_counted_and_lower_the_rate() -> None:
     assert found.missed == 4
     assert found.hz == pytest.approx(196 / 10)
     assert found.jitter_ms_p50 == pytest.approx(0)
+
+
+def test_a_lost_card_s_readings_and_those_that_gave_nothing_are_missed() -> None:
+    """The first card answers throughout; the second is lost after 4 s of 10, and 1 s before that it gives nothing."""
+    whole, cut = sampled(np.arange(0.0, 10_001, 50)), sampled(np.arange(0.0, 4_001, 50), "GPU-b")
+    power_mw = np.where(cut.t_ns > BIG + 3_000_000_000, np.nan, 600_000.0)
+    lost = replace(cut, fields={"power_mw": power_mw, "load_pct": power_mw})
+    assert audit_telemetry((whole, lost)).missed == 139, "of 140 the last could be one that was just not recorded"
+    assert audit_telemetry((whole, replace(lost, fields={**lost.fields, "load_pct": power_mw * 0 + 1}))).missed == 139
+    assert audit_telemetry((whole, replace(cut, t_ns=cut.t_ns[:0]))).missed == 199
 
 
 def test_a_little_late_is_not_missed() -> None:

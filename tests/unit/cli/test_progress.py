@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from app.cli.progress import WaitLine, notify, run_with_notification
+from app.cli.progress import ProgressSink, WaitLine, notify, run_with_notification
+from app.records import Outcome, RunEvent
 from app.runs.experiment.idle_wait import WaitStatus
+from app.samples import DeviceLost, TelemetryGap
 from tests.fakes.terminal import screen, use_terminal
+from tests.unit.viewmodels.events import GPU_INVENTORY, ended, ns, samples, started
 
 
 def held(waited_s: float) -> WaitStatus:
@@ -52,6 +55,27 @@ def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
         assert WaitLine()(held(0.0)), "the next wait is one again"
         line.clear()
     assert screen(written + capsys.readouterr().err) == [""]
+
+
+def test_a_device_that_is_lost_and_answers_again_is_said_at_once_and_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sink = ProgressSink("[1/6] ")
+    sink.handle(started(GPU_INVENTORY))
+    events: list[RunEvent] = [
+        DeviceLost(t_ns=ns(1), device="GPU-1", reason="NVIDIA H200 stopped answering (GPU is lost)."),
+        *samples(2, 3),
+        TelemetryGap(t_ns=ns(3), reason="The telemetry process ended."),
+        ended(Outcome(name="completed")),
+    ]
+    for event in events:
+        sink.handle(event)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "[1/6] GPU 1 is lost: NVIDIA H200 stopped answering (GPU is lost).",
+        "[1/6] GPU 1 answers again.",
+        "[1/6] The telemetry process ended.",
+        "[1/6] 1,000\u00a0images/s, completed, GPU 1 was lost",
+    ]
 
 
 Sender = Callable[[int], Path]

@@ -125,7 +125,8 @@ def test_blocks_come_back_as_columns(store: Store) -> None:
 
 def test_samples_come_back_by_device_with_nan_for_absent(store: Store) -> None:
     gpu, host = store.load(keep(store)).samples
-    assert (gpu.device, host.device) == (GPU, HOST_DEVICE)
+    lost = msgspec.structs.replace(GPU, lost="NVIDIA H200 stopped answering (GPU is lost).")
+    assert (gpu.device, host.device) == (lost, HOST_DEVICE)
     assert gpu.t_ns.tolist() == [3 * S, 4 * S]
     np.testing.assert_array_equal(gpu.fields["power_mw"], [688_123, np.nan])
     np.testing.assert_array_equal(gpu.fields["load_pct"], [99.0, 0.0])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -13,13 +14,17 @@ from app.records import (
     HOST_LOAD_KEY,
     IDLE_WAIT_KEY,
     OTHERS_ON_GPU_KEY,
+    OTHERS_UNKNOWN_KEY,
     THROTTLED_KEY,
     StoredRun,
 )
+from app.samples import DeviceLost
 from app.storage.store import Store
+from app.telemetry.replay import RunRecording
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.format.environment import format_values_by_run
+from app.viewmodels.history.run_detail import run_detail
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run
@@ -186,6 +191,29 @@ def test_somebody_else_on_the_gpu(store: Store) -> None:
         "Other processes used the GPU during a run, which makes it slower (run 1: python3 (4242))."
     )
     assert (warning.key, warning.values) == (OTHERS_ON_GPU_KEY, {1: "python3 (4242)"})
+
+
+def test_nobody_knows_who_else_is_on_the_gpu(store: Store) -> None:
+    unknown = stored(store, 1, environment={**ENVIRONMENT, OTHERS_UNKNOWN_KEY: "no permission"})
+    warning = only(comparison_warnings([unknown, stored(store, 2)]))
+    assert warning.severity == "note"
+    assert warning.sentence == (
+        "Whether other processes used the GPU is unknown: nobody could list them (run 1: no permission)."
+    )
+
+
+def test_a_gpu_that_was_lost_and_answered_again(store: Store) -> None:
+    whole, run = stored(store, 1), stored(store, 2)
+    lost_ns = run.anchor_t_ns + 5 * S
+    store.write(run.row.run, [DeviceLost(t_ns=lost_ns, device=GPUS[0].device, reason="It fell off the bus.")])
+    store.write(run.row.run, [DeviceLost(t_ns=lost_ns + S, device=GPUS[0].device, reason="Again.")])
+    warning = only(comparison_warnings([whole, store.load(run.row.run, ())]))
+    lost = "GPU 0 was lost after 5.00\u00a0s: It fell off the bus."
+    assert warning.sentence == f"A device stopped answering during a run, which may have slowed it (run 2: {lost})."
+    whole_run = store.load(run.row.run)
+    assert run_detail(whole_run, UTC).notes == (f"{lost} It answered again after 5.10\u00a0s.",)
+    events = [timed.event for timed in RunRecording(whole_run).events()]
+    assert DeviceLost(t_ns=lost_ns, device=GPUS[0].device, reason="It fell off the bus.") in events
 
 
 def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
