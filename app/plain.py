@@ -1,7 +1,8 @@
 """Strings from outside made plain: of cards, workers, imported runs, and files that somebody gave us.
 
-Each kind of output has one function: terminal and log `plain_text`, HTML, SVG and Markdown `app.report.charts.svg`, Qt
-`plain_tooltip` and `text_label` in `app.gui.widgets.basic`, the names of files `file_name`.
+Each kind of output has one function: terminal and log `plain_text`, spreadsheets `cell_text`, the names of files
+`file_name`; in `app.report` HTML and SVG `escape_xml`, Markdown `escape_markdown`; in `app.gui` `text_label` and
+`plain_tooltip`.
 """
 
 import re
@@ -13,6 +14,7 @@ BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _LINES = "\u2028\u2029"
 
 _NOT_PLAIN = re.compile(f"[{CONTROL}{BIDI}{_LINES}]")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _NO_NAME = re.compile(r"[^0-9a-z]+")
 _MAX_NAME_CHARS = 60
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
@@ -36,6 +38,14 @@ def one_line(text: str, max_chars: int = 200) -> str:
 def without_nul(text: str) -> str:
     """Return the text with U+FFFD for NUL, at which SQLite would end it."""
     return text.replace("\0", "\ufffd")
+
+
+def cell_text(text: str) -> str:
+    """Return the text of a cell that a spreadsheet shows and does not compute, if need be with an apostrophe before it.
+
+    What begins a formula: https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def file_name(title: str) -> str:

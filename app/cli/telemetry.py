@@ -23,6 +23,7 @@ from app.cli.services import open_store, stop_on_interrupt, telemetry_feed
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
 from app.fields import FAST_FIELDS, FIELDS, Sample
+from app.plain import cell_text
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
 from app.samples import HOST, SAMPLE_MS, Device, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
@@ -197,7 +198,7 @@ def _csv_printer(origin: Origin) -> Printer:
                 say(sentence)
         elif isinstance(message, Sample):
             device = devices[message.device]
-            head = (origin.utc(message.t_ns), _device_title(device), device.name, device.device)
+            head = (origin.utc(message.t_ns), _device_title(device), cell_text(device.name), cell_text(device.device))
             row(*head, *(getattr(message, name) for name in _LOGGED))
 
     row("utc", "device", "name", "uuid", *_LOGGED)

@@ -49,6 +49,7 @@ class ExportOptions:
     runs: Sequence[int]
     queue: bool
     format: Format | Literal["trace"] | None
+    raw_text: bool
     output: Path | None
     model: Sequence[Path]
     weights: Path | None
@@ -65,6 +66,11 @@ class ExportOptions:
     "--format",
     type=OneOf((*get_args(Format), "trace")),
     help="Tables in this format, a file each, in a folder; or trace: one timeline that ui.perfetto.dev opens.",
+)
+@click.option(
+    "--raw-text",
+    is_flag=True,
+    help="With --format csv: write texts as they are, also those that a spreadsheet would compute.",
 )
 @click.option(
     "-o",
@@ -218,7 +224,7 @@ def _export(options: ExportOptions) -> int:
             done = export_trace(path, runs, target, watch)
         else:
             assert options.format is not None
-            done = export_files(path, runs, target, options.format, watch)
+            done = export_files(path, runs, target, options.format, watch, raw_text=options.raw_text)
     if options.as_json:
         print_json(export_document(done))
     else:
@@ -239,6 +245,8 @@ def _target(options: ExportOptions) -> Path:
         raise UsageError(
             "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE."
         )
+    if options.raw_text and options.format != "csv":
+        raise UsageError("--raw-text goes with --format csv: other formats have texts as they are.")
     if options.queue and not is_database:
         raise UsageError("--queue goes with -o FILE.db: only a database holds experiments that can go on.")
     return target

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from app import units
 from app.report.documents import run_document
-from app.report.table_files import TABLE_WRITERS, Format
+from app.report.table_files import TABLE_WRITERS, Format, OpenTable, csv_file
 from app.storage import retention
 from app.storage.files import atomic_output
 from app.storage.reference import TAG
@@ -23,7 +24,13 @@ DOCUMENTS = "documents.json"
 
 
 def export_files(
-    database: Path, runs: Sequence[int], folder: Path, format: Format, watch: TransferProgress = NO_PROGRESS
+    database: Path,
+    runs: Sequence[int],
+    folder: Path,
+    format: Format,
+    watch: TransferProgress = NO_PROGRESS,
+    *,
+    raw_text: bool = False,
 ) -> Exported:
     """Write the runs into a new folder, which appears when it is complete.
 
@@ -33,6 +40,7 @@ def export_files(
         folder: The folder to make.
         format: Format of the tables.
         watch: Is told the progress, and may stop the export.
+        raw_text: Whether texts in CSV are written as they are, also those that a spreadsheet would compute.
 
     Raises:
         UserError: A run cannot be exported, or the folder cannot be written.
@@ -41,7 +49,8 @@ def export_files(
     started_s = time.monotonic()
     with atomic_output(folder) as part, open_flat_tables(database, runs, watch) as found:
         part.mkdir()
-        _write_tables(found, part, format)
+        open_table = partial(csv_file, raw_text=True) if raw_text else TABLE_WRITERS[format]
+        _write_tables(found, part, format, open_table)
         if format == "json":
             _write_documents(database, runs, part / DOCUMENTS, watch)
     files = tuple(sorted(folder.iterdir()))
@@ -53,9 +62,9 @@ def export_files(
     )
 
 
-def _write_tables(found: FlatRuns, folder: Path, format: Format) -> None:
+def _write_tables(found: FlatRuns, folder: Path, format: Format, open_table: OpenTable) -> None:
     for table in found.tables:
-        with TABLE_WRITERS[format](folder / f"{table.name}.{format}", table.columns) as write:
+        with open_table(folder / f"{table.name}.{format}", table.columns) as write:
             for batch in found.batches(table):
                 write(batch)
 

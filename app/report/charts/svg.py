@@ -5,15 +5,17 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from app.plain import BIDI, CONTROL
+
+_NOT_PLAIN = re.compile(f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{CONTROL}{BIDI}]")
 
 
 def replace_invalid_xml(text: str) -> str:
-    """Return the text with U+FFFD for every character that XML cannot hold.
+    """Return the text with U+FFFD for control characters, those that turn their surroundings, and what XML cannot hold.
 
     XML 1.0, production 2 (Char): https://www.w3.org/TR/xml/#charsets
     """
-    return _NOT_XML.sub("\ufffd", text)
+    return _NOT_PLAIN.sub("\ufffd", text)
 
 
 def escape_xml(text: str) -> str:

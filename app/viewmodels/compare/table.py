@@ -9,6 +9,7 @@ from app import units
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.verdict import VariantResult
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
+from app.plain import cell_text
 from app.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
@@ -153,7 +154,7 @@ def compare_table(
 
 
 def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
-    """Return the visible columns as tab-separated text, or as a Markdown table.
+    """Return the visible columns as tab-separated text for a spreadsheet, or as a Markdown table.
 
     Args:
         table: The table.
@@ -163,8 +164,10 @@ def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection
     """
     shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
     lines = [[table.columns[n].title for n in shown]]
-    lines += [[cells.plain_text(row.cells[n]) for n in shown] for row in rows]
+    lines += [[" ".join(cells.plain_text(row.cells[n]).splitlines()).replace("\t", " ") for n in shown] for row in rows]
     if not markdown:
+        texts = {place for place, n in enumerate(shown) if not table.columns[n].numeric}
+        lines = [[cell_text(cell) if place in texts else cell for place, cell in enumerate(line)] for line in lines]
         return "\n".join("\t".join(line) for line in lines)
     rule = ["---:" if table.columns[n].numeric else "---" for n in shown]
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]

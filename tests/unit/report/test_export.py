@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from app.cli.main import main
 from app.errors import UserError
 from app.fields import SlowSample
+from app.records import LogLine
 from app.report.documents import run_document
 from app.report.export import describe_export, describe_import, export_document, export_files, import_document
 from app.report.table_files import TABLE_WRITERS, Format, utc_text
@@ -107,6 +109,42 @@ def test_every_format_reads_back_what_the_database_holds(stored: Path, tmp_path:
     for name, table in tables.items():
         assert table[1], f"{name} is put to the test"
         assert READ[format](folder / f"{name}.{format}") == (as_csv(table) if format == "csv" else table), name
+
+
+@pytest.mark.parametrize("raw_text", [False, True])
+def test_a_spreadsheet_computes_no_text_unless_it_is_wanted_raw(stored: Path, tmp_path: Path, raw_text: bool) -> None:
+    formulas = [
+        "=cmd|' /C calc'!A0",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "\uff1d1",
+        "'=1",
+        "a=1",
+        '"=1',
+        "",
+    ]
+    with Store.open(stored) as store:
+        for line, text in enumerate(formulas):
+            store.write(2, [LogLine(S, text)], first_log_line=100 + line)
+        store._db.execute("UPDATE runs SET loss_last = -2.5 WHERE run = 2")
+        store._db.conn.commit()
+    words = ["export", "2", "--format", "csv", "-o", str(tmp_path / "out"), "--db", str(stored)]
+    assert main([*words, *(["--raw-text"] if raw_text else [])]) == 0
+    names, rows = read_csv(tmp_path / "out" / "log_lines.csv")
+    written = [row[names.index("text")] for row in rows if int(row[names.index("line")]) >= 100]
+    assert written == (formulas if raw_text else [f"'{text}" for text in formulas[:8]] + formulas[8:])
+    names, rows = read_csv(tmp_path / "out" / "runs.csv")
+    assert rows[0][names.index("loss_last")] == "-2.5", "a number stays one"
+
+
+def test_raw_text_is_a_matter_of_csv(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["export", "2", "--format", "json", "--raw-text", "-o", str(tmp_path / "out"), "--db", str(stored)]
+    assert main(words) == 2
+    assert "--raw-text goes with --format csv" in capsys.readouterr().err
 
 
 def test_rows_are_those_of_the_store(stored: Path) -> None:

@@ -25,7 +25,8 @@ from tests.unit.viewmodels.stored import UTC_NS, keep, stopped_after_one_reading
 from workloads.protocol import RunSpec, Value
 
 HOSTILE = (
-    "</td></svg><script src=\"//evil.example/x.js\">alert(1)</script><img src=x onerror='y'>&amp;`|*_[a](b)\x1b\x00"
+    "</td></svg><script src=\"//evil.example/x.js\">alert(1)</script><img src=x onerror='y'>&amp;"
+    "`|*_[a](b)\x1b\x00\x9b\u202e"
 )
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -161,6 +162,25 @@ def test_it_needs_nothing_else(runs: list[StoredRun], page: Page) -> None:
     assert not re.findall(r"url\(|@import", text)
 
 
+def test_its_policy_allows_what_it_uses_and_no_more(runs: list[StoredRun]) -> None:
+    shown = Page(html_report(contents([hostile_run(run) for run in runs])))
+    policies = [attributes["content"] for tag, attributes in shown.tags if attributes.get("http-equiv")]
+    assert len(policies) == 1
+    directives = dict(part.split(maxsplit=1) for part in policies[0].split("; "))
+    assert directives == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    names = [tag for tag, _ in shown.tags]
+    assert "style" in names
+    assert any("style" in attributes for _, attributes in shown.tags), "a hash would not allow these"
+    assert not set(names) & {"script", "link", "img", "image", "iframe", "object", "video", "audio", "form", "base"}
+    first_of_head = names[names.index("head") + 1 :][:2]
+    assert first_of_head == ["meta", "meta"], "it holds for all that follows"
+
+
 def test_it_is_light_on_paper_and_dark_only_on_a_dark_screen(runs: list[StoredRun]) -> None:
     text = html_report(contents(runs))
     style = text[text.index("<style>") : text.index("</style>")]
@@ -195,13 +215,12 @@ def test_nothing_from_the_database_is_markup(runs: list[StoredRun]) -> None:
     assert not {tag for tag, _ in shown.tags} & {"script", "img", "a"}
     assert not [name for _, attributes in shown.tags for name in attributes if name.startswith("on")]
     assert "alert(1)" in shown.text, "it is told, as text"
-    assert "\x1b" not in shown.text
-    assert "\x00" not in shown.text
+    assert not set("\x1b\x00\x9b\u202e") & set(shown.text)
     written = markdown_report(found, "r")
     assert not re.findall(r"(?<!\\)<(?![r-])", re.sub(r"(?m)^    .*$", "", written.text)), (
         "outside of code no tag begins"
     )
-    assert "\x1b" not in written.text
+    assert not set("\x1b\x00\x9b\u202e") & set("".join((written.text, *written.files.values())))
     for text in written.files.values():
         tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()}
         assert tags <= {"svg", "g", "title", "text", "rect", "line", "circle", "polyline"}
