@@ -2,8 +2,10 @@
 
 import json
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -108,8 +110,8 @@ def run_row(
         uid=values["uid"],
         started_utc_ns=values["started_utc_ns"],
         ended_utc_ns=values["ended_utc_ns"],
-        spec=with_defaults(RunSpec(workload=values["workload"], variant=json.loads(values["variant"]))),
-        outcome=_outcome(values),
+        spec=_spec(values["workload"], values["variant"]),
+        outcome=_outcome(*(values[name] for name in OUTCOME_COLUMNS)) if values["outcome"] is not None else None,
         summary=Summary(**{name: values[name] for name in SUMMARY_COLUMNS}),
         gpu_names=gpu_names,
         evidence_state=state,
@@ -121,6 +123,18 @@ def run_row(
         experiments=experiments,
         deleted_utc_ns=values["deleted_utc_ns"],
     )
+
+
+@lru_cache(maxsize=256)
+def _spec(workload: str, variant: str) -> RunSpec:
+    """Return a variant; the runs of one share it, for an experiment may keep a thousand of them in memory."""
+    return with_defaults(RunSpec(workload=workload, variant=json.loads(variant)))
+
+
+@lru_cache(maxsize=32)
+def environment(text: str) -> Mapping[str, str]:
+    """Return a run's environment; runs share it where it is the same, and else its words."""
+    return {sys.intern(name): sys.intern(value) for name, value in json.loads(text).items()}
 
 
 def _optional_bool(stored: int | None) -> bool | None:
@@ -178,10 +192,9 @@ def _kernel(row: Sequence[Any]) -> Kernel:
     return Kernel(name=name, kind=classify(name), count=count, time_ns=time_ns, tensor_cores=on_tensor_cores(name))
 
 
-def _outcome(values: Mapping[str, Any]) -> Outcome | None:
-    if values["outcome"] is None:
-        return None
-    return Outcome(name=values["outcome"], **{name: values[name] for name in OUTCOME_COLUMNS[1:]})
+@lru_cache(maxsize=256)
+def _outcome(name: Any, *others: Any) -> Outcome:
+    return Outcome(name=name, **dict(zip(OUTCOME_COLUMNS[1:], others, strict=True)))
 
 
 def outcome_values(outcome: Outcome) -> Row:

@@ -217,7 +217,7 @@ class Store:
                 phases=tuple(map(rows.phase, self._run_rows("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
                 blocks=rows.block_columns(self._run_rows("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
                 samples=tuple(measurements.load_samples(self._db, found[0], fields)),
-                environment=json.loads(environment),
+                environment=rows.environment(environment),
                 boot_id=boot_id,
                 evidence=measurements.load_evidence(self._db, run),
                 epochs=measurements.load_epochs(self._db, run),
@@ -249,7 +249,7 @@ class Store:
             gpus = self._db.execute("SELECT device FROM devices WHERE run = ? AND kind = 'gpu'", (run,)).fetchall()
             return RunHeader(
                 row=found[0],
-                environment=json.loads(environment),
+                environment=rows.environment(environment),
                 gpu_uuids=frozenset(device for (device,) in gpus),
                 portability=measurements.load_portability(self._db, run),
                 equality=measurements.load_equality(self._db, run),
