@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.analysis.summary import summarise
-from app.records import Outcome
+from app.records import Outcome, StoredRun
 from app.samples import Device
 from app.storage.store import Store
 from workloads.catalog import FRAMEWORK, is_custom
@@ -130,9 +130,7 @@ def mark_crashed_runs(store: Store) -> list[int]:
     for run in orphaned:
         _log.warning("run %d is marked as crashed: the program that owned it is gone", run)
         stored = store.load(run)
-        last_ns = max(
-            (int(columns.t_ns[-1]) for columns in stored.samples if columns.t_ns.size), default=stored.anchor_t_ns
-        )
+        last_ns = _last_stored_ns(stored)
         reason = "The program that owned this run ended without finishing it; everything up to its last batch is kept."
         store.finish(
             run,
@@ -142,3 +140,10 @@ def mark_crashed_runs(store: Store) -> list[int]:
             utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
         )
     return orphaned
+
+
+def _last_stored_ns(run: StoredRun) -> int:
+    """Return the time of the last that is stored of a run, so that no phase of it ends before it began."""
+    columns = (*(columns.t_ns for columns in run.samples), run.blocks.end_ns)
+    ends = [int(times[-1]) for times in columns if times.size]
+    return max([run.anchor_t_ns, *(phase.start_ns for phase in run.phases), *ends])

@@ -11,6 +11,7 @@ from app.runs.outcome import mark_crashed_runs
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, UTC_NS, S, begin, keep
+from workloads.protocol import PhaseStarted
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,10 +39,20 @@ def test_a_run_of_a_process_that_is_gone_is_crashed_with_what_it_measured(databa
     assert (row.outcome.name, row.outcome.exit_code) == ("crashed", None)
     if measured:
         assert (summary.throughput, summary.blocks, summary.measured_steps) == (64 / 3, 2, 8)
-        assert stored.phases[-1].end_ns == 4 * S, "its last sample"
-        assert row.ended_utc_ns == UTC_NS + 4 * S - S // 2
+        assert stored.phases[-1].end_ns == 6 * S, "its last block"
+        assert row.ended_utc_ns == UTC_NS + 6 * S - S // 2
     else:
         assert (summary.throughput, row.ended_utc_ns) == (None, UTC_NS)
+
+
+def test_a_phase_that_began_after_the_last_sample_does_not_end_before_it_began(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        run = begin(store, owner=replace(this_process(), boot_id="an earlier boot"))
+        store.write(run, (*PHASES, *SAMPLES, PhaseStarted(phase="finish", t_ns=5 * S)))
+        mark_crashed_runs(store)
+        stored = store.load(run)
+    assert (stored.phases[-1].start_ns, stored.phases[-1].end_ns) == (5 * S, 5 * S)
+    assert stored.row.ended_utc_ns == UTC_NS + 5 * S - S // 2
 
 
 def test_a_child_s_run_is_its_own_until_it_is_killed(database_path: Path) -> None:
