@@ -1,58 +1,68 @@
-"""`bench resume`: kill the program at random moments of an experiment, and resume it until it is complete.
+"""`bench resume`: kill the program, a worker or the sampler at random moments, and resume until all is complete.
 
-Each experiment has twelve runs of `dummy` in a database of its own. SIGKILL comes after a random part of the time that
-such an experiment takes uninterrupted; then the same command resumes it, until it ends by itself. Every second one is
-made with `--again`, so that only the entry's own runs count, and is resumed by `queue go-on`.
+Each experiment has six runs of `dummy` in a database of its own, in turn on the command line and in a window. SIGKILL
+comes after a random part of the time that such an experiment takes uninterrupted; when the program was killed, the same
+command, or *Go on* in a new window, resumes the experiment until it ends by itself. Every second one on the command
+line is made with `--again`, so that only the entry's own runs count, and is resumed by `queue go-on`.
 """
 
+import contextlib
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import psutil
 
+from app import log
 from app.bench.harness import Result
+from app.bench.invariants import BROKEN, broken_in
+from app.plan import Plan
 from app.records import RunRow
+from app.runs import leases
+from app.runs.experiment.queue import enqueue
 from app.runs.experiment.schedule import is_result
 from app.runs.launcher import child_environment
-from app.runs.leases import FOLDER_VARIABLE
 from app.storage.store import Store
+from workloads import catalog
+
+Target = Literal["program", "worker", "sampler"]
 
 KILLS = 50
-VARIANTS, REPEATS = 3, 4
+VARIANTS, REPEATS = 3, 2
 
-_SEED = 20_261_121
+_MODULES: dict[Target, str] = {"worker": "workloads.worker", "sampler": "app.telemetry.sampler"}
+_SHARES: dict[Target, float] = {"program": 0.4, "worker": 0.35, "sampler": 0.25}
+"""How often each is killed."""
 _TIMING_RUNS = 3
 """Runs that time an experiment; the fastest counts, or after a busy moment most would end before they are killed."""
 _GONE_S = 20.0
 """Time in which a worker or sampler must notice that its program is gone, even on a busy machine."""
+_END_S = 120.0
+"""Time in which a program that nobody kills ends its experiment."""
+_CHILD_S, _LOOK_S = 1.0, 0.02
+"""How long to look for a worker that could be killed, and how often."""
+_TRIES = 3
+"""Programs that may end by themselves without completing the experiment: a killed worker can give a variant up."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over experiments whose program was killed."""
+    """Counts over experiments of which something was killed."""
 
-    kills: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
     in_a_run: int = 0
     experiments: int = 0
-    unfinished: int = 0
-    lost: int = 0
-    doubled: int = 0
-    left_alive: int = 0
-
-    def add(self, lost: int, doubled: int) -> None:
-        """Count one experiment that has ended."""
-        self.experiments += 1
-        self.lost += lost
-        self.doubled += doubled
+    broken: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KilledExperiment:
     """One experiment with a database and leases in its own folder, so that other runs do not block it."""
 
@@ -60,8 +70,11 @@ class KilledExperiment:
     steps: int = 20
     repeats: int = REPEATS
     again: bool = False
+    window: bool = False
     seen: set[str] = field(default_factory=set)
     """Runs that had ended when the program was killed, by uid."""
+    broken: Counter[str] = field(default_factory=Counter)
+    """What was broken after a kill; it stays so, and counts once."""
 
     @property
     def database(self) -> Path:
@@ -70,21 +83,38 @@ class KilledExperiment:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start the program, or resume it, as a user would."""
+        if self.window and not self._is_queued():
+            with Store.open(self.database) as store:
+                enqueue(store, self._plan())
+        folders = (leases.FOLDER_VARIABLE, log.FOLDER_VARIABLE)
         return subprocess.Popen(
-            [sys.executable, "-m", "app", *self._arguments(), "--no-standby", "--db", str(self.database)],
-            env={**child_environment(), FOLDER_VARIABLE: str(self.folder)},
+            [sys.executable, "-m", *self._arguments()],
+            env={**child_environment(), "QT_QPA_PLATFORM": "offscreen", **dict.fromkeys(folders, str(self.folder))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
 
+    def _settings(self) -> dict[str, int]:
+        return {"gpus": 0, "step_ms": 1, "steps": self.steps, "warmup_steps": 1}
+
+    def _plan(self) -> Plan:
+        variants = tuple(
+            catalog.complete("dummy", {**self._settings(), "batch_size": 1 + n}, catalog.Machine())
+            for n in range(VARIANTS)
+        )
+        return Plan(name="killed", variants=variants, repeats=self.repeats, max_idle_wait_s=0.0)
+
     def _arguments(self) -> list[str]:
+        if self.window:
+            return ["app.bench.unattended", str(self.database)]
+        where = ["--no-standby", "--db", str(self.database)]
         if self.again and self._is_queued():
-            return ["queue", "go-on"]
-        settings = {"gpus": 0, "step_ms": 1, "steps": self.steps, "warmup_steps": 1, "batch_size": "1,2,3"}
+            return ["app", "queue", "go-on", *where]
+        settings = {**self._settings(), "batch_size": ",".join(str(1 + n) for n in range(VARIANTS))}
         words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
         again = ["--again"] if self.again else []
-        return ["experiment", "dummy", *words, "--repeats", str(self.repeats), "--no-gate", *again]
+        return ["app", "experiment", "dummy", *words, "--repeats", str(self.repeats), "--no-gate", *again, *where]
 
     def _is_queued(self) -> bool:
         with Store.open(self.database) as store:
@@ -92,18 +122,32 @@ class KilledExperiment:
 
     @property
     def is_over(self) -> bool:
-        """True if it was killed after its last run: it has left the queue, so `--again` would start a new one."""
-        return self.again and bool(self.seen) and not self._is_queued()
+        """True if it has left the queue with every run: with `--again` one that has begun would else begin anew."""
+        if not self.database.exists() or self._is_queued():
+            return False
+        with Store.open(self.database) as store:
+            rows = [row for row in store.list_runs() if is_result(row)]
+        return bool(self.again and self.seen) or min(self._surplus(rows)) >= 0
 
-    def kill(self, program: "subprocess.Popen[bytes]", tally: Tally) -> None:
-        """Kill it, and count what that leaves behind."""
+    def kill(self, program: "subprocess.Popen[bytes]", target: Target, tally: Tally) -> bool:
+        """Kill one process, and count what that leaves behind; returns whether there was one to kill."""
+        mode = "a window" if self.window else "a command"
+        if target != "program":
+            victim = _next_child(program, _MODULES[target])
+            if victim is not None:
+                victim.kill()
+                tally.kills[f"{target} of {mode}"] += 1
+            return victim is not None
         program.kill()
         program.wait()
-        tally.kills += 1
-        tally.left_alive += self._left_alive()
-        with Store.open(self.database) as store:
-            tally.in_a_run += bool(store.unfinished_runs())
-            self.seen.update(row.uid for row in store.list_runs() if is_result(row))
+        tally.kills[mode] += 1
+        tally.broken["processes left alive"] += self._left_alive()
+        self.broken |= broken_in(self.folder, ended=False)
+        if self.database.exists():
+            with Store.open(self.database) as store:
+                tally.in_a_run += bool(store.unfinished_runs())
+                self.seen.update(row.uid for row in store.list_runs() if is_result(row))
+        return True
 
     def judge(self) -> tuple[int, int]:
         """Count the runs that the experiment lacks or lost, and those made that were not needed."""
@@ -128,40 +172,53 @@ class KilledExperiment:
             process.kill()
         return len(alive)
 
+    def end(self, tally: Tally) -> None:
+        """Count what is wrong with it, once it has ended."""
+        lost, doubled = self.judge()
+        tally.experiments += 1
+        tally.broken += Counter({"runs lost": lost, "runs doubled": doubled})
+        tally.broken["processes left alive"] += self._left_alive()
+        tally.broken += self.broken | broken_in(self.folder, ended=True)
+
+
+_VIOLATIONS = ("experiments that did not resume", "runs lost", "runs doubled", "processes left alive", *BROKEN)
+
 
 def measure(kills: int = KILLS) -> Sequence[Result]:
-    """Count lost and doubled runs, experiments that did not resume, and processes that stayed alive."""
+    """Count what was lost, doubled, damaged or left behind, and experiments that did not resume."""
     tally = Tally()
-    length_s = min(_uninterrupted_s() for _ in range(_TIMING_RUNS))
-    numbers = np.random.default_rng(_SEED)
-    while tally.kills < kills:
+    numbers = np.random.default_rng()
+    lengths_s = {window: min(_uninterrupted_s(window) for _ in range(_TIMING_RUNS)) for window in (False, True)}
+    while tally.kills.total() < kills:
+        window = 2 * sum(count for name, count in tally.kills.items() if "window" in name) < tally.kills.total()
         with tempfile.TemporaryDirectory() as folder:
-            experiment = KilledExperiment(Path(folder), again=tally.experiments % 2 == 1)
-            kill_and_resume(experiment, numbers, length_s, kills - tally.kills, tally)
+            experiment = KilledExperiment(Path(folder), again=not window and numbers.random() < 0.5, window=window)
+            kill_and_resume(experiment, numbers, lengths_s[window], kills - tally.kills.total(), tally)
     return [
-        Result(name="an experiment of 12 runs takes", value=length_s, unit="s"),
-        Result(name="kills", value=tally.kills, unit="kills"),
-        Result(name="of these during a run", value=tally.in_a_run, unit="kills"),
+        *(
+            Result(name=f"an experiment of 6 runs takes {where}", value=lengths_s[window], unit="s")
+            for window, where in ((False, "a command"), (True, "a window"))
+        ),
+        Result(name="kills", value=tally.kills.total(), unit="kills"),
+        *(Result(name=f"of these of {name}", value=count, unit="kills") for name, count in tally.kills.items()),
+        Result(name="programs killed during a run", value=tally.in_a_run, unit="kills"),
         Result(name="experiments", value=tally.experiments, unit="experiments"),
-        Result(name="experiments that did not resume", value=tally.unfinished, unit="experiments", limit=0),
-        Result(name="runs lost", value=tally.lost, unit="runs", limit=0),
-        Result(name="runs doubled", value=tally.doubled, unit="runs", limit=0),
-        Result(name="processes left alive", value=tally.left_alive, unit="processes", limit=0),
+        *(Result(name=name, value=tally.broken[name], unit="", limit=0) for name in _VIOLATIONS),
     ]
 
 
-def _uninterrupted_s() -> float:
+def _uninterrupted_s(window: bool) -> float:
     """Time a whole experiment."""
     with tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()
-        KilledExperiment(Path(folder)).start().wait()
+        KilledExperiment(Path(folder), window=window).start().wait()
         return time.monotonic() - began_s
 
 
 def kill_and_resume(
     experiment: KilledExperiment, numbers: np.random.Generator, length_s: float, max_kills: int, tally: Tally
 ) -> None:
-    """Kill the program and resume it until the experiment has ended; add the result to `tally`.
+    """Kill one process after another and resume until the experiment has ended; add the result to `tally`.
 
     Args:
         experiment: The experiment.
@@ -170,20 +227,60 @@ def kill_and_resume(
         max_kills: The most kills.
         tally: Gets the counts.
     """
-    last, status = tally.kills + max_kills, None
-    while status is None and not experiment.is_over:
-        program = experiment.start()
+    last, fruitless = tally.kills.total() + max_kills, 0
+    while fruitless < _TRIES and not experiment.is_over:
+        killed = _run_and_kill(experiment, numbers, length_s, last, tally)
+        fruitless = 0 if killed else fruitless + 1
+    tally.broken["experiments that did not resume"] += not experiment.is_over
+    experiment.end(tally)
+
+
+def _run_and_kill(
+    experiment: KilledExperiment, numbers: np.random.Generator, length_s: float, last: int, tally: Tally
+) -> bool:
+    """Start the program and kill what there is of it until it is gone; return whether anything was killed.
+
+    Args:
+        experiment: The experiment.
+        numbers: Random numbers.
+        length_s: Time that an uninterrupted experiment takes.
+        last: The number of kills after which there are no more.
+        tally: Gets the counts.
+    """
+    program = experiment.start()
+    began_s, killed = time.monotonic(), False
+    # What is made with `--again` and given up has left the queue, and nothing is left to resume.
+    targets: list[Target] = [target for target in _SHARES if target != "worker" or not experiment.again]
+    shares = np.array([_SHARES[target] for target in targets])
+    while program.poll() is None:
+        may_kill = tally.kills.total() < last
         try:
-            status = program.wait(numbers.uniform(0, length_s) if tally.kills < last else None)
+            program.wait(numbers.uniform(0, length_s) if may_kill else _END_S)
         except subprocess.TimeoutExpired:
-            experiment.kill(program, tally)
-    tally.unfinished += bool(status)
-    tally.add(*experiment.judge())
+            if may_kill:
+                target = targets[numbers.choice(len(targets), p=shares / shares.sum())]
+                killed |= experiment.kill(program, target, tally)
+            if time.monotonic() - began_s > _END_S:
+                tally.broken["experiments that did not resume"] += 1
+                program.kill()
+    return killed
+
+
+def _next_child(program: "subprocess.Popen[bytes]", module: str) -> psutil.Process | None:
+    """Return the process that a program runs a module in, and wait for it a while; None if there is none."""
+    end_s = time.monotonic() + _CHILD_S
+    while program.poll() is None and time.monotonic() < end_s:
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(program.pid).children():
+                if module in child.cmdline():
+                    return child
+        time.sleep(_LOOK_S)
+    return None
 
 
 def _process_folder(process: psutil.Process) -> str:
     """Return the folder of a process's leases; "" where the process is gone or another user's."""
     try:
-        return process.environ().get(FOLDER_VARIABLE, "")
+        return process.environ().get(leases.FOLDER_VARIABLE, "")
     except psutil.Error:
         return ""
