@@ -252,14 +252,16 @@ def _run_and_kill(
     # What is made with `--again` and given up has left the queue, and nothing is left to resume.
     targets: list[Target] = [target for target in _SHARES if target != "worker" or not experiment.again]
     shares = np.array([_SHARES[target] for target in targets])
+    wait_s = numbers.uniform(0, length_s)
     while program.poll() is None:
         may_kill = tally.kills.total() < last
         try:
-            program.wait(numbers.uniform(0, length_s) if may_kill else _END_S)
+            program.wait(wait_s if may_kill else _END_S)
         except subprocess.TimeoutExpired:
             if may_kill:
                 target = targets[numbers.choice(len(targets), p=shares / shares.sum())]
                 killed |= experiment.kill(program, target, tally)
+                wait_s = numbers.uniform(0, length_s / (VARIANTS * REPEATS))
             if time.monotonic() - began_s > _END_S:
                 tally.broken["experiments that did not resume"] += 1
                 program.kill()
