@@ -114,9 +114,8 @@ def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, xla: bool) 
     assert ("ResourceApplyMomentum" in kinds) is not xla, "XLA has the update too"
 
 
-@pytest.mark.parametrize(("workload", "implementation"), [("cnn10", "native"), ("wrn28-10", "keras")])
-def test_replicas_of_the_cnns_stay_equal(pair: Replicas, workload: str, implementation: str) -> None:
-    model, losses = trained(workload, small(workload, implementation=implementation), pair, 4)
+def test_replicas_with_batch_normalization_stay_equal(pair: Replicas) -> None:
+    model, losses = trained("wrn28-10", small("wrn28-10", implementation="keras"), pair, 4)
     for weight in model.weights:
         first, second = (part.numpy() for part in weight.values)
         np.testing.assert_array_equal(first, second)
@@ -205,13 +204,12 @@ def test_a_skipped_step_leaves_no_trace_in_adam() -> None:
     np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("xla", [False, True])
-def test_float16_replicas_stay_equal(pair: Replicas, xla: bool) -> None:
+def test_float16_replicas_stay_equal(pair: Replicas) -> None:
     import keras
 
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        model, losses = trained("lstm", small("lstm", precision="float16", xla=xla), pair, 20)
+        model, losses = trained("lstm", small("lstm", precision="float16", xla=True), pair, 20)
     finally:
         keras.config.set_dtype_policy("float32")
     assert losses[-1] < losses[0]
