@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from app.log import log_folder, log_tail, remove_oldest
-from app.paths import program_version
+from app.paths import open_private, program_version
 
 _log = logging.getLogger("variantscope.run")
 
@@ -50,7 +50,7 @@ def watch_faults() -> None:
     path = log_folder() / f"fault-{_stamp()}.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w", encoding="utf-8")
+        file = open(path, "w", encoding="utf-8", opener=open_private)  # noqa: SIM115
     except OSError:
         return
     faulthandler.enable(file)
@@ -77,7 +77,8 @@ def write_report(title: str, details: str) -> Path | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_oldest(path.parent.glob(_REPORTS), _MAX_REPORTS - 1)
-        path.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
+        with open(path, "w", encoding="utf-8", opener=open_private) as file:
+            file.write("\n\n".join(sections) + "\n")
     except OSError as error:
         _log.warning("no crash report could be written: %s", error)
         return None

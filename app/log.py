@@ -9,9 +9,11 @@ import os
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+from app.paths import open_private
 from app.plain import plain_text
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -46,6 +48,9 @@ def configure(level: str | None = None) -> None:
         return
     from logging.handlers import RotatingFileHandler  # takes as long as the window's first paint may not wait
 
+    class PrivateFile(RotatingFileHandler):
+        _open = _open_log
+
     if chosen not in LEVELS:
         logger.setLevel(_DEFAULT_LEVEL.upper())
     folder = log_folder()
@@ -57,9 +62,7 @@ def configure(level: str | None = None) -> None:
         logger.addHandler(logging.NullHandler())
         return
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    _add_handler(
-        RotatingFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_ROTATED_FILES, encoding="utf-8", delay=True)
-    )
+    _add_handler(PrivateFile(path, maxBytes=_MAX_BYTES, backupCount=_ROTATED_FILES, encoding="utf-8", delay=True))
 
 
 def configure_child() -> None:
@@ -69,8 +72,11 @@ def configure_child() -> None:
         return
     from logging.handlers import WatchedFileHandler  # follows the program when that starts a new file
 
+    class PrivateFile(WatchedFileHandler):
+        _open = _open_log
+
     logging.getLogger(_PROGRAM).setLevel(os.environ.get(LEVEL_VARIABLE, _DEFAULT_LEVEL).upper())
-    _add_handler(WatchedFileHandler(path, encoding="utf-8", delay=True))
+    _add_handler(PrivateFile(path, encoding="utf-8", delay=True))
 
 
 def child_environment() -> dict[str, str]:
@@ -110,6 +116,12 @@ def remove_oldest(files: Iterable[Path], count: int) -> None:
     newest_first = sorted(files, key=lambda path: path.name, reverse=True)
     for path in newest_first[count:]:
         path.unlink(missing_ok=True)
+
+
+def _open_log(handler: logging.FileHandler) -> TextIOWrapper:
+    """Open a handler's file, which names runs, devices and paths, for its user alone."""
+    file = open(handler.baseFilename, handler.mode, encoding=handler.encoding, opener=open_private)  # noqa: SIM115
+    return cast(TextIOWrapper, file)
 
 
 def _add_handler(handler: logging.Handler) -> None:

@@ -1,5 +1,6 @@
 """Where the program, its resources and its databases are on disk, and which version it is."""
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +35,11 @@ def default_database() -> Path:
     import platformdirs
 
     return (checkout_root() or platformdirs.user_data_path("variantscope")) / DATABASE_NAME
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file as the `opener` of `open`: where it is made, its user alone may read it, whatever the umask."""
+    return os.open(path, flags, 0o600)
 
 
 def weights_path(database: Path, uid: str) -> Path:

@@ -69,7 +69,8 @@ def write(saved: SavedWeights, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as file:
+        # Like the database that it lies next to, it is its user's alone.
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from app.errors import DatabaseError, UserError
+from app.paths import open_private
 from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
 
@@ -82,6 +84,8 @@ def _error_sentence(path: Path, code: str, text: str) -> str | None:
 def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
     """Open the database at `path`; create it with its folder where it is missing, migrate it to the newest schema.
 
+    A new one is its user's alone: SQLite gives its other files the same mode. One that is there keeps its mode.
+
     Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch costs no fsync
     (https://www.sqlite.org/wal.html).
 
@@ -89,6 +93,7 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
         DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version.
     """
     _make_folder(path)
+    _make_private(path)
     with translate_sqlite_errors(path):
         # Absolute, since SQLite may read a typed `file:name` as a URI.
         connection = sqlite3.connect(path.absolute(), timeout=busy_s)
@@ -131,6 +136,12 @@ def _make_folder(path: Path) -> None:
         raise DatabaseError(
             f"The folder {path.parent} cannot be made ({error.strerror}); {_USE_ANOTHER_FILE}."
         ) from error
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file where there is none; what keeps it from being made, SQLite says better."""
+    with contextlib.suppress(OSError):
+        os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
 
 
 def _needs_migration(db: Database, path: Path) -> bool:

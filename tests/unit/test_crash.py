@@ -1,6 +1,7 @@
 """Crash reports: what leaves one, what is in it, and which are offered at the next start."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ def test_an_exception_that_nobody_handles_leaves_a_report_and_its_traceback_as_e
     done = crash(code)
     assert "ZeroDivisionError: division by zero" in done.stderr
     (report,) = new_reports()
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
     text = report.read_text(encoding="utf-8")
     assert text.startswith("ZeroDivisionError: division by zero\n")
     assert "Traceback (most recent call last)" in text
@@ -58,6 +60,7 @@ def test_a_fatal_signal_leaves_the_stacks_and_a_good_end_nothing() -> None:
     assert new_reports() == []
     crash("crash.watch_faults(); import faulthandler; faulthandler._sigsegv()")
     (report,) = new_reports()
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
     assert "Segmentation fault" in report.read_text(encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -10,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from app.log import child_environment, configure, log_file, log_folder, log_tail, remove_oldest, run_number
+from app.log import (
+    child_environment,
+    configure,
+    configure_child,
+    log_file,
+    log_folder,
+    log_tail,
+    remove_oldest,
+    run_number,
+)
 
 ROOT = Path(__file__).parents[2]
 LOG = logging.getLogger("variantscope.run")
@@ -40,6 +50,19 @@ def test_a_line_has_level_area_and_message_and_the_file_comes_with_it() -> None:
     (line,) = path.read_text(encoding="utf-8").splitlines()
     assert path.parent == log_folder()
     assert line.endswith(f" INFO    {os.getpid()} variantscope.run: one line")
+
+
+@pytest.mark.parametrize("start", ["program", "child"])
+def test_a_log_is_its_users_alone(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if start == "program":
+        configure()
+    else:
+        monkeypatch.setenv("VARIANTSCOPE_LOG_FILE", str(tmp_path / "child.log"))
+        configure_child()
+    LOG.error("a line")
+    path = log_file()
+    assert path is not None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_line_commands_no_terminal() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from app.errors import DatabaseError
 from app.paths import weights_path
 from app.storage import retention
@@ -158,7 +160,7 @@ def export_database(
         StoppedError: `progress` stopped it.
     """
     started_s = time.monotonic()
-    with atomic_output(target) as partial, contextlib.closing(open_database(partial)) as db:
+    with atomic_output(target) as partial, contextlib.closing(_new_database(partial)) as db:
         db.execute("ATTACH ? AS kept", (str(database.absolute()),))
         with translate_sqlite_errors(database):
             require_exportable(db.conn, runs, database, "kept")
@@ -176,6 +178,12 @@ def export_database(
         weights=tuple(path for path in (weights_path(database, uid) for uid in uids) if path.exists()),
         entries=len(entries),
     )
+
+
+def _new_database(path: Path) -> Database:
+    """Create a database for others, with the mode that the umask gives any file."""
+    path.touch()
+    return open_database(path)
 
 
 def _local_runs(database: Path) -> Mapping[str, _LocalRun]:

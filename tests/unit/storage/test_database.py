@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sqlite3
+import stat
 import threading
 from pathlib import Path
 
@@ -33,6 +34,28 @@ def test_a_new_database_is_made_with_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "profiles.db"
     Store.open(path).close()
     assert path.is_file()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+def test_a_new_database_is_its_users_alone(tmp_path: Path, mask: int) -> None:
+    path = tmp_path / "profiles.db"
+    before = os.umask(mask)
+    try:
+        with Store.open(path) as store:
+            begin(store)
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("profiles.db", "profiles.db-wal", "profiles.db-shm"), 0o600)
+
+
+def test_one_that_is_shared_stays_so(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.db"
+    path.touch()
+    path.chmod(0o660)
+    with Store.open(path) as store:
+        begin(store)
+        assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o660}
 
 
 def test_a_name_like_an_address_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

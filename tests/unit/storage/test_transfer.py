@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.errors import DatabaseError, UserError
@@ -18,7 +19,7 @@ from app.storage.store import Store
 from app.storage.transfer.copying import NOT_TRANSFERRED, TRANSFERRED
 from app.storage.transfer.import_export import ExistingRun, export_database, import_runs
 from app.storage.transfer.progress import StoppedError, TransferProgress
-from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
+from tests.fakes.runs import GPU, LOST, UTC_NS, S, begin, keep
 from tests.unit.storage.contents import changed, contents, older
 
 MEASURED = [*sorted(FOLDER.glob("*.db")), Path(__file__).with_name("older.db")]
@@ -287,6 +288,12 @@ def test_a_link_and_a_name_with_odd_letters_are_followed(full: Path, tmp_path: P
     assert import_runs(database_path, link).runs == (1, 2, 3)
 
 
+def test_an_exported_database_is_for_others_as_any_file(full: Path, tmp_path: Path) -> None:
+    export_database(full, [1], tmp_path / "one.db")
+    (tmp_path / "any").touch()
+    assert (tmp_path / "one.db").stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
 def test_long_runs_move_whole(full: Path, database_path: Path) -> None:
     with Store.open(full) as store:
         store._db.conn.executemany(
@@ -298,7 +305,7 @@ def test_long_runs_move_whole(full: Path, database_path: Path) -> None:
     assert len(set(shares)) > 20, "progress is told while one run is read"
     with Store.open(database_path) as store:
         (gpu, _) = store.load(2).samples
-        assert gpu.device == GPU
+        assert gpu.device == msgspec.structs.replace(GPU, lost=LOST.reason)
         assert gpu.t_ns.size == 50_002
 
 
