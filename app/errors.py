@@ -17,6 +17,14 @@ class DatabaseError(UserError):
     """The database cannot be opened, read or written."""
 
 
+class DatabaseLockedError(DatabaseError):
+    """Another program keeps the database locked."""
+
+
+class DatabaseGoneError(DatabaseError):
+    """The database is no longer what it was: damaged, or another file has taken its place."""
+
+
 class TelemetryError(UserError):
     """There is no telemetry at all (never for one absent field or device)."""
 

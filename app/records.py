@@ -122,7 +122,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run waits before its worker starts, for a leased GPU, say; `reason` is one sentence."""
+    """The run waits, for a leased GPU before its worker starts or a locked database at its end; one sentence."""
 
     t_ns: int
     reason: str

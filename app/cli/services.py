@@ -29,7 +29,8 @@ def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[S
             f"There is no database {database}: a run or an import makes one. Without --db it is {default_database()}."
         )
     with Store.open(database or default_database()) as store:
-        mark_crashed_runs(store)
+        if not store.is_read_only:
+            mark_crashed_runs(store)
         yield store
 
 

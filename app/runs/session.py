@@ -1,17 +1,18 @@
 """One run from its spec to its outcome: lease devices, start the worker, watch it, store and summarise what it did."""
 
+import contextlib
 import logging
 import queue
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
 from app.crash import write_report
-from app.errors import DatabaseError, UserError, bug_message
+from app.errors import DatabaseError, DatabaseLockedError, UserError, bug_message
 from app.log import run_number
 from app.paths import weights_path
 from app.records import (
@@ -37,12 +38,17 @@ from app.runs.supervisor import Inbox, StopRequested, Supervisor, WorkerTimeouts
 from app.samples import HOST, Device, Inventory
 from app.storage.files import disk_space
 from app.storage.owner import this_process
+from app.storage.run_store import RunStore
 from app.storage.store import Store
 from workloads.catalog import check
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, RunSpec, Source, Start
 
 _log = logging.getLogger("variantscope.run")
 _REPORTED_LINES = 100
+_LOCK_TRY_S = 0.1
+"""How long a batch waits for another program that writes: the worker is watched between two tries."""
+_LOCK_WAIT_S = 60.0
+"""How long the end of a run waits for a locked database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,7 @@ class RunSession:
         self.number: int | None = None
         self.stored: StoredRun | None = None
         """The run as it is stored, once it has ended; None if its end could not be stored."""
+        self._storage_error: DatabaseError | None = None
 
     def stop(self) -> None:
         """Ask the run to end; returns at once."""
@@ -107,21 +114,24 @@ class RunSession:
         """Make the run and return its outcome, stored by then.
 
         Raises:
-            UserError: It cannot be made, for want of disk space, say. That says nothing about the variant, and would be
-                stored as its result.
+            UserError: It cannot be made, for want of disk space, say, or could not be stored whole in the database.
+                That says nothing about the variant.
         """
         if refusal := disk_space(self._services.database).refusal:
             raise UserError(refusal)
         numbered = run_number.set(None)
         try:
-            return self._run()
+            outcome = self._run()
         finally:
             run_number.reset(numbered)
+        if self._storage_error is not None:
+            raise self._storage_error
+        return outcome
 
     def _run(self) -> Outcome:
         inventory = self._host.inventory()
         self._source = stored_source(self._spec, self._services.database)
-        with Store.open(self._services.database) as store:
+        with RunStore.open(self._services.database) as store:
             # The form checked it on the machine as it was then; the worker knows only its own GPUs.
             if refusals := check(self._spec, inventory.machine):
                 self._begin(store, inventory, ())
@@ -138,18 +148,19 @@ class RunSession:
                     lease.release()
 
     def _lease(self) -> Lease | None:
-        def notify(reason: str) -> None:
-            self._listeners.handle(Waiting(self._host.now().t_ns, reason))
+        return self._host.lease_for_run(self._spec, notify=self._notify, wait_for_stop=self._wait_for_stop)
 
-        return self._host.lease_for_run(self._spec, notify=notify, wait_for_stop=self._wait_for_stop)
+    def _notify(self, reason: str) -> None:
+        self._listeners.handle(Waiting(self._host.now().t_ns, reason))
 
     def _wait_for_stop(self, seconds: float) -> bool:
         time.sleep(seconds)
         return self._stop_requested
 
-    def _execute(self, store: Store, inventory: Inventory, lease: Lease) -> Outcome:
+    def _execute(self, store: RunStore, inventory: Inventory, lease: Lease) -> Outcome:
         gpu_uuids = tuple(device for device in lease.devices if device != CPU)
         run = self._begin(store, inventory, gpu_uuids)
+        store.wait_at_most(_LOCK_TRY_S)
         store_sink = StoreSink(store, run)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
         recorder = TelemetryRecorder(self._host.telemetry, gpus, self._inbox)
@@ -171,9 +182,8 @@ class RunSession:
                 supervisor.drain(lambda: recorder.awaits_energy)
                 if others := recorder.environment:
                     sinks.handle(EnvironmentInfo(environment=dict(others)))
-                store_sink.flush()
 
-            return self._finish(store, ending, lease.devices, drain)
+            return self._finish(store, store_sink, ending, lease.devices, drain)
         except Exception as error:
             # Otherwise the run would be unfinished as long as this program lives.
             if not self._is_over:
@@ -223,31 +233,59 @@ class RunSession:
         self._listeners.handle(RunStarted(run=run, spec=self._spec, t_ns=now.t_ns, utc_ns=now.utc_ns, devices=devices))
         return run
 
-    def _finish(self, store: Store, ending: WorkerExit, devices: Sequence[str], drain: Callable[[], None]) -> Outcome:
-        run, outcome = self._run_number(), with_file_name(form_outcome(ending), self._spec.workload)
-        peak = ending.finished.allocator_peak_bytes if ending.finished else None
+    def _finish(
+        self,
+        store: RunStore,
+        sink: StoreSink,
+        ending: WorkerExit,
+        devices: Sequence[str],
+        drain: Callable[[], None],
+    ) -> Outcome:
+        outcome = with_file_name(form_outcome(ending), self._spec.workload)
         try:
             drain()
-            stored = store.load(run)
-            store.add_environment(run, throttled_environment(stored))
-            outcome = with_memory_size(outcome, [columns.device for columns in stored.samples])
-            summary = summarise(
-                stored,
-                allocator_peak_bytes=peak,
-                flops_per_step=self._step.flops,
-                peak_flops_per_s=_peak_flops_per_s(store, self._spec, devices),
-                ready_step_ms=self._step.ready_ms,
-            )
-            self._store_end(store, outcome, summary, phases_with_energy(stored))
-            self.stored = store.with_end(stored)
-            if outcome.name == "crashed":
-                lines = "\n".join(line.text for line in stored.log[-_REPORTED_LINES:])
-                write_report(f"Run {run} crashed: {outcome.reason}", f"End of the run's log:\n{lines}")
+            end_s: float | None = None
+            while True:
+                try:
+                    sink.flush()
+                    outcome, summary = self._conclude(store, outcome, ending, devices)
+                    break
+                except DatabaseLockedError:
+                    end_s = _wait_for_lock(store, self._run_number(), end_s, self._notify)
         except DatabaseError as error:
-            # What is stored stays; at the next start the run is found without its owner and marked as crashed.
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by), Summary()
+            self._storage_error = error
+            # Where this fails too, the run is marked as crashed once this program is gone.
+            with contextlib.suppress(DatabaseError):
+                self._store_end(store, outcome, summary)
         self._emit_end(outcome, summary)
+        rescued = None if store.rescue is None else DatabaseError(store.rescue)
+        self._storage_error = rescued or self._storage_error or sink.failure
         return outcome
+
+    def _conclude(
+        self, store: RunStore, outcome: Outcome, ending: WorkerExit, devices: Sequence[str]
+    ) -> tuple[Outcome, Summary]:
+        """Compute what follows from all that was measured, and store it; return outcome and metrics."""
+        run = self._run_number()
+        stored = store.load(run)
+        store.add_environment(run, throttled_environment(stored))
+        outcome = with_memory_size(outcome, [columns.device for columns in stored.samples])
+        if store.rescue is not None:
+            outcome = replace(outcome, reason=f"{outcome.reason or ''} {store.rescue}".strip())
+        summary = summarise(
+            stored,
+            allocator_peak_bytes=ending.finished.allocator_peak_bytes if ending.finished else None,
+            flops_per_step=self._step.flops,
+            peak_flops_per_s=_peak_flops_per_s(store, self._spec, devices),
+            ready_step_ms=self._step.ready_ms,
+        )
+        self._store_end(store, outcome, summary, phases_with_energy(stored))
+        self.stored = store.with_end(stored)
+        if outcome.name == "crashed":
+            lines = "\n".join(line.text for line in stored.log[-_REPORTED_LINES:])
+            write_report(f"Run {run} crashed: {outcome.reason}", f"End of the run's log:\n{lines}")
+        return outcome, summary
 
     def _end_unstarted(self, store: Store, outcome: Outcome) -> Outcome:
         """End a run that never had a worker, or not to its end."""
@@ -272,6 +310,24 @@ class RunSession:
         if self.number is None:
             raise RuntimeError("the run has not begun")
         return self.number
+
+
+def _wait_for_lock(store: RunStore, run: int, end_s: float | None, notify: Callable[[str], None]) -> float:
+    """Return until when a run waits for its database; move it to a rescue file when that time is over.
+
+    Args:
+        store: Its store, which met a lock.
+        run: Its number.
+        end_s: Until when it waits; None at the first lock.
+        notify: Gets a sentence when it begins to wait.
+    """
+    if end_s is None:
+        wait = f"close it: the run waits {_LOCK_WAIT_S:.0f} s at most to be stored."
+        notify(f"{store.path} is locked by another program; {wait}")
+        return time.monotonic() + _LOCK_WAIT_S
+    if time.monotonic() > end_s:
+        store.move_to_rescue_file(run, f"{store.path} stayed locked by another program")
+    return end_s
 
 
 def _watch(supervisor: Supervisor, worker: Worker) -> WorkerExit:

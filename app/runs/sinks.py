@@ -1,17 +1,24 @@
 """Sinks get every event of a run, in the order of one clock."""
 
+import contextlib
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
+from app.errors import DatabaseError, DatabaseLockedError
 from app.fields import Sample, SlowSample
 from app.records import LogLine, RunEvent
-from app.samples import DeviceLost, FieldsUpdated, TelemetryGap
+from app.samples import TelemetryGap
 from app.storage.store import Store, StoredEvent
-from workloads.protocol import Block, Calibration, DataReady, EnvironmentInfo, Epoch, Evidence, Flops, PhaseStarted
+from workloads.protocol import DataReady, Flops
 
 _BATCH_S = 0.5
 _MAX_LOG_LINES = 20_000
+_MAX_BATCH_BYTES = 48_000_000
+_EVENT_BYTES = 700
+"""About what a sample takes: a tuple-like object and its numbers."""
+_THINNED = (Sample, SlowSample, LogLine)
 
 
 class Sink(Protocol):
@@ -59,6 +66,9 @@ class StepSink:
 class StoreSink:
     """Writes a run's events to the store in batches, each one transaction, every half second.
 
+    While another program keeps the database locked they are kept in memory: samples and log lines up to a limit, then
+    fewer and fewer of them; blocks, phases and all else in any case.
+
     Thread: the one that opened the store.
     """
 
@@ -66,38 +76,75 @@ class StoreSink:
         self._store = store
         self._run = run
         self._batch: list[StoredEvent] = []
+        self._batch_bytes = 0
         self._log_lines = 0
+        self._stored_lines = 0
+        self._dropped = 0
         self._written_s = time.monotonic()
+        self.failure: DatabaseError | None = None
+        """Why a batch could not be stored; None where all could, if late."""
 
     def handle(self, event: RunEvent) -> None:
-        """Add the event to the next batch; parts of the environment are stored at once. Raises `DatabaseError`."""
-        if isinstance(event, EnvironmentInfo):
-            self._store.add_environment(self._run, event.environment)
-        elif isinstance(event, Calibration):
-            self._store.save_calibration(event, time.time_ns())
-        elif isinstance(event, LogLine):
+        """Add the event to the next batch; raises `DatabaseError`, but not for a lock."""
+        if isinstance(event, LogLine):
             self._add_log_line(event)
         elif isinstance(event, TelemetryGap):
             self._add_log_line(LogLine(event.t_ns, event.reason))
-        elif isinstance(
-            event, PhaseStarted | Block | Epoch | Sample | SlowSample | DeviceLost | FieldsUpdated | Evidence
-        ):
-            self._batch.append(event)
+        elif isinstance(event, StoredEvent):
+            self._add(event)
         if time.monotonic() - self._written_s >= _BATCH_S:
-            self.flush()
+            with contextlib.suppress(DatabaseLockedError):
+                self.flush()
 
     def flush(self) -> None:
-        """Write the batch; raises `DatabaseError`."""
-        batch, self._batch = self._batch, []
+        """Write the batch; raises `DatabaseError`, and keeps the batch where the database is locked."""
         self._written_s = time.monotonic()
-        lines = sum(isinstance(event, LogLine) for event in batch)
-        if batch:
-            self._store.write(self._run, batch, first_log_line=self._log_lines - lines)
+        batch = self._batch
+        if self._dropped:
+            note = f"(while the database was locked, {self._dropped:,} samples and log lines were dropped)"
+            batch = [*batch, LogLine(time.monotonic_ns(), note)]
+        try:
+            self._store.write(self._run, batch, first_log_line=self._stored_lines)
+        except DatabaseLockedError:
+            raise
+        except DatabaseError as error:
+            self.failure = error
+            raise
+        self._stored_lines += sum(isinstance(event, LogLine) for event in batch)
+        self._batch, self._batch_bytes, self._dropped = [], 0, 0
 
     def _add_log_line(self, line: LogLine) -> None:
         if self._log_lines < _MAX_LOG_LINES:
-            self._batch.append(line)
+            self._add(line)
             self._log_lines += 1
         elif self._log_lines == _MAX_LOG_LINES:
-            self._batch.append(LogLine(line.t_ns, f"(only the first {_MAX_LOG_LINES:,} lines are kept)"))
+            self._add(LogLine(line.t_ns, f"(only the first {_MAX_LOG_LINES:,} lines are kept)"))
             self._log_lines += 1
+
+    def _add(self, event: StoredEvent) -> None:
+        self._batch.append(event)
+        if isinstance(event, _THINNED):
+            self._batch_bytes += _size_bytes(event)
+            if self._batch_bytes > _MAX_BATCH_BYTES:
+                self._thin()
+
+    def _thin(self) -> None:
+        """Drop every second sample of each device, and every second line of the log."""
+        seen: Counter[tuple[type, str]] = Counter()
+        batch: list[StoredEvent] = []
+        self._batch_bytes = 0
+        for event in self._batch:
+            if isinstance(event, _THINNED):
+                kind = type(event), "" if isinstance(event, LogLine) else event.device
+                seen[kind] += 1
+                if seen[kind] % 2 == 0:
+                    self._dropped += 1
+                    continue
+                self._batch_bytes += _size_bytes(event)
+            batch.append(event)
+        self._batch = batch
+
+
+def _size_bytes(event: Sample | SlowSample | LogLine) -> int:
+    """Return about how much memory an event takes."""
+    return _EVENT_BYTES + (len(event.text) if isinstance(event, LogLine) else 0)

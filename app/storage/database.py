@@ -10,8 +10,9 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from app.errors import DatabaseError, UserError
+from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, UserError
 from app.paths import open_private
+from app.storage.file_guard import log_path, uses_foreign_log
 from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
 
@@ -38,10 +39,10 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        sentence = _error_sentence(path, getattr(error, "sqlite_errorname", "") or "", str(error))
-        if sentence is None:
+        known = _known_error(path, getattr(error, "sqlite_errorname", "") or "", str(error))
+        if known is None:
             raise
-        raise DatabaseError(sentence) from error
+        raise known from error
     except OverflowError as error:
         raise UserError("No run has a number that large; `python -m app list` shows what there is.") from error
 
@@ -63,22 +64,42 @@ def transaction(db: Database, path: Path) -> Iterator[None]:
             raise
 
 
-def _error_sentence(path: Path, code: str, text: str) -> str | None:
-    for prefix, sentence in (
-        ("SQLITE_NOTADB", f"{path} is not an SQLite database; {_USE_ANOTHER_FILE}."),
-        ("SQLITE_CORRUPT", f"{path} is damaged; restore a copy of it or {_USE_ANOTHER_FILE}."),
-        ("SQLITE_FULL", f"The disk that holds {path} is full; free some space, what is stored already is kept."),
-        ("SQLITE_IOERR", f"{path} cannot be read or written ({text}); check the disk that holds it."),
-        ("SQLITE_READONLY", f"{path} is read-only; make it writable, or {_USE_ANOTHER_FILE} and `import` it there."),
-        ("SQLITE_CANTOPEN", f"{path} cannot be opened or made; check that its folder exists and is writable."),
-        ("SQLITE_BUSY", f"{path} is locked by another program; close that program, or try again later."),
-        ("SQLITE_LOCKED", f"{path} is locked by another program; close that program, or try again later."),
-        ("SQLITE_PERM", f"{path} may not be opened; check its permissions or {_USE_ANOTHER_FILE}."),
-        ("SQLITE_AUTH", f"{path} may not be opened; check its permissions or {_USE_ANOTHER_FILE}."),
+def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
+    in_use = f"{path} is locked by another program; close that program, or try again later."
+    no_permission = f"{path} may not be opened; check its permissions or {_USE_ANOTHER_FILE}."
+    for prefix, kind, sentence in (
+        ("SQLITE_NOTADB", DatabaseGoneError, f"{path} is not an SQLite database; {_USE_ANOTHER_FILE}."),
+        ("SQLITE_CORRUPT", DatabaseGoneError, f"{path} is damaged; restore a copy of it or {_USE_ANOTHER_FILE}."),
+        ("SQLITE_READONLY_DBMOVED", DatabaseGoneError, f"{path} was moved or replaced while it was open."),
+        (
+            "SQLITE_FULL",
+            DatabaseError,
+            f"The disk that holds {path} is full; free some space, what is stored already is kept.",
+        ),
+        (
+            "SQLITE_IOERR",
+            DatabaseError,
+            f"{path} cannot be read or written ({text}); check the disk that holds it.",
+        ),
+        ("SQLITE_READONLY", DatabaseError, read_only_sentence(path)),
+        (
+            "SQLITE_CANTOPEN",
+            DatabaseError,
+            f"{path} cannot be opened or made; check that its folder exists and is writable.",
+        ),
+        ("SQLITE_BUSY", DatabaseLockedError, in_use),
+        ("SQLITE_LOCKED", DatabaseLockedError, in_use),
+        ("SQLITE_PERM", DatabaseError, no_permission),
+        ("SQLITE_AUTH", DatabaseError, no_permission),
     ):
         if code.startswith(prefix):
-            return sentence
+            return kind(sentence)
     return None
+
+
+def read_only_sentence(path: Path) -> str:
+    """Return what to do where the database at `path` would have to be written, but may not be."""
+    return f"{path} is read-only; make it writable, or {_USE_ANOTHER_FILE} and `import` it there."
 
 
 def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
@@ -87,7 +108,7 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
     A new one is its user's alone: SQLite gives its other files the same mode. One that is there keeps its mode.
 
     Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch costs no fsync
-    (https://www.sqlite.org/wal.html).
+    (https://www.sqlite.org/wal.html). Without permission to write it is opened for reading alone.
 
     Raises:
         DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version.
@@ -95,9 +116,12 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
     _make_folder(path)
     _make_private(path)
     with translate_sqlite_errors(path):
+        if _is_read_only(path):
+            return _open_read_only(path)
         # Absolute, since SQLite may read a typed `file:name` as a URI.
         connection = sqlite3.connect(path.absolute(), timeout=busy_s)
         try:
+            _await_own_log(path, busy_s)
             db = Database(connection, execute_plugins=False)
             _log.debug("opened %s", path)
             if _needs_migration(db, path):
@@ -110,6 +134,59 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
         except BaseException:
             connection.close()
             raise
+    return db
+
+
+def is_read_only(db: Database) -> bool:
+    """Return whether a database was opened for reading alone."""
+    return bool(db.execute("PRAGMA query_only").fetchone()[0])
+
+
+def _await_own_log(path: Path, busy_s: float) -> None:
+    """Wait while the log at `path` is that of a file which was replaced: read now, it would overwrite the new file.
+
+    The run that goes on with the old file notices soon, and takes its log away.
+    """
+    end_s = time.monotonic() + busy_s
+    while uses_foreign_log(path):
+        if time.monotonic() > end_s:
+            raise DatabaseGoneError(
+                f"{path} was replaced while another program had it open, whose changes are in {log_path(path)}; "
+                "close that program, then move this log away."
+            )
+        time.sleep(_RETRY_S)
+
+
+def _is_read_only(path: Path) -> bool:
+    return path.exists() and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK))
+
+
+def _open_read_only(path: Path) -> Database:
+    """Open for reading alone: with the log where there is one, else as a file that nobody changes.
+
+    SQLite can make no log there: https://www.sqlite.org/wal.html#read_only_databases
+    """
+    log = log_path(path)
+    has_log = log.exists() and log.stat().st_size > 0
+    uri = f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
+    connection = sqlite3.connect(uri, uri=True)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        db = Database(connection, execute_plugins=False)
+        if _needs_migration(db, path):
+            raise DatabaseError(
+                f"{path} was written by an older version and is read-only; copy it to where you may write."
+            )
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if has_log and error.sqlite_errorname.startswith("SQLITE_CANTOPEN"):
+            raise DatabaseError(
+                f"{path} is read-only, and has newer changes in {log.name}; copy both to where you may write."
+            ) from error
+        raise
+    except BaseException:
+        connection.close()
+        raise
     return db
 
 

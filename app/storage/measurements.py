@@ -1,5 +1,6 @@
 """Read and write measured data: a run's samples, evidence and checks, and device calibrations."""
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
@@ -8,9 +9,9 @@ from sqlite_utils import Database
 
 from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.records import EqualityCheck, Floats, Ints, PortabilityResult, RunRow, SampleColumns
-from app.samples import Device, DeviceLost
+from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import rows
-from workloads.protocol import Calibration, Epoch, Evidence
+from workloads.protocol import Calibration, EnvironmentInfo, Epoch, Evidence
 
 _ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
 
@@ -70,6 +71,21 @@ def _load_columns(
     t_ns, fast = read("samples", FAST_FIELDS)
     slow_t_ns, slow = read("slow_samples", SLOW_FIELDS)
     return SampleColumns(device=device, t_ns=t_ns, fields=fast, slow_t_ns=slow_t_ns, slow=slow, lost_t_ns=lost_t_ns)
+
+
+def update_fields(db: Database, run: int, seen: FieldsUpdated) -> None:
+    """Store what is known now of a device's fields, in the caller's transaction."""
+    db.execute(
+        "UPDATE devices SET fields = ?, absent = ? WHERE run = ? AND device = ?",
+        (rows.encode_fields(seen.fields), json.dumps(seen.absent), run, seen.device),
+    )
+
+
+def update_environment(db: Database, run: int, info: EnvironmentInfo) -> None:
+    """Add values to a run's environment, in the caller's transaction."""
+    db.execute(
+        "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(info.environment), run)
+    )
 
 
 def mark_lost(db: Database, run: int, lost: DeviceLost) -> None:

@@ -193,11 +193,13 @@ class Queue:
                 return False
             return self._set_owner(entry, this_process()) == 1
 
-    def release(self, entry: int) -> None:
-        """Give up the ownership of an entry."""
+    def release(self, entry: int, state: SettableState | None = None) -> None:
+        """Give up the ownership of an entry, and set its state if one is given; another process's stays as it is."""
         with transaction(self._db, self.path):
             if self._owner(entry) == this_process():
                 self._set_owner(entry, None)
+                if state is not None:
+                    self._set_state(entry, state)
 
     def remove(self, entry: int) -> None:
         """Remove an entry; its runs and its experiment stay."""

@@ -1,6 +1,7 @@
 """The store of runs: write a run while it is in progress, in batches of one transaction, and load stored runs."""
 
 import json
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,31 @@ from app.plain import without_nul
 from app.records import EqualityCheck, LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
 from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import listing, measurements, rows
-from app.storage.database import BUSY_TIMEOUT_S, open_database, transaction, translate_sqlite_errors
+from app.storage.database import (
+    BUSY_TIMEOUT_S,
+    is_read_only,
+    open_database,
+    transaction,
+    translate_sqlite_errors,
+)
 from app.storage.library import Library
 from app.storage.owner import Owner, unfinished_runs
 from app.storage.queue import Queue
-from workloads.protocol import Block, Calibration, Epoch, Evidence, PhaseStarted, RunSpec
+from workloads.protocol import Block, Calibration, EnvironmentInfo, Epoch, Evidence, PhaseStarted, RunSpec
 
-StoredEvent = PhaseStarted | Block | Sample | SlowSample | LogLine | DeviceLost | FieldsUpdated | Evidence | Epoch
+StoredEvent = (
+    PhaseStarted
+    | Block
+    | Sample
+    | SlowSample
+    | LogLine
+    | DeviceLost
+    | FieldsUpdated
+    | Evidence
+    | Epoch
+    | EnvironmentInfo
+    | Calibration
+)
 """The events of a run that are stored as rows."""
 
 
@@ -48,6 +67,11 @@ class Store:
     def open(cls, path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Self:
         """Open the database at `path`, created and migrated as needed; a write waits at most `busy_s` for its turn."""
         return cls(open_database(path, busy_s), path)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the file may only be read, so that it was opened for that alone."""
+        return is_read_only(self._db)
 
     def close(self) -> None:
         """Close the file."""
@@ -130,17 +154,15 @@ class Store:
             for lost in by_type.get(DeviceLost, ()):
                 measurements.mark_lost(self._db, run, lost)
             for seen in by_type.get(FieldsUpdated, ()):
-                self._db.execute(
-                    "UPDATE devices SET fields = ?, absent = ? WHERE run = ? AND device = ?",
-                    (rows.encode_fields(seen.fields), json.dumps(seen.absent), run, seen.device),
-                )
+                measurements.update_fields(self._db, run, seen)
+            for known in by_type.get(EnvironmentInfo, ()):
+                measurements.update_environment(self._db, run, known)
+            for calibration in by_type.get(Calibration, ()):
+                measurements.save_calibration(self._db, calibration, time.time_ns())
 
     def add_environment(self, run: int, info: Mapping[str, str]) -> None:
         """Add values to a run's environment."""
-        with translate_sqlite_errors(self.path):
-            self._db.execute(
-                "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(dict(info)), run)
-            )
+        self.write(run, [EnvironmentInfo(environment=dict(info))])
 
     def finish(
         self, run: int, *, outcome: Outcome, summary: Summary, t_ns: int, utc_ns: int, phases: Sequence[Phase] = ()

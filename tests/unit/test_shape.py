@@ -21,7 +21,6 @@ FUNCTION_LINES = 60
 
 SMALL_MODULES = {
     "app/cli/presets.py": "experiment.py, its only user, would pass the most lines with it",
-    "app/cli/services.py": "imported by commands that start fast; cli/runs.py imports what makes runs",
     "app/errors.py": "imported by every layer, also by the light start of the command line",
     "app/gui/actions.py": "a record that every screen imports",
     "app/gui/save_shown.py": "imported when a picture is saved, for it needs the plots",

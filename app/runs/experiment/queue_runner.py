@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from app.errors import UserError
-from app.queries import EntryState, QueueEntry
+from app.errors import DatabaseError, UserError
+from app.queries import EntryState, QueueEntry, SettableState
 from app.runs.experiment.entry_session import EntrySession, QueueListener
 from app.runs.experiment.session import Experiment
 from app.runs.outcome import mark_crashed_runs
@@ -104,15 +104,27 @@ class QueueRunner:
         except UserError as error:
             _log.warning("entry %d is paused: %s", entry.entry, error)
             # An entry that fails and waits again would block all others each time.
-            with Store.open(self._services.database) as store:
-                store.queue.set_state(entry.entry, "paused")
+            self._pause(entry.entry)
+            raise
+        except BaseException:
+            self._release(entry.entry)
             raise
         finally:
             self._current = None
-            with Store.open(self._services.database) as store:
-                store.queue.release(entry.entry)
+        self._release(entry.entry)
         _log.info("entry %d ends: %s, %d runs done", entry.entry, state, status.experiment.done)
         self._listener.entry_ended(replace(status, state=state))
+
+    def _release(self, entry: int, state: SettableState | None = None) -> None:
+        with Store.open(self._services.database) as store:
+            store.queue.release(entry, state)
+
+    def _pause(self, entry: int) -> None:
+        try:
+            self._release(entry, "paused")
+        except DatabaseError as error:
+            # What went wrong first is what the user has to know. The entry is free once this process has ended.
+            _log.warning("entry %d cannot be paused: %s", entry, error)
 
     def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:
         """Return whether the next run is still one of this entry, and of the plan it began with."""

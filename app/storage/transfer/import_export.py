@@ -161,8 +161,8 @@ def export_database(
     """
     started_s = time.monotonic()
     with atomic_output(target) as partial, contextlib.closing(_new_database(partial)) as db:
-        db.execute("ATTACH ? AS kept", (str(database.absolute()),))
         with translate_sqlite_errors(database):
+            db.execute("ATTACH ? AS kept", (str(database.absolute()),))
             require_exportable(db.conn, runs, database, "kept")
             row_count = count_rows(db.conn, runs, (table.name for table in TRANSFERRED), "kept")
         with transaction(db, target), interruptible(db.conn, progress):

@@ -1,9 +1,12 @@
 """The store's sink writes batches, and keeps a log that has an end."""
 
+import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from app.errors import DatabaseLockedError
 from app.records import LogLine, RunEvent, Waiting
 from app.runs import sinks
 from app.runs.sinks import StoreSink
@@ -49,6 +52,34 @@ def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_pa
         sink.handle(Waiting(1, "It waits."))
         sink.flush()
         assert store.load(run).environment["keras"] == "3.15.1"
+
+
+def test_batches_outlast_a_lock_and_samples_grow_fewer_but_nothing_else(
+    database_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "_BATCH_S", 0.0)
+    monkeypatch.setattr(sinks, "_MAX_BATCH_BYTES", 100 * sinks._EVENT_BYTES)
+    samples = [msgspec.structs.replace(SAMPLES[0], t_ns=t_ns) for t_ns in range(1000)]
+    with Store.open(database_path, busy_s=0.0) as store:
+        run = begin(store)
+        sink = StoreSink(store, run)
+        lock = sqlite3.connect(database_path)
+        lock.execute("BEGIN IMMEDIATE")
+        events: list[RunEvent] = [*PHASES, *BLOCKS, *samples, EnvironmentInfo(environment={"keras": "3"})]
+        for event in events:
+            sink.handle(event)
+        assert (sink.failure, store.load(run).blocks.steps.size) == (None, 0)
+        with pytest.raises(DatabaseLockedError):
+            sink.flush()
+        lock.close()
+        sink.flush()
+        stored = store.load(run)
+    assert (len(stored.phases), stored.blocks.steps.size) == (len(PHASES), len(BLOCKS))
+    assert stored.environment["keras"] == "3"
+    left = stored.samples[0].t_ns.size
+    assert 50 <= left <= 100
+    note = f"(while the database was locked, {1000 - left} samples and log lines were dropped)"
+    assert [line.text for line in stored.log] == [note]
 
 
 def test_what_is_told_of_a_step_is_remembered() -> None:

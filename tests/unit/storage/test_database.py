@@ -234,7 +234,7 @@ def test_the_file_says_whose_it_is(database_path: Path) -> None:
 
 @pytest.mark.parametrize("code", ["SQLITE_IOERR_WRITE", "SQLITE_CORRUPT_INDEX", "SQLITE_PERM", "SQLITE_AUTH"])
 def test_extended_result_codes_are_understood(code: str) -> None:
-    assert "profiles.db" in (database._error_sentence(Path("profiles.db"), code, "text") or "")
+    assert "profiles.db" in str(database._known_error(Path("profiles.db"), code, "text"))
 
 
 def test_our_own_bugs_pass_through(database_path: Path) -> None:
