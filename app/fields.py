@@ -8,9 +8,12 @@ documents, exports and the database loop over `FIELDS` or are checked against it
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Literal, get_type_hints
+from typing import Annotated, Literal, get_args, get_type_hints
 
 import msgspec
+
+from app import limits
+from app.limits import Limits
 
 DeviceKind = Literal["gpu", "host"]
 Screen = Literal["run", "compare"]
@@ -33,19 +36,11 @@ Topic = Literal[
 
 TOPICS: Mapping[Topic, str] = MappingProxyType(
     {
-        "power": "",
-        "load": "",
-        "memory": "",
-        "clock": "",
-        "temperature": "",
-        "fan": "",
-        "throttling": "",
+        **dict.fromkeys(get_args(Topic), ""),
         "throttled": "throttled time",
         "activity": "GPM metrics",
         "pcie": "PCIe bytes",
         "nvlink": "NVLink bytes",
-        "worker": "",
-        "sampler": "",
     }
 )
 """Topics in the order of the screens; with the words for all of a topic's fields where they are absent together."""
@@ -76,6 +71,7 @@ class Field:
         topic: What it belongs to on screens.
         meaning: One line for docs/telemetry.md.
         source: The NVML call or the reading of the host.
+        limits: Its plausible values (`app/limits.py`).
         absent: When a device does not report it.
         kind: A gauge is a value now, a share a percentage of 100, a counter only counts up: its mean says nothing.
         devices: The kinds of device that can report it.
@@ -93,6 +89,7 @@ class Field:
     topic: Topic
     meaning: str
     source: str
+    limits: Limits
     absent: str = "not supported by the GPU"
     kind: Literal["gauge", "share", "counter"] = "gauge"
     devices: tuple[DeviceKind, ...] = ("gpu",)
@@ -135,7 +132,10 @@ _NO_RUN = "no run is followed"
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field="type"):
-    """The fast fields of one device at one time, stamped at the source; None is "this device does not report it"."""
+    """The fast fields of one device at one time, stamped at the source; None is "this device does not report it".
+
+    `implausible` names those whose reading broke a rule of the table, and is None here for that.
+    """
 
     t_ns: int
     device: str
@@ -146,6 +146,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "power",
             "power now; on the host of the processor packages",
             "field 186, or `nvmlDeviceGetPowerUsage` (a 1 s average on Ampere and newer, but GA100); RAPL",
+            limits.POWER,
             devices=_BOTH,
             absent="this user may not read RAPL",
             gpu_plots=_EVERYWHERE,
@@ -158,6 +159,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "load",
             "share of the last period in which some kernel ran; on the host over all processors",
             "`nvmlDeviceGetUtilizationRates`; psutil",
+            limits.SHARE,
             host_label="CPU load",
             kind="share",
             devices=_BOTH,
@@ -173,6 +175,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "memory",
             "memory that programs hold; on the host what is not available to new programs",
             "`nvmlDeviceGetMemoryInfo` v2, `used`; psutil",
+            limits.MEMORY,
             devices=_BOTH,
             gpu_plots=_EVERYWHERE,
             host_plots=("run",),
@@ -185,6 +188,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "temperature",
             "the core",
             "`nvmlDeviceGetTemperature`",
+            limits.TEMPERATURE,
             gpu_plots=("compare",),
             combination="max",
         ),
@@ -196,13 +200,14 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "clock",
             "clock of the streaming multiprocessors now",
             "`nvmlDeviceGetClockInfo`",
+            limits.CLOCK,
             combination="mean",
             gpu_plots=("compare",),
         ),
     ] = None
     power_limit_mw: Annotated[
         int | None,
-        Field("Power limit", "power", "the limit in force", "`nvmlDeviceGetEnforcedPowerLimit`"),
+        Field("Power limit", "power", "the limit in force", "`nvmlDeviceGetEnforcedPowerLimit`", limits.POWER_LIMIT),
     ] = None
     worker_load_pct: Annotated[
         float | None,
@@ -211,6 +216,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "worker",
             "load of the run's own process; 100 is one processor",
             "psutil",
+            limits.PROCESSORS,
             devices=("host",),
             absent=_NO_RUN,
             panel="load_pct",
@@ -224,6 +230,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "worker",
             "resident memory of the run's own process",
             "psutil",
+            limits.MEMORY,
             devices=("host",),
             absent=_NO_RUN,
             panel="memory_bytes",
@@ -232,7 +239,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
     ] = None
     power_average_mw: Annotated[
         int | None,
-        Field("Average power", "power", "the driver's average over one second", "field 185, in the same call as 186"),
+        Field("Average power", "power", "the driver's mean of 1 s", "field 185, in the same call as 186", limits.POWER),
     ] = None
     memory_load_pct: Annotated[
         float | None,
@@ -241,11 +248,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "load",
             "share of the last period in which memory was read or written",
             "`nvmlDeviceGetUtilizationRates`",
+            limits.SHARE,
             kind="share",
         ),
     ] = None
     memory_clock_mhz: Annotated[
-        int | None, Field("Memory clock", "clock", "clock of the memory now", "`nvmlDeviceGetClockInfo`")
+        int | None,
+        Field("Memory clock", "clock", "clock of the memory now", "`nvmlDeviceGetClockInfo`", limits.MEMORY_CLOCK),
     ] = None
     throttle_reasons: Annotated[
         int | None,
@@ -254,27 +263,30 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "throttling",
             "NVML's mask of clock event reasons: why the clocks are not higher; screens say it in words",
             "`nvmlDeviceGetCurrentClocksEventReasons`",
+            limits.REASONS,
         ),
     ] = None
+    implausible: tuple[str, ...] = ()
 
 
 def _throttled(cause: str, reason: str, source: str) -> Field:
     meaning = f"time throttled by {reason} since the driver was loaded"
-    return Field(f"Throttled by {cause}", "throttled", meaning, source, kind="counter")
+    return Field(f"Throttled by {cause}", "throttled", meaning, source, limits.DURATION, kind="counter")
 
 
 def _rate(label: str, link: Literal["pcie", "nvlink"], way: str, source: str) -> Field:
     meaning = f"{way} over {'PCIe' if link == 'pcie' else 'all NVLinks'}, since the reading before"
     absent = "not supported by the GPU" if link == "pcie" else "before Hopper, or without NVLink"
-    return Field(label, link, meaning, source, absent=absent, gpu_plots=("run",))
+    fastest = limits.PCIE if link == "pcie" else limits.NVLINK
+    return Field(label, link, meaning, source, fastest, absent=absent, gpu_plots=("run",))
 
 
 def _activity(label: str, meaning: str, plots: tuple[Screen, ...] = ()) -> Field:
-    return Field(label, "activity", meaning, "GPM", absent="before Hopper", kind="share", gpu_plots=plots)
+    return Field(label, "activity", meaning, "GPM", limits.SHARE, absent="before Hopper", kind="share", gpu_plots=plots)
 
 
 class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", tag_field="type"):
-    """The slow fields of one device at one time; None is "not reported" or "not read this time"."""
+    """The slow fields of one device at one time; None is "not reported" or "not read this time"; see `Sample`."""
 
     t_ns: int
     device: str
@@ -285,6 +297,7 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
             "power",
             "energy since the driver was loaded; also read at every edge of a phase",
             "`nvmlDeviceGetTotalEnergyConsumption`",
+            limits.ENERGY,
             kind="counter",
             absent="before Volta",
         ),
@@ -296,6 +309,7 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
             "memory",
             "what the driver keeps for itself; not in `memory_bytes`",
             "`nvmlDeviceGetMemoryInfo` v2, `reserved`",
+            limits.MEMORY,
         ),
     ] = None
     memory_temperature_c: Annotated[
@@ -305,14 +319,15 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
             "temperature",
             "the memory",
             "field 82",
-            absent="no sensor",
+            limits.TEMPERATURE,
+            "no sensor",
             gpu_plots=("run",),
         ),
     ] = None
     fan_pct: Annotated[
         int | None,
         Field(
-            "Fan", "fan", "speed of the fan, of its highest", "`nvmlDeviceGetFanSpeed`", kind="share", absent="no fan"
+            "Fan", "fan", "share of its highest speed", "`nvmlDeviceGetFanSpeed`", limits.FAN, "no fan", kind="share"
         ),
     ] = None
     throttled_power_ns: Annotated[int | None, _throttled("power", "the power limit", "field 74")] = None
@@ -345,11 +360,13 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
             "sampler",
             "processor time that the sampler itself has used",
             "`time.process_time`",
+            limits.CPU_TIME,
             kind="counter",
             devices=("host",),
             absent="never",
         ),
     ] = None
+    implausible: tuple[str, ...] = ()
 
 
 def _rows(struct: type[Sample | SlowSample], speed: Literal["fast", "slow"]) -> Iterator[Field]:

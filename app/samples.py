@@ -29,6 +29,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     `fields` are those it gives; `absent` those it does not, with the reason (`not supported`, `no permission`, `lost`).
     A field in neither is not known yet. `lost` is the reason why the device does not answer; no run can use it then.
+    Of a stored run, `implausible` counts the readings of each field that were left out because they cannot be true.
     """
 
     device: str
@@ -39,6 +40,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, FieldInfo] = {}
     absent: dict[str, str] = {}
     lost: str | None = None
+    implausible: dict[str, int] = {}
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):

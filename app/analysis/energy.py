@@ -1,7 +1,8 @@
 """Energy of a window of time from a GPU's counter or its power, and the means and extremes of the measured part.
 
-The counter misses nothing between readings, so it is preferred. Either way the ends of a window are uncertain: a value
-read at one moment may be as old as the driver's renewal period, and the nearest reading may lie a little off the edge.
+The counter misses nothing between readings, so it is preferred, but not in a run in which a reading of it was
+implausible: how far it jumped cannot be known. Either way the ends of a window are uncertain: a value read at one
+moment may be as old as the driver's renewal period, and the nearest reading may lie a little off the edge.
 `Energy.error_mj` bounds what that can make of it, with the highest power seen around each end: power x distance at both
 ends, and power x period once, for a value that is old at both ends is too low at both.
 """
@@ -19,6 +20,8 @@ INTEGRAL_SOURCE = "integral of power"
 
 _TYPICAL_PERIOD_NS = 100e6
 """How often drivers were seen to renew power and energy: for a field not watched long enough to know its own."""
+_MAX_ABSENT_SHARE = 0.05
+"""Where more of a window's samples have no power, implausible ones above all, there is no integral of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
 
 
 def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
+    if "energy_mj" in gpu.device.implausible:
+        return None
     t_ns, energy_mj = _present_values(gpu.slow_t_ns, gpu.slow.get("energy_mj"))
     if t_ns.size < 2 or t_ns[0] > start_ns or t_ns[-1] < end_ns or np.any(np.diff(energy_mj) < 0):
         return None
@@ -79,12 +84,13 @@ def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy
 def _energy_by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     """Integrate the power over a window with the trapezoid rule.
 
-    Returns None if the samples miss the edges by more than a fifth of the window.
+    Returns None if the samples miss the edges by more than a fifth of the window, or too many of them have no power.
     """
     t_ns, power_mw = _present_values(gpu.t_ns, gpu.fields.get("power_mw"))
     inside = (t_ns > start_ns) & (t_ns < end_ns)
+    needed = max(2.0, (1 - _MAX_ABSENT_SHARE) * int(((gpu.t_ns > start_ns) & (gpu.t_ns < end_ns)).sum()))
     slack_ns = (end_ns - start_ns) / 5
-    if inside.sum() < 2 or t_ns[0] > start_ns + slack_ns or t_ns[-1] < end_ns - slack_ns:
+    if inside.sum() < needed or t_ns[0] > start_ns + slack_ns or t_ns[-1] < end_ns - slack_ns:
         return None
     period_ns = _period_ns(gpu, "power_mw")
     if end_ns - start_ns <= period_ns:

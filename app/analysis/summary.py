@@ -1,5 +1,6 @@
 """The figures of one run, with the detection of its warm-up and an audit of its telemetry."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from app.analysis import energy
 from app.analysis.energy import gpu_columns
+from app.analysis.plausible import plausible_samples
 from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
 from app.samples import HOST
 from workloads.protocol import Epoch
@@ -182,9 +184,37 @@ def phases_with_energy(run: StoredRun) -> list[Phase]:
     return [_with_energy(phase, gpu_columns(run)) for phase in run.phases if phase.end_ns is not None]
 
 
+_OF_TELEMETRY = ("mean_power_mw", "energy_mj_per_example", "energy_source", "energy_error_pct", "device_peak_bytes")
+
+
+def plausible_run(run: StoredRun, load_all: Callable[[], StoredRun] | None) -> StoredRun:
+    """Return a run without readings that cannot be true, and with the power, energy and memory that the others make.
+
+    Args:
+        run: As it is stored.
+        load_all: Returns it so with all fields; None if it has them.
+    """
+    samples = tuple(map(plausible_samples, run.samples))
+    if all(columns is stored for columns, stored in zip(samples, run.samples, strict=True)):
+        return run
+    plausible = replace(run, samples=samples)
+    corrected = _with_new_figures(plausible) if load_all is None else load_all()
+    return replace(plausible, row=corrected.row, phases=corrected.phases)
+
+
+def _with_new_figures(run: StoredRun) -> StoredRun:
+    if run.row.outcome is None:
+        return run
+    made = summarise(run)
+    summary = replace(run.row.summary, **{name: getattr(made, name) for name in _OF_TELEMETRY})
+    energies = {phase.start_ns: phase for phase in phases_with_energy(run)}
+    phases = tuple(energies.get(phase.start_ns, phase) for phase in run.phases)
+    return replace(run, row=replace(run.row, summary=summary), phases=phases)
+
+
 def _with_energy(phase: Phase, gpus: list[SampleColumns]) -> Phase:
     used = energy.total_energy(gpus, phase.start_ns, phase.end_ns) if phase.end_ns is not None else None
-    return replace(phase, energy_mj=used.energy_mj, energy_error_mj=used.error_mj) if used else phase
+    return replace(phase, energy_mj=used.energy_mj if used else None, energy_error_mj=used.error_mj if used else None)
 
 
 def step_ms(blocks: BlockColumns) -> Floats:

@@ -92,7 +92,7 @@ class TelemetryRecorder:
         """Have the energy counters read where a phase begins, and note which final readings have come."""
         if isinstance(event, PhaseStarted) and self._with_energy:
             self._feed.read_energy()
-        elif isinstance(event, SlowSample) and event.energy_mj is not None and event.t_ns > self._final_ns:
+        elif isinstance(event, SlowSample) and _was_energy_read(event) and event.t_ns > self._final_ns:
             self._awaited.discard(event.device)
         elif isinstance(event, FieldsUpdated) and "energy_mj" in event.fields:
             self._with_energy.add(event.device)
@@ -141,3 +141,8 @@ class TelemetryRecorder:
         # An older list may still contain the worker of the previous run.
         if self._other_processes is not None and listed.t_ns >= self._began_ns:
             self._other_processes.add(listed)
+
+
+def _was_energy_read(sample: SlowSample) -> bool:
+    """Return whether the energy counter was read for this sample, whatever it said."""
+    return sample.energy_mj is not None or "energy_mj" in sample.implausible

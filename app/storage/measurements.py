@@ -1,7 +1,8 @@
 """Read and write measured data: a run's samples, evidence and checks, and device calibrations."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -127,10 +128,22 @@ def insert_samples(db: Database, run: int, fast: Sequence[Sample], slow: Sequenc
         ("samples", FAST_FIELDS, fast),
         ("slow_samples", SLOW_FIELDS, slow),
     )
+    _count_implausible(db, ids, (*fast, *slow))
     for table, names, samples in tables:
         found = ((ids[sample.device], sample.t_ns, *rows.values(sample, names)) for sample in samples)
         # Two readings within one clock tick are one sample: keep the first.
         rows.insert(db.conn, table, ("device_id", "t_ns", *names), found, statement="INSERT OR IGNORE")
+
+
+def _count_implausible(db: Database, ids: Mapping[str, int], samples: Iterable[Sample | SlowSample]) -> None:
+    counts: dict[str, Counter[str]] = {}
+    for sample in samples:
+        if sample.implausible:
+            counts.setdefault(sample.device, Counter()).update(sample.implausible)
+    for device, count in counts.items():
+        (before,) = db.execute("SELECT implausible FROM devices WHERE device_id = ?", (ids[device],)).fetchone()
+        total = json.dumps(count + Counter(json.loads(before)))
+        db.execute("UPDATE devices SET implausible = ? WHERE device_id = ?", (total, ids[device]))
 
 
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:

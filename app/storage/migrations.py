@@ -370,3 +370,9 @@ CREATE TABLE equality (
 def m011_equality(db: Database) -> None:
     """What the variants of an experiment compute, checked against its baseline before the first run."""
     db.execute(_EQUALITY)
+
+
+@migrations()
+def m012_implausible(db: Database) -> None:
+    """How many readings of each field of a device cannot be true and were left out."""
+    db.execute("ALTER TABLE devices ADD COLUMN implausible TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(implausible))")

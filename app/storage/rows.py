@@ -4,13 +4,14 @@ import json
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 
+from app.limits import POWER
 from app.plain import plain_text, without_nul
 from app.records import PLANNED_KEY, BlockColumns, EqualityCheck, Outcome, Phase, PortabilityResult, RunRow, Summary
 from app.samples import Device, FieldInfo
@@ -23,7 +24,7 @@ Record = TypeVar("Record")
 
 SUMMARY_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Summary))
 OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
-DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent", "fields")
+DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent", "fields", "implausible")
 PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
 EPOCH_COLUMNS = Epoch.__struct_fields__
@@ -112,7 +113,7 @@ def run_row(
         ended_utc_ns=values["ended_utc_ns"],
         spec=_spec(values["workload"], values["variant"]),
         outcome=_outcome(*(values[name] for name in OUTCOME_COLUMNS)) if values["outcome"] is not None else None,
-        summary=Summary(**{name: values[name] for name in SUMMARY_COLUMNS}),
+        summary=_summary(values, len(gpu_names)),
         gpu_names=gpu_names,
         evidence_state=state,
         evidence_reason=reason,
@@ -135,6 +136,14 @@ def _spec(workload: str, variant: str) -> RunSpec:
 def environment(text: str) -> Mapping[str, str]:
     """Return a run's environment; runs share it where it is the same, and else its words."""
     return {sys.intern(name): sys.intern(value) for name, value in json.loads(text).items()}
+
+
+def _summary(values: Mapping[str, Any], gpus: int) -> Summary:
+    """Return a run's figures; those of older programs without an energy that no GPUs can use."""
+    summary = Summary(**{name: values[name] for name in SUMMARY_COLUMNS})
+    if summary.mean_power_mw is None or summary.mean_power_mw <= gpus * POWER.high:
+        return summary
+    return replace(summary, mean_power_mw=None, energy_mj_per_example=None, energy_source=None, energy_error_pct=None)
 
 
 def _optional_bool(stored: int | None) -> bool | None:
@@ -214,6 +223,7 @@ def device_values(device: Device) -> Row:
         device.memory_total_bytes,
         json.dumps(device.absent),
         encode_fields(device.fields),
+        json.dumps(device.implausible),
     )
 
 
@@ -224,7 +234,7 @@ def encode_fields(known: Mapping[str, FieldInfo]) -> str:
 
 def device(row: Sequence[Any]) -> Device:
     """Return the device of a row of `DEVICE_COLUMNS`."""
-    name, kind, index, device_name, memory_total_bytes, absent, known = row
+    name, kind, index, device_name, memory_total_bytes, absent, known, implausible = row
     return Device(
         device=name,
         kind=kind,
@@ -233,6 +243,7 @@ def device(row: Sequence[Any]) -> Device:
         memory_total_bytes=memory_total_bytes,
         absent=json.loads(absent),
         fields=msgspec.json.decode(known, type=dict[str, FieldInfo]),
+        implausible=json.loads(implausible),
     )
 
 

@@ -4,11 +4,13 @@ import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from sqlite_utils import Database
 
+from app.analysis.summary import plausible_run
 from app.fields import Sample, SlowSample
 from app.plain import without_nul
 from app.records import EqualityCheck, LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
@@ -215,7 +217,7 @@ class Store:
             return listing.select_rows(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
-        """Load everything stored of one run, in the trash or not.
+        """Load everything stored of one run, in the trash or not, but readings that cannot be true (`plausible_run`).
 
         Args:
             run: Number of the run.
@@ -232,7 +234,8 @@ class Store:
             t_ns, utc_ns, boot_id, environment = self._db.execute(
                 "SELECT started_t_ns, started_utc_ns, owner_boot_id, environment FROM runs WHERE run = ?", (run,)
             ).fetchone()
-            return StoredRun(
+            lines = self._run_rows("log_lines", ("t_ns", "text"), run, "line") if fields is None else ()
+            stored = StoredRun(
                 row=found[0],
                 anchor_t_ns=t_ns,
                 anchor_utc_ns=utc_ns,
@@ -245,10 +248,9 @@ class Store:
                 epochs=measurements.load_epochs(self._db, run),
                 portability=measurements.load_portability(self._db, run),
                 equality=measurements.load_equality(self._db, run),
-                log=tuple(LogLine(*line) for line in self._run_rows("log_lines", ("t_ns", "text"), run, "line"))
-                if fields is None
-                else (),
+                log=tuple(LogLine(*line) for line in lines),
             )
+        return plausible_run(stored, None if fields is None else partial(self.load, run))
 
     def with_end(self, stored: StoredRun) -> StoredRun:
         """Return a run that was loaded before it ended with the end that is stored now; read no measurements again."""

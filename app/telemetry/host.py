@@ -8,11 +8,13 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from app.fields import Sample, SlowSample, fields_of
 from app.samples import HOST, Device, FieldInfo
+from app.telemetry.plausible import PlausibleReadings
 
 _POWERCAP = Path("/sys/class/powercap")
 
@@ -61,6 +63,7 @@ class HostSource:
     def __init__(self) -> None:
         self._worker: psutil.Process | None = None
         self._rapl = RaplPower()
+        self._plausible = PlausibleReadings("host")
         self._devices: tuple[Device, ...] = ()
 
     def start(self) -> None:
@@ -101,17 +104,15 @@ class HostSource:
     def read(self) -> Sequence[Sample]:
         """Return one sample of the host."""
         worker_load_pct, worker_memory_bytes = self._read_worker()
-        return (
-            Sample(
-                t_ns=time.monotonic_ns(),
-                device=HOST,
-                load_pct=max(0.0, psutil.cpu_percent()),
-                memory_bytes=_used_bytes(),
-                power_mw=self._rapl.power_mw(),
-                worker_load_pct=worker_load_pct,
-                worker_memory_bytes=worker_memory_bytes,
-            ),
-        )
+        values: dict[str, Any] = {
+            "load_pct": max(0.0, psutil.cpu_percent()),
+            "memory_bytes": _used_bytes(),
+            "power_mw": self._rapl.power_mw(),
+            "worker_load_pct": worker_load_pct,
+            "worker_memory_bytes": worker_memory_bytes,
+        }
+        implausible = self._plausible.remove(values)
+        return (Sample(t_ns=time.monotonic_ns(), device=HOST, implausible=implausible, **values),)
 
     def read_slow(self) -> SlowSample:
         """Return the processor time that this process has used."""

@@ -23,6 +23,7 @@ from app.telemetry.nvml_calls import (
     PreparedRead,
     ScheduledCall,
 )
+from app.telemetry.plausible import PlausibleReadings
 from workloads.catalog import Gpu
 
 _MAX_CHANGES = 64
@@ -128,6 +129,10 @@ class GpuReader:
     _gpm: Gpm | None = None
     _gpm_due_s: float = 0.0
     _periods: dict[str, PeriodEstimator] = field(default_factory=dict)
+    _plausible: PlausibleReadings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._plausible = PlausibleReadings("gpu", self.gpu.memory_total_bytes)
 
     def probe(self) -> None:
         """Find the best way to each field, and what it costs; raise `pynvml.NVMLError` where the GPU is lost."""
@@ -180,9 +185,10 @@ class GpuReader:
                 _raise_if_gone(error)
                 numbers += [None] * len(call.fields)
         values = dict(zip(self._fast_names, numbers, strict=True))
+        implausible = self._plausible.remove(values)
         if (t_ns - self._probed_ns) % _OBSERVE_EVERY_NS < _OBSERVE_NS:
             self._observe_periods(t_ns, values)
-        return Sample(t_ns=t_ns, device=self.gpu.uuid, **values)  # type: ignore[arg-type]
+        return Sample(t_ns=t_ns, device=self.gpu.uuid, implausible=implausible, **values)  # type: ignore[arg-type]
 
     def _observe_periods(self, t_ns: int, values: Mapping[str, Number | None]) -> None:
         for name, value in values.items():
@@ -199,16 +205,19 @@ class GpuReader:
             if scheduled.due_s <= now_s:
                 scheduled.due_s = now_s + scheduled.interval_s
                 values.update(self._slow_values(scheduled))
-        return SlowSample(t_ns=time.monotonic_ns(), device=self.gpu.uuid, **values) if values else None
+        return self._slow_sample(values) if values else None
+
+    def _slow_sample(self, values: dict[str, Any]) -> SlowSample:
+        t_ns = time.monotonic_ns()
+        implausible = self._plausible.remove_slow(t_ns, values)
+        return SlowSample(t_ns=t_ns, device=self.gpu.uuid, implausible=implausible, **values)
 
     def read_energy(self) -> SlowSample | None:
         """Return the energy counter now, or None where there is none."""
         if self._energy is None:
             return None
         numbers = self._numbers(self._energy)
-        return (
-            SlowSample(t_ns=time.monotonic_ns(), device=self.gpu.uuid, energy_mj=int(numbers[0])) if numbers else None
-        )
+        return self._slow_sample({"energy_mj": int(numbers[0])}) if numbers else None
 
     def observe_energy_period(self) -> bool:
         """Read the energy counter to learn how often it is renewed; return whether that is still unknown."""

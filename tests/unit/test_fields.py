@@ -22,8 +22,8 @@ INTERVALS_S = {
 
 
 def test_samples_have_exactly_the_fields() -> None:
-    assert Sample.__struct_fields__ == ("t_ns", "device", *FAST_FIELDS)
-    assert SlowSample.__struct_fields__ == ("t_ns", "device", *SLOW_FIELDS)
+    assert Sample.__struct_fields__ == ("t_ns", "device", *FAST_FIELDS, "implausible")
+    assert SlowSample.__struct_fields__ == ("t_ns", "device", *SLOW_FIELDS, "implausible")
     assert (*FAST_FIELDS, *SLOW_FIELDS) == tuple(FIELDS)
 
 

@@ -6,7 +6,7 @@ The private database itself checks types, references and uniqueness: its tables 
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -85,6 +85,7 @@ _JSON: Mapping[tuple[str, str], Any] = {
     ("runs", "environment"): dict[str, str],
     ("devices", "absent"): dict[str, str],
     ("devices", "fields"): dict[str, FieldInfo],
+    ("devices", "implausible"): dict[str, Annotated[int, msgspec.Meta(gt=0, le=_MAX_INTEGER)]],
     ("evidence", "asked"): dict[str, str],
     ("evidence", "ran"): dict[str, str],
     ("evidence", "unverified"): dict[str, str],

@@ -54,13 +54,11 @@ def stored(
 def sampled(store: Store, run: StoredRun, share: float = 1.0, **fields: int) -> StoredRun:
     """The same run with these fields of its GPU for so much of its measured part, and zeros after."""
     busy = int(share * len(MEASURED))
-    store.write(
-        run.row.run,
-        [
-            Sample(t_ns=t_ns + 1, device=GPUS[0].device, **(fields if n < busy else dict.fromkeys(fields, 0)))
-            for n, t_ns in enumerate(MEASURED)
-        ],
-    )
+    readings = [fields if n < busy else dict.fromkeys(fields, 0) for n in range(len(MEASURED))]
+    samples = [
+        {"t_ns": t_ns + 1, "device": GPUS[0].device, **read} for t_ns, read in zip(MEASURED, readings, strict=True)
+    ]
+    store.write(run.row.run, msgspec.convert(samples, list[Sample]))
     return store.load(run.row.run)
 
 

@@ -1,0 +1,65 @@
+"""Which values a telemetry field can have: limits with their reasons, as the table of fields names them.
+
+A limit is what no device can exceed, not what is usual: it must never accuse an honest card. What lies beyond is a
+driver's, a sensor's or a file's mistake, such as power in the millions of watts, which drivers do report
+(https://github.com/flightlessmango/MangoHud/pull/2144).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The least and the highest plausible value of a field, in its unit, and why.
+
+    Attributes:
+        low: The least plausible value.
+        high: The highest; of a GPU that reports `of`, the smaller one of both.
+        reason: Why, in a few words for docs/telemetry.md.
+        of: What of the GPU limits the value more closely.
+        times: How many times that it can be.
+        at_least: A limit by `of` is never below this.
+        rate: The field whose values over time add up to a counter: between two readings it grows no faster.
+    """
+
+    low: float
+    high: float
+    reason: str
+    of: Literal["", "memory_total_bytes", "power_limit_mw"] = ""
+    times: float = 1.0
+    at_least: float = 0.0
+    rate: str = ""
+
+    def highest(self, reference: float | None) -> float:
+        """Return the highest plausible value where the GPU reports `reference` for `of`; None or 0 is not known."""
+        return min(self.high, max(self.times * reference, self.at_least)) if reference else self.high
+
+
+SHARE = Limits(0, 100, "a share")
+FAN = Limits(0, 200, "NVML: may exceed 100 in certain cases")
+POWER = Limits(
+    1,
+    10_000_000,
+    "3 times the limit in force, the excursion that PCI Express CEM 5.0 allows, but not below the 300 W of any card "
+    "before it; never above 10 kW, a whole DGX H200",
+    of="power_limit_mw",
+    times=3,
+    at_least=300_000,
+)
+POWER_LIMIT = Limits(1, 10_000_000, "10 kW is a whole DGX H200")
+ENERGY = Limits(0, 2.0**53, "28 years at 10 kW; between two readings no more than the highest power", rate="power_mw")
+MEMORY = Limits(0, 2.0**52, "of a GPU its memory; physical addresses of x86-64 have 52 bits", of="memory_total_bytes")
+TEMPERATURE = Limits(-40, 150, "the widest range that chips are qualified for (AEC-Q100, grade 0)")
+CLOCK = Limits(0, 10_000, "no chip was ever clocked at 10 GHz")
+MEMORY_CLOCK = Limits(0, 50_000, "GDDR7 ends at 48 Gbit/s a pin, of which NVML counts half")
+PROCESSORS = Limits(0, 819_200, "Linux has at most 8,192 processors")
+REASONS = Limits(0, 2.0**24 - 1, "NVML has 9 bits; room for 15 more")
+DURATION = Limits(0, 2.0**61, "73 years")
+PCIE = Limits(0, 256e9, "16 lanes of PCI Express 7.0")
+NVLINK = Limits(0, 3.6e12, "NVLink 6, both ways together")
+CPU_TIME = Limits(0, math.inf, "a counter")
+
+SLACK_S = 2.0
+"""Seconds by which a counter's reading may be older or newer than its time."""
