@@ -8,7 +8,14 @@ from pathlib import PurePath
 from types import FunctionType
 
 from workloads.framework import FRAMEWORK
-from workloads.protocol import Finished, Source, Variant, WorkerOutcome
+from workloads.protocol import (
+    MOST_REASON_CHARS,
+    MOST_TRACEBACK_CHARS,
+    Finished,
+    Source,
+    Variant,
+    WorkerOutcome,
+)
 
 
 class RefusedError(Exception):
@@ -91,29 +98,39 @@ def outcome_of(
         source: The file of a custom workload: errors in it are reported with file and line.
         known: The backend's explanation of the error.
     """
-    now_ns = time.monotonic_ns()
+    source_name = f"{file_name(source)}: " if source else ""
     if isinstance(error, RefusedError):
-        return Finished(outcome="refused", t_ns=now_ns, reason=str(error))
+        return _finished("refused", str(error), None)
     if isinstance(error, TrainingError):
-        reason = f"{file_name(source)}: {error}" if source else str(error)
-        return Finished(outcome="failed", t_ns=now_ns, reason=reason, allocator_peak_bytes=peak_bytes)
+        return _finished("failed", f"{source_name}{error}", peak_bytes)
     if isinstance(error, OutOfMemoryError | MemoryError) or (known and known.outcome == "out_of_memory"):
-        reason = _out_of_memory_message(variant, peak_bytes)
-        return Finished(outcome="out_of_memory", t_ns=now_ns, reason=reason, allocator_peak_bytes=peak_bytes)
+        return _finished("out_of_memory", _out_of_memory_message(variant, peak_bytes, source_name), peak_bytes)
     if known and known.outcome == "refused":
-        return Finished(outcome="refused", t_ns=now_ns, reason=known.reason)
+        return _finished("refused", known.reason, None)
+    reason = known.reason if known else _failure_message(error, source)
+    return _finished("failed", reason, peak_bytes, "".join(traceback.format_exception(error)))
+
+
+def _finished(
+    outcome: WorkerOutcome, reason: str | None, peak_bytes: int | None, traceback_text: str | None = None
+) -> Finished:
+    """Return the worker's last message, with texts that are not too long for one: the end of a traceback tells most."""
     return Finished(
-        outcome="failed",
-        t_ns=now_ns,
-        reason=known.reason if known else _failure_message(error, source),
-        traceback="".join(traceback.format_exception(error)),
+        outcome=outcome,
+        t_ns=time.monotonic_ns(),
+        reason=reason and reason[:MOST_REASON_CHARS],
+        traceback=traceback_text and traceback_text[-MOST_TRACEBACK_CHARS:],
         allocator_peak_bytes=peak_bytes,
     )
 
 
-def _out_of_memory_message(variant: Variant, peak_bytes: int | None) -> str:
+def _out_of_memory_message(variant: Variant, peak_bytes: int | None, source_name: str) -> str:
     peak = f" ({FRAMEWORK.name} held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
-    return f"Memory ran out at batch_size={variant.get('batch_size')}{peak}; try a smaller batch size."
+    if "batch_size" in variant:
+        return f"Memory ran out at batch_size={variant['batch_size']}{peak}; try a smaller batch size."
+    if source_name:
+        return f"{source_name}memory ran out while the file was read; what needs it belongs into its functions."
+    return f"Memory ran out{peak}; other programs may hold it."
 
 
 def _failure_message(error: Exception, source: Source | None) -> str:

@@ -1,10 +1,22 @@
 """The messages between the program and the process of a small job: one `JobRequest` in, one `JobResult` out."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from workloads.protocol import TAG, Calibration, RunSpec, Source, Value, Variant, decode
+from workloads.protocol import (
+    TAG,
+    AtLeastOne,
+    Calibration,
+    Name,
+    RunSpec,
+    Sentence,
+    Source,
+    Text,
+    Texts,
+    Variant,
+    decode,
+)
 
 
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=TAG):
@@ -61,32 +73,36 @@ class DescribeFile(msgspec.Struct, frozen=True, kw_only=True, tag="describe", ta
     name: str = ""
 
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 CustomParameterKind = Literal["choice", "integer", "number", "switch", "text"]
 
 
 class CustomParameter(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter of a custom workload, from its function's signature; `choices` if it is a choice."""
 
-    name: str
+    name: Name
     kind: CustomParameterKind
-    default: Value
-    help: str = ""
-    choices: tuple[str, ...] = ()
+    default: bool | Int64 | float | Text
+    help: Text = ""
+    choices: Texts = ()
 
 
 class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """A function of a user's file that makes a workload; `batch_size` is its default there."""
 
-    name: str
-    help: str
-    batch_size: int
-    parameters: tuple[CustomParameter, ...] = ()
+    name: Name
+    help: Text
+    batch_size: AtLeastOne
+    parameters: Annotated[tuple[CustomParameter, ...], msgspec.Meta(max_length=200)] = ()
 
 
 class FileDescription(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=TAG):
     """The workloads of a user's file, in its order, at least one."""
 
-    workloads: tuple[CustomWorkload, ...]
+    workloads: Annotated[tuple[CustomWorkload, ...], msgspec.Meta(min_length=1, max_length=200)]
+
+
+Size = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
 class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared", tag_field=TAG):
@@ -98,9 +114,9 @@ class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared"
         tolerance: The largest difference that the rounding of its precision explains.
     """
 
-    max_difference: float
-    max_output: float
-    tolerance: float
+    max_difference: Size
+    max_output: Size
+    tolerance: Size
 
 
 class ComputedGradients(msgspec.Struct, frozen=True, kw_only=True, tag="gradients", tag_field=TAG):
@@ -111,14 +127,14 @@ class ComputedGradients(msgspec.Struct, frozen=True, kw_only=True, tag="gradient
         batch: Mean and mean square of each tensor of the batch: those of another batch are others.
     """
 
-    losses: tuple[float, ...]
-    batch: tuple[float, ...]
+    losses: Annotated[tuple[float, ...], msgspec.Meta(max_length=2)]
+    batch: Annotated[tuple[float, ...], msgspec.Meta(max_length=1_000)]
 
 
 class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_field=TAG):
     """Why a job could not be done, in one sentence."""
 
-    reason: str
+    reason: Sentence
 
 
 JobRequest = TryWeights | ExportModel | Calibrate | ComputeGradients | DescribeFile

@@ -1,13 +1,16 @@
 """The messages between the program and a worker: msgspec structs, one JSON object per line, in both directions.
 
 The worker's stdin takes one `Start`; closing stdin afterwards means "stop". A pipe of its own returns `Hello`, then any
-number of `PhaseStarted`, `EnvironmentInfo`, `Progress`, `Block`, `Epoch`, `DataReady`, `Flops`, `Calibration` and at
-most one `Evidence`, then exactly one `Finished`.
+number of `PhaseStarted`, `EnvironmentInfo`, `Progress`, `Block`, `Epoch`, and at most one `DataReady`, `Flops`,
+`Calibration` and `Evidence`, then exactly one `Finished`. Which may come when is a table of `app.runs.message_order`.
 All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` anchors that clock to the wall clock.
+
+The types have limits, which decoding checks: a count is at most what a sum over a run of days can hold in 64 bits, and
+a text is at most as long as the program can store and show.
 """
 
 import hashlib
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -19,6 +22,24 @@ STANDBY = "standby"
 """The command-line word that makes a worker import the framework before it says `Hello`, for an order to come."""
 
 TAG = "type"
+
+MOST_MESSAGE_BYTES = 4 * 2**20
+"""A line that is longer is no message."""
+MOST_REASON_CHARS = 2_000
+MOST_TRACEBACK_CHARS = 100_000
+MOST_KERNELS = 5_000
+
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Rate = Annotated[float, msgspec.Meta(gt=0.0)]
+Name = Annotated[str, msgspec.Meta(max_length=200)]
+Text = Annotated[str, msgspec.Meta(max_length=4_000)]
+Sentence = Annotated[str, msgspec.Meta(max_length=MOST_REASON_CHARS)]
+Texts = Annotated[tuple[Text, ...], msgspec.Meta(max_length=200)]
+TextByName = Annotated[dict[Name, Text], msgspec.Meta(max_length=200)]
 
 Value = bool | int | float | str
 Variant = dict[str, Value]
@@ -76,31 +97,31 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TA
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=TAG):
     """The first message: the worker runs and has the pipe; `utc_ns` is the wall clock at `t_ns`."""
 
-    protocol: int
-    pid: int
-    t_ns: int
-    utc_ns: int
+    protocol: Count
+    pid: Count
+    t_ns: Nanoseconds
+    utc_ns: Nanoseconds
 
 
 class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_field=TAG):
     """A phase begins, and the one before it ends."""
 
     phase: PhaseName
-    t_ns: int
+    t_ns: Nanoseconds
 
 
 class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=TAG):
     """What the worker knows of its environment, such as `{"python": "3.12.3"}`; later ones add to earlier ones."""
 
-    environment: dict[str, str] = msgspec.field(name="facts")
+    environment: TextByName = msgspec.field(name="facts")
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_field=TAG):
     """The share of a phase that is done, from 0 to 1."""
 
     phase: PhaseName
-    fraction: float
-    t_ns: int
+    fraction: Share
+    t_ns: Nanoseconds
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=TAG):
@@ -119,13 +140,13 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=TA
     """
 
     phase: TimedPhase
-    first_step: int
-    steps: int
-    examples: int
-    start_ns: int
-    end_ns: int
+    first_step: Count
+    steps: AtLeastOne
+    examples: AtLeastOne
+    start_ns: Nanoseconds
+    end_ns: Nanoseconds
     loss: float | None = None
-    allocator_bytes: int | None = None
+    allocator_bytes: Bytes | None = None
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=TAG):
@@ -142,14 +163,14 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=TA
         accuracy: The share of test examples that were classified correctly, from 0 to 1.
     """
 
-    epoch: int
-    steps: int
-    examples: int
-    start_ns: int
-    end_ns: int
-    tested_ns: int
+    epoch: AtLeastOne
+    steps: AtLeastOne
+    examples: AtLeastOne
+    start_ns: Nanoseconds
+    end_ns: Nanoseconds
+    tested_ns: Nanoseconds
     loss: float | None
-    accuracy: float
+    accuracy: Share
 
 
 class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag_field=TAG):
@@ -158,14 +179,14 @@ class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag
     Sent if data come from the host: what measured steps took beyond this, they waited for data.
     """
 
-    steps: int
-    time_ns: int
+    steps: AtLeastOne
+    time_ns: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 
 
 class Flops(msgspec.Struct, frozen=True, kw_only=True, tag="flops", tag_field=TAG):
     """The floating-point operations of one step over all replicas, by formula (a multiply-add is two)."""
 
-    per_step: int
+    per_step: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", tag_field=TAG):
@@ -174,10 +195,13 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", 
     `device` is a GPU's UUID or `cpu`; the product is `size` x `size` x `size` in `precision`.
     """
 
-    device: str
-    precision: str
-    size: int
-    flops_per_s: float
+    device: Name
+    precision: Name
+    size: AtLeastOne
+    flops_per_s: Rate
+
+
+KernelName = Annotated[str, msgspec.Meta(max_length=20_000)]
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,10 +210,10 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     `tensor_cores`: whether its products were computed on them; None if the name does not say, or it has no products.
     """
 
-    name: str
+    name: KernelName
     kind: KernelClass
-    count: int
-    time_ns: int
+    count: Count
+    time_ns: Nanoseconds
     tensor_cores: bool | None = None
 
 
@@ -205,12 +229,12 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
         kernels: How many ran.
     """
 
-    device: str
-    span_ns: int
-    busy_ns: int
-    compute_ns: int
-    communication_ns: int
-    kernels: int
+    device: Name
+    span_ns: Nanoseconds
+    busy_ns: Nanoseconds
+    compute_ns: Nanoseconds
+    communication_ns: Nanoseconds
+    kernels: Count
 
 
 CHOICE = "auto"
@@ -235,18 +259,18 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
         devices: The time of each device.
     """
 
-    requested: dict[str, str] = msgspec.field(name="asked")
-    actual: dict[str, str] = msgspec.field(name="ran")
-    unverified: dict[str, str] = {}
+    requested: TextByName = msgspec.field(name="asked")
+    actual: TextByName = msgspec.field(name="ran")
+    unverified: TextByName = {}
     match: bool | None
-    reason: str | None = None
-    sources: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    steps: int = 0
-    span_ns: int = 0
-    busy_ns: int = 0
-    kernels: tuple[Kernel, ...] = ()
-    devices: tuple[DeviceTime, ...] = ()
+    reason: Text | None = None
+    sources: Texts = ()
+    notes: Texts = ()
+    steps: Count = 0
+    span_ns: Nanoseconds = 0
+    busy_ns: Nanoseconds = 0
+    kernels: Annotated[tuple[Kernel, ...], msgspec.Meta(max_length=MOST_KERNELS)] = ()
+    devices: Annotated[tuple[DeviceTime, ...], msgspec.Meta(max_length=1_000)] = ()
 
     @property
     def state(self) -> EvidenceState:
@@ -260,10 +284,10 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_fi
     """The worker's last message. `reason` is one sentence; `traceback` is there for `failed` only."""
 
     outcome: WorkerOutcome
-    t_ns: int
-    reason: str | None = None
-    traceback: str | None = None
-    allocator_peak_bytes: int | None = None
+    t_ns: Nanoseconds
+    reason: Sentence | None = None
+    traceback: Annotated[str, msgspec.Meta(max_length=MOST_TRACEBACK_CHARS)] | None = None
+    allocator_peak_bytes: Bytes | None = None
 
 
 _Finding = Block | Epoch | DataReady | Flops | Calibration | Evidence
@@ -271,6 +295,7 @@ Message = Hello | PhaseStarted | EnvironmentInfo | Progress | _Finding | Finishe
 
 
 Decoded = TypeVar("Decoded")
+_SHOWN_BYTES = 100
 _encoder = msgspec.json.Encoder()
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _start_decoder: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
@@ -305,7 +330,11 @@ def decode(decoder: "msgspec.json.Decoder[Decoded]", line: bytes, what: str) -> 
     Raises:
         ProtocolError: It is something else.
     """
+    if len(line) >= MOST_MESSAGE_BYTES:
+        raise ProtocolError(
+            f"not {what}, for it has more than {MOST_MESSAGE_BYTES // 2**20} MiB: {line[:_SHOWN_BYTES]!r}"
+        )
     try:
         return decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"not {what} ({error}): {line[:200]!r}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not {what} ({str(error)[:200]}): {line[:_SHOWN_BYTES]!r}") from None

@@ -241,7 +241,7 @@ class Loop:
             result = self._task.step()
             done += 1
         self._task.fetch(result)
-        self._report(DataReady(steps=done, time_ns=time.monotonic_ns() - start_ns))
+        self._report(DataReady(steps=done, time_ns=max(1, time.monotonic_ns() - start_ns)))
         reuse_batches(False)
 
     def _run_block(self, phase: TimedPhase, steps: int) -> Block:
@@ -253,7 +253,8 @@ class Loop:
             result = step()
             done += 1
         loss = self._task.fetch(result)
-        end_ns = time.monotonic_ns()
+        # Strictly later, also where the clock is coarse: a block without a length has no rate.
+        end_ns = max(time.monotonic_ns(), start_ns + 1)
         self._steps_done += done
         self._adapt_block_length(phase, done, (end_ns - start_ns) / 1e9)
         block = Block(

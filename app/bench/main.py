@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.bench import aa, compare, database, quick, resume, sampler, why, window, worker
+from app.bench import aa, compare, database, flood, quick, resume, sampler, why, window, worker
 from app.bench.harness import Result
 from app.cli.options import (
     COUNT,
@@ -38,6 +38,7 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "why": why.measure,
     "resume": resume.measure,
     "quick": quick.measure,
+    "flood": flood.measure,
 }
 
 

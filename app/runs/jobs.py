@@ -1,17 +1,19 @@
 """Short jobs besides runs, each in a fresh worker process: one request in, one result out."""
 
-import subprocess
+import queue
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from app.errors import UserError
-from app.runs.launcher import ProcessSpec, end_writers, kill_process_group, pipe_name
+from app.records import LogLine
+from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec
 from app.runs.leases import Leases, sleep_unstoppable
 from app.runs.outcome import fatal_message
 from workloads.job_protocol import ComputeGradients, JobFailed, JobRequest, JobResult, decode_job_result
-from workloads.protocol import ProtocolError, encode
 
 Kind = TypeVar("Kind", bound=JobResult)
 Notify = Callable[[str], None]
@@ -19,6 +21,8 @@ Notify = Callable[[str], None]
 
 _JOB_COMMAND = (sys.executable, "-m", "workloads.jobs")
 _LOOK_S = 0.2
+_LOG_LINES = 1_000
+_JobEvent = JobResult | LogLine | BrokenMessage | Exited
 
 
 class JobError(UserError):
@@ -60,53 +64,62 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
         TimeoutError: It was overdue; its process is gone.
     """
     interpreter = request.spec.variant.get("interpreter", "") if isinstance(request, ComputeGradients) else ""
-    with ProcessSpec.current(_JOB_COMMAND, str(interpreter)).start() as process:
-        output, log_bytes = _communicate(process, encode(request), is_overdue)
-    log = log_bytes.decode(errors="replace")
+    events: queue.SimpleQueue[_JobEvent] = queue.SimpleQueue()
+    worker = LocalWorker(ProcessSpec.current(_JOB_COMMAND, str(interpreter)).start(), events.put, decode_job_result)
+    worker.listen()
+    worker.send(request)
     try:
-        result = decode_job_result(output)
-    except ProtocolError:
-        raise JobCrashedError(
-            f"The process that did this ended with exit status {process.returncode}: {_last_log_line(log)}"
-        ) from None
+        said = _listen(events, is_overdue)
+    except BaseException:
+        worker.kill()
+        _listen(events, None)
+        raise
+    result = said.result
+    if result is None:
+        last = _last_log_line(said.log)
+        raise JobCrashedError(f"The process that did this ended with exit status {said.exit_code}: {last}")
+    if isinstance(result, BrokenMessage):
+        raise JobCrashedError(f"The process that did this broke the protocol: {result.reason}")
     if isinstance(result, JobFailed):
+        log = "\n".join(said.log)
         traceback = log[log.find("Traceback") :] if "Traceback" in log else ""
         raise JobError("\n".join(filter(None, (result.reason, traceback))))
     assert isinstance(result, result_type), f"{result} answers {request}"
     return result
 
 
-def _communicate(
-    process: "subprocess.Popen[bytes]", request: bytes, is_overdue: Callable[[], bool] | None
-) -> tuple[bytes, bytes]:
-    """Return what a process writes to its two pipes until it ends; raises `TimeoutError` once it is overdue."""
-    pipes = [pipe_name(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
-    unsent: bytes | None = request
-    has_exited = False
-    try:
-        while True:
-            try:
-                return process.communicate(unsent, _LOOK_S)
-            except subprocess.TimeoutExpired as late:
-                unsent = None
-                if has_exited:
-                    return late.output or b"", late.stderr or b""
-                has_exited = process.poll() is not None
-                if has_exited:
-                    # Orphans hold its pipes open.
-                    _end_orphans(process.pid, pipes)
-                elif is_overdue is not None and is_overdue():
-                    raise TimeoutError from None
-    finally:
-        _end_orphans(process.pid, pipes)
+@dataclass(slots=True)
+class _Said:
+    """What a job's process said: its first result, and the last lines of its log."""
+
+    result: JobResult | BrokenMessage | None = None
+    log: deque[str] = field(default_factory=lambda: deque(maxlen=_LOG_LINES))
+    exit_code: int = 0
 
 
-def _end_orphans(leader: int, pipes: Collection[str]) -> None:
-    kill_process_group(leader)
-    end_writers(pipes)
+def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], bool] | None) -> _Said:
+    """Return what a process says until it ends; raises `TimeoutError` once it is overdue."""
+    said = _Said()
+    while True:
+        try:
+            event = events.get(timeout=_LOOK_S)
+        except queue.Empty:
+            event = None
+        match event:
+            case Exited(exit_code=exit_code):
+                said.exit_code = exit_code
+                return said
+            case LogLine(text=text):
+                said.log.append(text)
+            case None:
+                pass
+            case _:
+                said.result = said.result or event
+        if is_overdue is not None and is_overdue():
+            raise TimeoutError
 
 
-def _last_log_line(log: str) -> str:
+def _last_log_line(log: Iterable[str]) -> str:
     """Return the text by which a library aborted, else the last line of the log."""
-    lines = log.strip().splitlines() or ["it said nothing."]
+    lines = [line for line in log if line.strip()] or ["it said nothing."]
     return next((message for line in lines if (message := fatal_message(line))), lines[-1])

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import queue
 import signal
 import stat
 import subprocess
@@ -12,13 +13,15 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, Protocol
+from typing import IO, BinaryIO, Generic, Protocol, TypeVar
 
+import msgspec
 import psutil
 
 from app.paths import ROOT
 from app.records import LogLine
 from app.runs.environment import sources_hash
+from app.runs.pipes import discard, log_lines, message_lines
 from workloads.catalog import find_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
@@ -58,7 +61,7 @@ def _writes_to(pid: int, pipes: Collection[str]) -> bool:
 
 _log = logging.getLogger("variantscope.worker")
 
-_MAX_LINE_CHARS = 4_000
+_MAX_BROKEN_BYTES = 4_000
 _LEFT_TO_READ_S = 1.0
 """A pipe holds 64 KiB at most. If reading the rest takes longer, an orphan of the worker holds the pipe open."""
 _READER_TIMEOUT_S = 10.0
@@ -70,7 +73,7 @@ WORKER = (sys.executable, "-m", "workloads.worker")
 
 @dataclass(frozen=True, slots=True)
 class BrokenMessage:
-    """A line on the message pipe that is no message."""
+    """A line on the message pipe that is no message; nothing after it is read."""
 
     reason: str
     line: str
@@ -83,6 +86,8 @@ class Exited:
     exit_code: int
 
 
+Said = TypeVar("Said", bound=msgspec.Struct)
+"""What a process says: messages, or the result of a job."""
 WorkerEvent = Message | LogLine | BrokenMessage | Exited
 Post = Callable[[WorkerEvent], None]
 
@@ -208,24 +213,42 @@ class LocalLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Start the process, the threads that read its pipes, and the thread that waits for its end."""
-        worker = LocalWorker(ProcessSpec.current(self._command, requested_interpreter(start)).start(), post)
+        worker = LocalWorker(
+            ProcessSpec.current(self._command, requested_interpreter(start)).start(), post, decode_message
+        )
         _log.info("worker %d launched", worker.pid)
         worker.listen()
-        worker.send_start(start)
+        worker.send(start)
         return worker
 
 
-class LocalWorker:
+class LocalWorker(Generic[Said]):
     """A worker process on this machine.
 
-    Three threads belong to it: one per pipe reads until that closes, one waits for the process and posts `Exited` last.
+    Four threads belong to it: one per pipe reads or writes until that closes, one waits for the process and posts
+    `Exited` last. A `post` that does not return holds up the worker, whose pipe fills.
 
     Thread: any.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", post: Post) -> None:
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        post: Callable[[Said | LogLine | BrokenMessage | Exited], None],
+        decode: Callable[[bytes], Said],
+    ) -> None:
+        """Take a process that was started with three pipes.
+
+        Args:
+            process: The process.
+            post: Gets each event of it, on threads of its own.
+            decode: Returns the message on a line; raises `ProtocolError`.
+        """
         self._process = process
         self._post = post
+        self._decode = decode
+        self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._is_over = threading.Event()
 
     @property
     def pid(self) -> int:
@@ -242,8 +265,9 @@ class LocalWorker:
             return True
 
     def listen(self) -> None:
-        """Start to read the worker's pipes and to wait for its end."""
-        stdout, stderr = self._process.stdout, self._process.stderr
+        """Start to read and write the worker's pipes and to wait for its end."""
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin is not None, "started with three pipes"
         assert stdout is not None, "started with three pipes"
         assert stderr is not None, "started with three pipes"
         pipes = (pipe_name(stdout), pipe_name(stderr))
@@ -251,26 +275,20 @@ class LocalWorker:
             threading.Thread(target=self._read_messages, args=(stdout,), name="worker messages", daemon=True),
             threading.Thread(target=self._read_log, args=(stderr,), name="worker log", daemon=True),
         )
-        for reader in readers:
-            reader.start()
-        threading.Thread(target=self._watch, args=(readers, pipes), name="worker end", daemon=True).start()
+        others = (
+            threading.Thread(target=self._write_orders, args=(stdin,), name="worker order", daemon=True),
+            threading.Thread(target=self._watch, args=(readers, pipes), name="worker end", daemon=True),
+        )
+        for thread in (*readers, *others):
+            thread.start()
 
-    def send_start(self, start: Start) -> None:
+    def send(self, order: msgspec.Struct) -> None:
         """Send the worker its order."""
-        stdin, line = self._process.stdin, encode(start)
-        assert stdin is not None, "started with three pipes"
-        # It may have died before it reads: then the pipe is broken, or `_watch` has closed it. `Exited` follows.
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            stdin.write(line)
-            stdin.flush()
+        self._orders.put(encode(order))
 
     def ask_to_stop(self) -> None:
         """Close its stdin."""
-        stdin = self._process.stdin
-        assert stdin is not None, "started with three pipes"
-        # Closing flushes; an order that a dead worker never read cannot be flushed.
-        with contextlib.suppress(BrokenPipeError):
-            stdin.close()
+        self._orders.put(None)
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -280,21 +298,31 @@ class LocalWorker:
         """Send SIGKILL to its process group."""
         kill_process_group(self._process.pid)
 
+    def _write_orders(self, pipe: BinaryIO) -> None:
+        # It may die before it reads: then the pipe is broken. One that never reads holds up this thread alone.
+        with contextlib.suppress(BrokenPipeError), pipe:
+            while (order := self._orders.get()) is not None:
+                pipe.write(order)
+                pipe.flush()
+
     def _read_messages(self, pipe: BinaryIO) -> None:
         with pipe:
-            for line in pipe:
-                try:
-                    self._post(decode_message(line))
-                except ProtocolError as error:
-                    self._post(BrokenMessage(str(error), _decode_line(line)))
+            line = b""
+            try:
+                for line in message_lines(pipe, self._is_over.wait):
+                    self._post(self._decode(line))
+            except ProtocolError as error:
+                self._post(BrokenMessage(str(error), line[:_MAX_BROKEN_BYTES].decode(errors="replace").rstrip()))
+                discard(pipe)
 
     def _read_log(self, pipe: BinaryIO) -> None:
         with pipe:
-            for line in pipe:
-                self._post(LogLine(time.monotonic_ns(), _decode_line(line)))
+            for text in log_lines(pipe):
+                self._post(LogLine(time.monotonic_ns(), text))
 
     def _watch(self, readers: tuple[threading.Thread, ...], pipes: Collection[str]) -> None:
         exit_code = self._process.wait()
+        self._is_over.set()
         # Orphans in its group would hold the pipes open.
         self.kill()
         _join_readers(readers, _LEFT_TO_READ_S)
@@ -307,10 +335,6 @@ class LocalWorker:
         self.ask_to_stop()
         _log.info("worker %d exited with status %d", self.pid, exit_code)
         self._post(Exited(exit_code))
-
-
-def _decode_line(line: bytes) -> str:
-    return line.decode("utf-8", errors="replace").rstrip()[:_MAX_LINE_CHARS]
 
 
 def _join_readers(readers: tuple[threading.Thread, ...], limit_s: float) -> None:

@@ -12,7 +12,7 @@ from app.records import Outcome, StoredRun
 from app.samples import Device
 from app.storage.store import Store
 from workloads.catalog import FRAMEWORK, is_custom
-from workloads.protocol import Finished
+from workloads.protocol import Finished, WorkerOutcome
 
 _log = logging.getLogger("variantscope.run")
 
@@ -50,7 +50,10 @@ class WorkerExit:
 
 
 def form_outcome(ending: WorkerExit) -> Outcome:
-    """Return the outcome: by the fault that the program found, else the worker's last message, else its exit code."""
+    """Return the outcome: by the fault that the program found, else the worker's last message, else its exit code.
+
+    A run that said it completed is completed, however its process ended then; a bad end is its reason.
+    """
     outcome = _derive_outcome(ending)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
@@ -83,7 +86,7 @@ def _derive_outcome(ending: WorkerExit) -> Outcome:
     if finished is not None:
         return Outcome(
             name=finished.outcome,
-            reason=finished.reason or ("Stopped by the user." if finished.outcome == "stopped" else None),
+            reason=finished.reason or _reason_of(finished.outcome, ending),
             detail=finished.traceback,
             exit_code=ending.exit_code,
             ended_by=ending.ended_by,
@@ -91,6 +94,16 @@ def _derive_outcome(ending: WorkerExit) -> Outcome:
     if ending.stop_requested:
         return _outcome(ending, "stopped", "Stopped by the user.")
     return _outcome(ending, "crashed", _crash_reason(ending))
+
+
+def _reason_of(name: WorkerOutcome, ending: WorkerExit) -> str | None:
+    """Return the reason where the worker gave none: what is measured counts, also if its process then breaks."""
+    if name == "stopped":
+        return "Stopped by the user."
+    if ending.exit_code == 0 or ending.ended_by != "itself":
+        return None
+    end = f"exit status {ending.exit_code}" if ending.exit_code > 0 else _signal_name(-ending.exit_code)
+    return f"All was measured; after that its process ended with {end}, see its log."
 
 
 def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:

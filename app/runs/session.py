@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import queue
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -93,8 +92,8 @@ class RunSession:
         self._services = services
         self._host = services.host
         self._listeners = FanOut(sinks)
-        self._inbox: Inbox = queue.SimpleQueue()
-        # A flag and a queue whose `put` may interrupt itself: `stop` is called by handlers of signals, too.
+        self._inbox = Inbox()
+        # A flag and an inbox whose `put` may interrupt itself: `stop` is called by handlers of signals, too.
         self._stop_requested = False
         self._uid = uuid.uuid4().hex
         self._step = StepSink()
@@ -167,14 +166,15 @@ class RunSession:
         sinks = FanOut((recorder, self._step, self._listeners, store_sink))
         recorder.start()
         try:
+            clock = self._host.now()
             try:
-                worker = self._host.launcher.launch(self._start_message(store, lease), self._inbox.put)
+                worker = self._host.launcher.launch(self._start_message(store, lease), self._inbox.post)
             except OSError as error:
                 return self._end_unstarted(
                     store, Outcome(name="failed", reason=f"No worker could be started: {error}.")
                 )
             recorder.follow(worker.pid)
-            supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, self._host.now())
+            supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, clock)
             ending = _watch(supervisor, worker)
 
             def drain() -> None:
@@ -192,6 +192,7 @@ class RunSession:
             raise
         finally:
             recorder.stop()
+            self._inbox.close()
 
     def _start_message(self, store: Store, lease: Lease) -> Start:
         """Return the worker's order: the run, the path of its weights, whether to calibrate the device."""

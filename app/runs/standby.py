@@ -31,7 +31,7 @@ from app.runs.launcher import (
     requested_interpreter,
 )
 from app.runs.leases import CPU, Lease, Leases
-from workloads.protocol import STANDBY, Hello, Start
+from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
 
@@ -40,6 +40,8 @@ _IMPORT_S = 120.0
 _UNUSED_S = 900.0
 """A standby worker holds half a gigabyte: one that no run has used for so long is ended."""
 _GONE_S = 5.0
+_MOST_EVENTS = 500
+"""Stored until a run takes the worker: its `Hello`, and what its import prints."""
 
 
 class StandbyLauncher:
@@ -224,7 +226,7 @@ class _StandbyWorker:
         self._events: list[WorkerEvent] = []
         self._post: Post | None = None
         self._discarded = False
-        self._worker = LocalWorker(process_spec.start(), self._receive)
+        self._worker = LocalWorker(process_spec.start(), self._receive, decode_message)
         self._importing.callback(on_imported)
         self._timeout = self._start_timeout(_IMPORT_S)
         _log.info("standby worker %d launched", self._worker.pid)
@@ -256,13 +258,13 @@ class _StandbyWorker:
         with self._lock:
             self._timeout.cancel()
             self._importing.close()
-            if not self.is_alive:
+            if self._discarded or not self.is_alive:
                 self._log_exit(post)
                 return None
             for event in self._events:
                 post(event)
             self._post = post
-        self._worker.send_start(start)
+        self._worker.send(start)
         return self._worker
 
     def end(self) -> None:
@@ -295,10 +297,19 @@ class _StandbyWorker:
             if self._post is not None:
                 self._post(event)
                 return
+            if not isinstance(event, LogLine | Hello | Exited) or len(self._events) >= _MOST_EVENTS:
+                self._give_up()
+                return
             self._events.append(event)
             if isinstance(event, Hello):
                 _log.info("standby worker %d is ready", self._worker.pid)
                 self._timeout = self._start_timeout(_UNUSED_S)
+
+    def _give_up(self) -> None:
+        if not self._discarded:
+            _log.warning("standby worker %d is ended: it says what no standby worker says", self._worker.pid)
+            self._discarded = True
+            self._worker.kill()
 
     def _log_exit(self, post: Post) -> None:
         if self._discarded:

@@ -2,6 +2,7 @@
 
 import logging
 import queue
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from app.fields import Sample, SlowSample
 from app.records import LogLine, RunEvent, TelemetryEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
+from app.runs.message_order import MessageOrder
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit, fatal_message
 from app.samples import DeviceLost, FieldsUpdated, TelemetryGap
-from workloads.protocol import PROTOCOL_VERSION, Finished, Hello, PhaseStarted
+from workloads.protocol import PROTOCOL_VERSION, Finished, Hello, Message, PhaseStarted, ProtocolError
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")
 _MAX_SHOWN_CHARS = 200
@@ -29,7 +31,55 @@ class StopRequested:
 
 
 InboxItem = WorkerEvent | TelemetryEvent | StopRequested
-Inbox = queue.SimpleQueue[InboxItem]
+
+_MOST_MESSAGES, _MOST_LINES = 4, 2_000
+"""Messages and lines of the log that may wait: a message can have megabytes, and the pipe holds hundreds of others."""
+
+
+class Inbox:
+    """What waits for a run's supervisor.
+
+    Thread: `get` the session's; the others any.
+    """
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[tuple[InboxItem, threading.Semaphore | None]] = queue.SimpleQueue()
+        self._message_room = threading.Semaphore(_MOST_MESSAGES)
+        self._line_room = threading.Semaphore(_MOST_LINES)
+        self._closed = False
+
+    def put(self, item: InboxItem) -> None:
+        """Add an item at once; handlers of signals may call this, too."""
+        self._items.put((item, None))
+
+    def post(self, event: WorkerEvent) -> None:
+        """Add a worker's event as soon as there is room; after the end it is dropped."""
+        room = self._line_room if isinstance(event, LogLine) else self._message_room
+        if not self._closed:
+            room.acquire()
+        if not self._closed:
+            self._items.put((event, room))
+
+    def get(self, timeout: float) -> InboxItem:
+        """Return the next item; raises `queue.Empty` if none comes within `timeout` seconds."""
+        item, room = self._items.get(timeout=timeout)
+        if room is not None:
+            room.release()
+        return item
+
+    def qsize(self) -> int:
+        """Return how many items wait."""
+        return self._items.qsize()
+
+    def close(self) -> None:
+        """Let a worker's readers go on that wait for room: nobody reads any more."""
+        self._closed = True
+        for room in (self._message_room, self._line_room):
+            room.release(_READERS)
+
+
+_READERS = 3
+"""Threads of a worker that post."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +124,7 @@ class Supervisor:
             inbox: What it and the telemetry say, and requests to stop.
             limits: How long it may take for what.
             emit: Gets every event of the run, in order.
-            clock: The clocks of the host, which the worker's have to agree with.
+            clock: The clocks of the host at the worker's start, which the worker's have to agree with.
         """
         self._worker = worker
         self._clock = clock
@@ -85,6 +135,7 @@ class Supervisor:
         self._finished: Finished | None = None
         self._stop_requested = False
         self._fault: str | None = None
+        self._order = MessageOrder(clock.t_ns)
         self._gpu_lost: str | None = None
         self._fatal_message: str | None = None
         self._started = False
@@ -93,23 +144,32 @@ class Supervisor:
     def watch(self) -> WorkerExit:
         """Read the inbox until the worker's process is gone."""
         while True:
-            try:
-                item = self._inbox.get(timeout=max(0.0, self._deadline_s - time.monotonic()))
-            except queue.Empty:
-                self._on_timeout()
-                continue
-            if isinstance(item, Exited):
-                return WorkerExit(
-                    finished=self._finished,
-                    exit_code=item.exit_code,
-                    started=self._started,
-                    stop_requested=self._stop_requested,
-                    fault=self._fault,
-                    gpu_lost=self._gpu_lost,
-                    fatal_message=self._fatal_message,
-                    ended_by=self._end_method,
-                )
-            self._handle(item)
+            # Of one that says more and more, what waits is heard, and then its time is over.
+            deadline_s, overdue = self._deadline_s, time.monotonic() >= self._deadline_s
+            for _ in range(max(1, self._inbox.qsize())):
+                try:
+                    item = self._inbox.get(timeout=max(0.0, self._deadline_s - time.monotonic()))
+                except queue.Empty:
+                    self._on_timeout()
+                    break
+                if isinstance(item, Exited):
+                    return self._ending(item)
+                self._handle(item)
+            else:
+                if overdue and self._deadline_s == deadline_s:
+                    self._on_timeout()
+
+    def _ending(self, exited: Exited) -> WorkerExit:
+        return WorkerExit(
+            finished=self._finished,
+            exit_code=exited.exit_code,
+            started=self._started,
+            stop_requested=self._stop_requested,
+            fault=self._fault,
+            gpu_lost=self._gpu_lost,
+            fatal_message=self._fatal_message,
+            ended_by=self._end_method,
+        )
 
     def drain(self, is_awaited: Callable[[], bool]) -> None:
         """Forward telemetry that is still under way when the worker is gone, two seconds at most.
@@ -138,12 +198,6 @@ class Supervisor:
                 self._give_up(f"{BROKEN_PYTHON} instead of beginning the run it said “{line[:_MAX_SHOWN_CHARS]}”.")
             case BrokenMessage(reason=reason):
                 self._give_up(f"The worker broke the protocol: {reason}")
-            case Hello(protocol=protocol) if protocol != PROTOCOL_VERSION:
-                self._give_up(f"The worker speaks protocol {protocol}, this program {PROTOCOL_VERSION}.")
-            case Finished():
-                _log.info("worker finished: %s", item.outcome)
-                self._finished = item
-                self._deadline_s = time.monotonic() + self._limits.finished_s
             case DeviceLost(reason=reason):
                 self._gpu_lost = reason
                 self._forward(item)
@@ -154,17 +208,34 @@ class Supervisor:
                 self._fatal_message = fatal_message(text) or self._fatal_message
                 self._extend_deadline()
                 self._forward(item)
-            case Hello():
-                self._started = True
-                self._check_clock(item)
-                self._extend_deadline()
             case Exited():
                 pass
             case _:
-                if isinstance(item, PhaseStarted):
-                    _log.info("phase %s", item.phase)
+                if self._fault is None:
+                    self._handle_message(item)
+
+    def _handle_message(self, message: Message) -> None:
+        try:
+            self._order.check(message)
+        except ProtocolError as error:
+            self._give_up(f"The worker broke the protocol: {error}.")
+            return
+        match message:
+            case Hello(protocol=protocol) if protocol != PROTOCOL_VERSION:
+                self._give_up(f"The worker speaks protocol {protocol}, this program {PROTOCOL_VERSION}.")
+            case Hello():
+                self._started = True
+                self._check_clock(message)
                 self._extend_deadline()
-                self._forward(item)
+            case Finished():
+                _log.info("worker finished: %s", message.outcome)
+                self._finished = message
+                self._deadline_s = time.monotonic() + self._limits.finished_s
+            case _:
+                if isinstance(message, PhaseStarted):
+                    _log.info("phase %s", message.phase)
+                self._extend_deadline()
+                self._forward(message)
 
     def _check_clock(self, hello: Hello) -> None:
         """Log it if the worker's clocks are not those of the host: its blocks and the telemetry would not match."""

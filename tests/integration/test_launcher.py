@@ -9,11 +9,11 @@ import pytest
 
 from app.records import LogLine
 from app.runs import launcher
-from app.runs.launcher import BrokenMessage, Exited, LocalWorker, WorkerEvent
+from app.runs.launcher import Exited, LocalWorker, WorkerEvent
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S
 from workloads.catalog import Machine, complete
-from workloads.protocol import PROTOCOL_VERSION, Start
+from workloads.protocol import PROTOCOL_VERSION, Start, decode_message
 
 LEAVES_ONE_BEHIND = "pid = subprocess.Popen(['sleep', '600'], start_new_session=True).pid"
 START = Start(protocol=PROTOCOL_VERSION, spec=complete("dummy", {"gpus": 0}, Machine()), gpu_uuids=())
@@ -40,10 +40,10 @@ def started(code: str) -> "subprocess.Popen[bytes]":
 
 def test_an_order_for_a_worker_that_is_gone_and_was_heard_is_no_error() -> None:
     heard = Heard()
-    worker = LocalWorker(started(""), heard)
+    worker = LocalWorker(started(""), heard, decode_message)
     worker.listen()
     assert heard.gone.wait(LIMIT_S)
-    worker.send_start(START)
+    worker.send(START)
     worker.ask_to_stop()
     assert heard.events == [Exited(0)]
 
@@ -51,8 +51,8 @@ def test_an_order_for_a_worker_that_is_gone_and_was_heard_is_no_error() -> None:
 def test_nor_is_it_to_ask_one_to_stop_that_never_read_its_order() -> None:
     heard, process = Heard(), started("")
     process.wait(LIMIT_S)
-    worker = LocalWorker(process, heard)
-    worker.send_start(START)
+    worker = LocalWorker(process, heard, decode_message)
+    worker.send(START)
     worker.ask_to_stop()
     worker.listen()
     assert heard.gone.wait(LIMIT_S)
@@ -60,7 +60,9 @@ def test_nor_is_it_to_ask_one_to_stop_that_never_read_its_order() -> None:
 
 def test_a_child_that_left_for_a_session_of_its_own_neither_hangs_the_run_nor_outlives_it() -> None:
     heard = Heard()
-    worker = LocalWorker(started(f"import subprocess, sys\n{LEAVES_ONE_BEHIND}\nprint(pid, file=sys.stderr)"), heard)
+    worker = LocalWorker(
+        started(f"import subprocess, sys\n{LEAVES_ONE_BEHIND}\nprint(pid, file=sys.stderr)"), heard, decode_message
+    )
     worker.listen()
     assert heard.gone.wait(LIMIT_S)
     first, said, last = heard.events
@@ -73,7 +75,7 @@ def test_a_child_that_left_for_a_session_of_its_own_neither_hangs_the_run_nor_ou
 
 def test_one_that_is_over_is_known_to_be_while_another_thread_has_yet_to_hear_of_it() -> None:
     process = started("")
-    worker = LocalWorker(process, Heard())
+    worker = LocalWorker(process, Heard(), decode_message)
     with process._waitpid_lock:  # type: ignore[attr-defined] # as the thread holds it that waits for the process
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert worker.has_exited
@@ -97,6 +99,6 @@ def test_readers_that_a_busy_machine_holds_up_have_told_everything_before_the_en
 
     monkeypatch.setattr(launcher, "_LEFT_TO_READ_S", 0.0)
     monkeypatch.setattr(launcher, "end_writers", no_writer)
-    LocalWorker(started("for n in range(1000): print(n)"), slowly).listen()
+    LocalWorker(started("import sys\nfor n in range(1000): print(n, file=sys.stderr)"), slowly, decode_message).listen()
     assert heard.gone.wait(LIMIT_S)
-    assert [type(event) for event in heard.events] == [BrokenMessage] * 1000 + [Exited]
+    assert [type(event) for event in heard.events] == [LogLine] * 1000 + [Exited]

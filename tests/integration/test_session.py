@@ -34,7 +34,13 @@ HELLO = (
     "from workloads.protocol import *\n"
     "def say(message): sys.stdout.buffer.write(encode(message)); sys.stdout.flush()\n"
     "hello = dict(pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns())\n"
-    "done = Finished(outcome='completed', t_ns=time.monotonic_ns())\n"
+    "def begin(phase): say(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))\n"
+    "def measure():\n"
+    "    begin('measure')\n"
+    "    start_ns = time.monotonic_ns()\n"
+    "    say(Block(phase='measure', first_step=0, steps=1, examples=8, start_ns=start_ns, end_ns=start_ns + 1))\n"
+    "    begin('finish')\n"
+    "def end(): say(Finished(outcome='completed', t_ns=time.monotonic_ns()))\n"
 )
 """The start of a worker of another making."""
 GREETS = "say(Hello(protocol=PROTOCOL_VERSION, **hello)); "
@@ -252,7 +258,7 @@ def test_a_worker_of_another_making(tmp_path: Path, feed: TelemetryFeed, code: s
 
 
 def test_a_worker_that_stays_after_its_last_word_is_shown_out(tmp_path: Path, feed: TelemetryFeed) -> None:
-    command = other_worker("say(Hello(protocol=PROTOCOL_VERSION, **hello)); say(done); time.sleep(600)")
+    command = other_worker("say(Hello(protocol=PROTOCOL_VERSION, **hello)); measure(); end(); time.sleep(600)")
     spec = dummy(feed.wait_inventory())
     outcome, *_ = run_through(spec, services(tmp_path, feed, command=command, limits=IMPATIENT))
     assert (outcome.name, outcome.ended_by, outcome.exit_code) == ("completed", "terminated", -signal.SIGTERM)
@@ -264,7 +270,7 @@ def test_what_a_worker_leaves_behind_goes_with_it(tmp_path: Path, feed: Telemetr
         "import subprocess\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "print(child.pid, file=sys.stderr, flush=True)\n"
-        "say(Hello(protocol=PROTOCOL_VERSION, **hello)); say(done)\n"
+        "say(Hello(protocol=PROTOCOL_VERSION, **hello)); measure(); end()\n"
     )
     outcome, recorder, _ = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed, command=command))
     assert outcome.name == "completed"
@@ -275,9 +281,9 @@ def test_what_a_worker_leaves_behind_goes_with_it(tmp_path: Path, feed: Telemetr
 COUNTS = (
     "start = decode_start(sys.stdin.buffer.readline())\n"
     "print(start.calibrate, start.weights_path, file=sys.stderr, flush=True)\n"
-    "say(Hello(protocol=PROTOCOL_VERSION, **hello)); say(Flops(per_step=123))\n"
+    "say(Hello(protocol=PROTOCOL_VERSION, **hello)); begin('build'); say(Flops(per_step=123)); measure()\n"
     "if start.calibrate: say(Calibration(device='cpu', precision='float32', size=512, flops_per_s=4e9))\n"
-    "say(done)"
+    "end()"
 )
 
 

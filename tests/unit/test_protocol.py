@@ -98,11 +98,29 @@ def test_jobs_and_results_come_back() -> None:
         b'{"type":"block","phase":"build","first_step":0,"steps":1,"examples":1,"start_ns":1,"end_ns":2}\n',
         b'{"type":"finished","outcome":"crashed","t_ns":1}\n',
         b"[]\n",
+        b'{"type":"phase","phase":"build","t_ns":1,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+        b'{"type":"' + b"x" * 100_000 + b'"}\n',
+        b'{"type":"phase","phase":"build","t_ns":-1}\n',
+        b'{"type":"phase","phase":"build","t_ns":9223372036854775808}\n',
+        b'{"type":"flops","per_step":' + b"9" * 5_000 + b"}\n",
+        b'{"type":"flops","per_step":0}\n',
+        b'{"type":"data_ready","steps":0,"time_ns":1}\n',
+        b'{"type":"block","phase":"measure","first_step":0,"steps":0,"examples":1,"start_ns":1,"end_ns":2}\n',
+        b'{"type":"block","phase":"measure","first_step":0,"steps":-1,"examples":1,"start_ns":1,"end_ns":2}\n',
+        b'{"type":"block","phase":"measure","first_step":0,"steps":1,"examples":1e300,"start_ns":1,"end_ns":2}\n',
+        b'{"type":"block","phase":"measure","first_step":0,"steps":1,"examples":1,"start_ns":1,"end_ns":2,"loss":1e999}\n',
+        b'{"type":"progress","phase":"measure","fraction":1.5,"t_ns":1}\n',
+        b'{"type":"calibration","device":"cpu","precision":"float32","size":1,"flops_per_s":0.0}\n',
+        b'{"type":"finished","outcome":"failed","t_ns":1,"reason":"' + b"x" * 2_001 + b'"}\n',
+        b'{"type":"facts","facts":{"a":"' + b"x" * 4_001 + b'"}}\n',
+        b'{"type":"facts","facts":{' + b",".join(b'"%d":""' % n for n in range(201)) + b"}}\n",
     ],
+    ids=lambda line: line[:70].decode(errors="replace"),
 )
 def test_what_is_no_message_is_told_apart(line: bytes) -> None:
-    with pytest.raises(ProtocolError, match="not a message of this protocol"):
+    with pytest.raises(ProtocolError, match="not a message of this protocol") as error:
         decode_message(line)
+    assert len(str(error.value)) < 800
 
 
 def test_an_order_of_another_protocol_is_told_apart() -> None:

@@ -3,6 +3,7 @@
 import inspect
 import io
 import linecache
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,7 @@ _BATCH_SIZE = "batch_size"
 _PROGRAM_PARAMETERS = (_BATCH_SIZE, "seed")
 """Parameters that the program passes to a function that has them."""
 _KIND_BY_TYPE: dict[type, CustomParameterKind] = {bool: "switch", int: "integer", float: "number", str: "text"}
+_MOST_HELP_CHARS = 1_000
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -105,7 +107,7 @@ def describe_function(function: FunctionType) -> CustomWorkload:
     docstring = inspect.getdoc(function) or ""
     return CustomWorkload(
         name=function.__name__,
-        help=docstring.partition("\n")[0],
+        help=docstring.partition("\n")[0][:_MOST_HELP_CHARS],
         batch_size=size,
         parameters=tuple(
             _describe_parameter(p, docstring, location)
@@ -172,11 +174,20 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
     if kind == "choice":
         return default in choices
     if kind == "number":
-        return isinstance(default, int | float) and not isinstance(default, bool)
+        return isinstance(default, int | float) and not isinstance(default, bool) and _is_finite(default)
+    if isinstance(default, int) and not -(2**63) <= default < 2**63:
+        return False
     return _KIND_BY_TYPE.get(type(default)) == kind
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def _parameter_help(name: str, docstring: str) -> str:
     """Return what a docstring says of a parameter, on a line of its own such as `units: Units of each layer`."""
     found = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
-    return found[1].strip() if found else ""
+    return found[1].strip()[:_MOST_HELP_CHARS] if found else ""

@@ -233,6 +233,8 @@ def _read(path: Path) -> Preset:
         raise UserError(f"{path} is not a preset: it is not written in UTF-8.") from error
     except msgspec.DecodeError as error:
         raise UserError(f"{path} is not a preset: {error}.") from error
+    except RecursionError as error:
+        raise UserError(f"{path} is not a preset: it has too many brackets in each other.") from error
 
 
 def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> dict[str, Workload]:

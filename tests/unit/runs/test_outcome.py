@@ -53,6 +53,16 @@ def ending(
         (ending(word("completed"), stop_requested=True), "completed", None),
         (ending(word("completed"), -15, ended_by="terminated"), "completed", None),
         (ending(word("completed"), lost=LOST), "completed", None),
+        (
+            ending(word("completed"), 7),
+            "completed",
+            "All was measured; after that its process ended with exit status 7, see its log.",
+        ),
+        (
+            ending(word("completed"), -11),
+            "completed",
+            "All was measured; after that its process ended with SIGSEGV, see its log.",
+        ),
         (ending(word("stopped"), stop_requested=True), "stopped", "Stopped by the user."),
         (ending(word("stopped", "Stopped early."), stop_requested=True), "stopped", "Stopped early."),
         (ending(None, -9, stop_requested=True, ended_by="killed"), "stopped", "Stopped by the user."),

@@ -90,7 +90,7 @@ def gpus(feed: TelemetryFeed, *uuids: str) -> list[Device]:
 
 @contextmanager
 def recorded(feed: TelemetryFeed, *uuids: str) -> Iterator[tuple[TelemetryRecorder, Inbox]]:
-    inbox: Inbox = queue.SimpleQueue()
+    inbox = Inbox()
     recording = TelemetryRecorder(feed, gpus(feed, *uuids), inbox)
     recording.start()
     try:
@@ -154,7 +154,7 @@ def test_only_the_run_s_own_devices_are_recorded(feed: TelemetryFeed) -> None:
 
 def just_read(feed: TelemetryFeed) -> None:
     """Waits until the counters were read because it was time: they are not due again for two seconds."""
-    said: Inbox = queue.SimpleQueue()
+    said = Inbox()
 
     def note(message: SamplerMessage) -> None:
         if isinstance(message, SlowSample):

@@ -1,6 +1,6 @@
 """The supervisor on an inbox filled beforehand: what it hands on, what it answers, and how far it climbs."""
 
-import queue
+import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -13,13 +13,14 @@ from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit
 from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerTimeouts
 from app.samples import HOST, DeviceLost
+from tests.fakes.sessions import LIMIT_S
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, PhaseStarted
 
 AT_ONCE = WorkerTimeouts(hello_s=0.0, message_gap_s=0.0, closed_stdin_s=0.0, terminated_s=0.0, finished_s=0.0)
 CLOCK = ClockAnchor(t_ns=1, utc_ns=1)
 HELLO = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=1, utc_ns=1)
 PHASE = PhaseStarted(phase="import", t_ns=2)
-DONE = Finished(outcome="completed", t_ns=3)
+DONE = Finished(outcome="stopped", t_ns=3)
 LOST = DeviceLost(t_ns=4, device="GPU-x", reason="It is gone.")
 
 
@@ -51,7 +52,7 @@ def watch(
     *items: InboxItem, obeys: str = "closed stdin", limits: WorkerTimeouts | None = None
 ) -> tuple[WorkerExit, list[str], list[RunEvent]]:
     """The ending, the rungs that were asked, and the events handed on."""
-    inbox: Inbox = queue.SimpleQueue()
+    inbox = Inbox()
     for item in items:
         inbox.put(item)
     worker, events = Obedient(inbox, obeys), list[RunEvent]()
@@ -125,22 +126,22 @@ def test_a_broken_protocol_terminates(item: InboxItem, fault: str) -> None:
 
 
 def test_trouble_of_a_sink_terminates_and_the_first_reason_stays() -> None:
-    inbox: Inbox = queue.SimpleQueue()
+    inbox = Inbox()
     worker, tried = Obedient(inbox, "terminated"), list[RunEvent]()
 
     def full(event: RunEvent) -> None:
         tried.append(event)
         raise DatabaseError(f"Full for the {len(tried)}. time.")
 
-    for item in (HELLO, PHASE, PHASE):
+    for item in (HELLO, LogLine(1, "a"), LogLine(2, "b")):
         inbox.put(item)
     ending = Supervisor(worker, inbox, WorkerTimeouts(), full, CLOCK).watch()
     assert (ending.fault, worker.rungs, len(tried)) == ("Full for the 1. time.", ["terminated"], 2)
 
 
 def test_a_bug_in_a_sink_is_not_hidden() -> None:
-    inbox: Inbox = queue.SimpleQueue()
-    inbox.put(PHASE)
+    inbox = Inbox()
+    inbox.put(LogLine(1, "a"))
 
     def broken(event: RunEvent) -> None:
         raise ZeroDivisionError
@@ -152,3 +153,72 @@ def test_a_bug_in_a_sink_is_not_hidden() -> None:
 def test_fatal_words_of_the_log_are_kept() -> None:
     ending, *_ = watch(HELLO, LogLine(1, "F0000 1.2 3 a.cc:4] Check failed"), LogLine(2, "more"), Exited(-6))
     assert (ending.fatal_message, ending.exit_code) == ("Check failed", -6)
+
+
+def test_what_breaks_the_order_fails_the_run_and_nothing_after_it_is_handed_on() -> None:
+    ending, rungs, events = watch(HELLO, PHASE, PHASE, PhaseStarted(phase="build", t_ns=3), DONE, obeys="terminated")
+    assert ending.fault == "The worker broke the protocol: the phase import came in the phase import."
+    assert (rungs, events, ending.finished) == (["terminated"], [PHASE], None)
+
+
+class Flooding(Obedient):
+    """A process that says more whenever somebody listens, until it is killed."""
+
+    def keep_saying(self, event: RunEvent) -> None:
+        if self.rungs[-1:] != ["killed"]:
+            self.inbox.put(LogLine(1, "more"))
+
+
+@pytest.mark.parametrize(
+    ("items", "rungs"),
+    [
+        ((LogLine(1, "noise"),), ["terminated", "killed"]),
+        ((HELLO, LogLine(1, "noise"), StopRequested()), ["closed stdin", "terminated", "killed"]),
+        ((HELLO, LogLine(1, "noise"), DONE), ["closed stdin", "terminated", "killed"]),
+    ],
+)
+def test_one_that_never_falls_silent_is_ended_all_the_same(items: tuple[InboxItem, ...], rungs: list[str]) -> None:
+    inbox = Inbox()
+    worker = Flooding(inbox, "killed")
+    for item in items:
+        inbox.put(item)
+    limits = replace(AT_ONCE, hello_s=0.0 if len(items) == 1 else 60.0, message_gap_s=60.0)
+    ending = Supervisor(worker, inbox, limits, worker.keep_saying, CLOCK).watch()
+    assert (worker.rungs, ending.ended_by) == (rungs, "killed")
+
+
+def test_a_worker_waits_while_its_messages_wait_and_nobody_else_does() -> None:
+    inbox, posted = Inbox(), list[int]()
+
+    def post() -> None:
+        for number in range(6):
+            inbox.post(PHASE)
+            posted.append(number)
+
+    reader = threading.Thread(target=post)
+    reader.start()
+    for _ in range(100):
+        inbox.put(StopRequested())
+    inbox.post(LogLine(1, "a line has room of its own"))
+    assert len(posted) <= 4
+    items = [inbox.get(LIMIT_S) for _ in range(107)]
+    reader.join(LIMIT_S)
+    assert (items.count(PHASE), posted) == (6, list(range(6)))
+
+
+def test_nobody_waits_for_a_run_that_is_over() -> None:
+    inbox, reading = Inbox(), threading.Event()
+
+    def post() -> None:
+        for _ in range(4):
+            inbox.post(PHASE)
+        reading.set()
+        for _ in range(100):
+            inbox.post(PHASE)
+
+    reader = threading.Thread(target=post)
+    reader.start()
+    assert reading.wait(LIMIT_S)
+    inbox.close()
+    reader.join(LIMIT_S)
+    assert (reader.is_alive(), inbox.qsize()) == (False, 4)

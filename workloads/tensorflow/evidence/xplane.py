@@ -12,7 +12,7 @@ from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from workloads.kernels import classify, makes_products, on_tensor_cores
-from workloads.protocol import DeviceTime, Kernel
+from workloads.protocol import MOST_KERNELS, DeviceTime, Kernel
 from workloads.tensorflow.evidence.graph import Op, plain_type
 
 _DTYPES = {
@@ -21,6 +21,7 @@ _DTYPES = {
     xla_data_pb2.BF16: "bfloat16",
 }
 _HIGHEST_PRECISION = xla_data_pb2.PrecisionConfig.HIGHEST
+_MOST_NOTES, _MOST_NOTE_CHARS = 20, 1_000
 _LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D"}
 """Words in the names of XLA's library calls, as `__cublas$gemm`, `__cublas$lt$matmul`, `__cudnn$convForward`."""
 
@@ -160,7 +161,10 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
         events=len(kernels),
         programs=tuple(op for program in _programs(space) for op in program_ops(program)),
         op_times_ns=_op_times_ns(kernels),
-        notes=tuple(f"The profiler says: {message}" for message in (*space.errors, *space.warnings)),
+        notes=tuple(
+            f"The profiler says: {message[:_MOST_NOTE_CHARS]}"
+            for message in (*space.errors, *space.warnings)[:_MOST_NOTES]
+        ),
     )
 
 
@@ -240,7 +244,7 @@ def _innermost_events(events: Iterable[_Event]) -> Iterator[_Event]:
 
 
 def _kernels(events: Iterable[_Event]) -> tuple[Kernel, ...]:
-    """Return the kernels by name, the one that took longest first."""
+    """Return the kernels by name, the one that took longest first; at most as many as a message takes."""
     totals: dict[str, tuple[int, int]] = {}
     for event in events:
         count, time_ps = totals.get(event.name, (0, 0))
@@ -248,7 +252,7 @@ def _kernels(events: Iterable[_Event]) -> tuple[Kernel, ...]:
     ranked = sorted(totals.items(), key=lambda item: item[1][1], reverse=True)
     return tuple(
         Kernel(name=name, kind=classify(name), count=count, time_ns=time_ps // 1000, tensor_cores=on_tensor_cores(name))
-        for name, (count, time_ps) in ranked
+        for name, (count, time_ps) in ranked[:MOST_KERNELS]
     )
 
 
