@@ -114,9 +114,9 @@ class BoundedLog:
                 self._leave_out(self._line + b"\n")
                 self._line, self._cut_bytes, self._state = b"", 0, b""
             else:
-                is_told = self._is_state_shown and not self._line
+                is_shown = self._is_state_shown and not self._line
                 line = self._take()
-                if not is_told:
+                if not is_shown:
                     yield line
             start = end + 1
         if self._is_flooded:

@@ -66,6 +66,8 @@ _PROGRAM_PARAMETERS = (_BATCH_SIZE, "seed")
 """Parameters that the program passes to a function that has them."""
 _KIND_BY_TYPE: dict[type, CustomParameterKind] = {bool: "switch", int: "integer", float: "number", str: "text"}
 _MOST_HELP_CHARS = 1_000
+_MOST_TEXT_CHARS = 4_000
+_MOST_BATCH_SIZE = 10**12
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -129,7 +131,7 @@ def _is_plain(function: FunctionType) -> bool:
 
 
 def _is_valid_batch_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_BATCH_SIZE
 
 
 def _parameters(function: FunctionType) -> dict[str, inspect.Parameter]:
@@ -151,6 +153,8 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
         )
     if default is inspect.Parameter.empty:
         raise CustomWorkloadError(f"{location}: {name} needs a default, such as {name}: int = 64.")
+    if isinstance(default, int) and not -(2**63) <= default < 2**63:
+        raise CustomWorkloadError(f"{location}: the default of {name} is a number of more than 64 bits.")
     annotation = type(default) if parameter.annotation is inspect.Parameter.empty else parameter.annotation
     kind, choices = _parameter_kind(annotation)
     if kind is None or not _is_valid_default(default, kind, choices):
@@ -158,6 +162,8 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
             f"{location}: {parameter} is none that can be set; "
             "a parameter is an int, float, bool, str or a Literal of words, with a default of that type."
         )
+    if any(isinstance(word, str) and len(word) > _MOST_TEXT_CHARS for word in (default, *choices)):
+        raise CustomWorkloadError(f"{location}: a text of {name} has more than {_MOST_TEXT_CHARS:,} characters.")
     value: Value = float(default) if kind == "number" else default
     return CustomParameter(name=name, kind=kind, default=value, help=_parameter_help(name, docstring), choices=choices)
 
@@ -174,17 +180,8 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
     if kind == "choice":
         return default in choices
     if kind == "number":
-        return isinstance(default, int | float) and not isinstance(default, bool) and _is_finite(default)
-    if isinstance(default, int) and not -(2**63) <= default < 2**63:
-        return False
+        return isinstance(default, int | float) and not isinstance(default, bool) and math.isfinite(default)
     return _KIND_BY_TYPE.get(type(default)) == kind
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an int that no float can hold
-        return False
 
 
 def _parameter_help(name: str, docstring: str) -> str:

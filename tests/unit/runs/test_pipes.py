@@ -96,12 +96,12 @@ def test_lines_of_a_log(clock: Clock, said: bytes, lines: list[str], in_bytes: b
 
 
 def test_a_progress_bar_is_shown_now_and_then(clock: Clock) -> None:
-    log, told = pipes.BoundedLog(), list[str]()
+    log, shown = pipes.BoundedLog(), list[str]()
     for step in range(100):
-        told += [*log.feed(b"\r step %d" % step), *log.due_lines()]
+        shown += [*log.feed(b"\r step %d" % step), *log.due_lines()]
         clock.now_s += 0.1
-    assert 15 <= len(told) <= 20, "two per second in ten seconds"
-    assert told == sorted(told, key=lambda line: int(line.split()[1]))
+    assert 15 <= len(shown) <= 20, "two per second in ten seconds"
+    assert shown == sorted(shown, key=lambda line: int(line.split()[1]))
     clock.now_s += 1.0
     assert [*log.feed(b"\n"), *log.end()] == [" step 99"], "its last state is its line"
     assert log.due_ms is None
