@@ -7,7 +7,7 @@ import pytest
 
 from workloads.build import approve
 from workloads.errors import RefusedError, TrainingError, outcome_of
-from workloads.protocol import Finished, RunSpec, Variant
+from workloads.protocol import Finished, RunSpec, Source, Variant, decode_message, encode
 from workloads.tensorflow.backend import TensorflowBackend
 from workloads.tensorflow.environment import environment_info
 
@@ -40,6 +40,24 @@ def test_allocation_failures_of_xla_and_cudnn_are_out_of_memory(text: str) -> No
     ending = ending_of(RuntimeError(text))
     assert ending.outcome == "out_of_memory"
     assert "GiB" not in (ending.reason or "")
+
+
+def test_memory_that_runs_out_where_there_is_no_batch_is_told_as_it_is() -> None:
+    source = Source(path="/home/me/mine.py", text="")
+    sentence = "mine.py: memory ran out while the file was read; what needs it belongs into its functions."
+    assert outcome_of(MemoryError(), {}, None, source).reason == sentence
+    assert outcome_of(MemoryError(), {}, None).reason == "Memory ran out; other programs may hold it."
+
+
+def test_texts_of_an_error_have_an_end() -> None:
+    ending = outcome_of(RefusedError("x" * 5_000_000), VARIANT, None)
+    assert decode_message(encode(ending)) == ending
+    try:
+        raise ValueError("x" * 5_000_000)
+    except ValueError as error:
+        ending = outcome_of(error, VARIANT, None, Source(path="mine.py", text=""))
+    assert decode_message(encode(ending)) == ending
+    assert (ending.traceback or "").endswith("xxx\n")
 
 
 def test_a_missing_kernel_of_a_layout_is_a_refusal() -> None:

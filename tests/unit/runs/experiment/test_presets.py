@@ -168,6 +168,13 @@ def test_a_workload_that_cannot_be_had_is_told_with_the_presets_file(tmp_path: P
         load_preset(broken, lambda word: resolve_workload(word, database_path, None))
 
 
+def test_brackets_without_end_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text(f"x = {'[' * 3_000}{']' * 3_000}")
+    with pytest.raises(UserError, match=r"deep\.toml is not a preset: it has too many brackets in each other\.$"):
+        load_preset(str(path))
+
+
 def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
     path = own(tmp_path, ("repeats = 8", 'repeats = 8\n        until = "narrow"'))
     with pytest.raises(UserError, match=r"own\.toml is not a preset: 'narrow' is not a precision such as 0\.5%"):
