@@ -170,12 +170,11 @@ class RunSession:
             try:
                 worker = self._host.launcher.launch(self._start_message(store, lease), self._inbox.post)
             except OSError as error:
-                return self._end_unstarted(
-                    store, Outcome(name="failed", reason=f"No worker could be started: {error}.")
-                )
+                reason = f"No worker could be started: {error}."
+                return self._end_unstarted(store, Outcome(name="failed", reason=reason))
             recorder.follow(worker.pid)
             supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, clock)
-            ending = _watch(supervisor, worker)
+            ending = _watch(supervisor, worker, self._inbox)
 
             def drain() -> None:
                 recorder.request_final_energy()
@@ -192,7 +191,6 @@ class RunSession:
             raise
         finally:
             recorder.stop()
-            self._inbox.close()
 
     def _start_message(self, store: Store, lease: Lease) -> Start:
         """Return the worker's order: the run, the path of its weights, whether to calibrate the device."""
@@ -331,13 +329,15 @@ def _wait_for_lock(store: RunStore, run: int, end_s: float | None, notify: Calla
     return end_s
 
 
-def _watch(supervisor: Supervisor, worker: Worker) -> WorkerExit:
+def _watch(supervisor: Supervisor, worker: Worker, inbox: Inbox) -> WorkerExit:
     try:
         return supervisor.watch()
     except BaseException:
         # A bug of ours must not leave a worker behind.
         worker.kill()
         raise
+    finally:
+        inbox.close()
 
 
 def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> float | None:
