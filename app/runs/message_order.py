@@ -31,7 +31,7 @@ _MOST_ENVIRONMENT_CHARS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PhaseSpan:
     """The phases in which a message may come, from the first to the last, and whether it comes once at most."""
 
     first: PhaseName
@@ -39,15 +39,15 @@ class _Place:
     once: bool = False
 
 
-_PLACES: dict[type[Message], _Place] = {
-    EnvironmentInfo: _Place("import", "finish"),
-    Flops: _Place("build", "build", once=True),
-    Progress: _Place("compile", "measure"),
-    Block: _Place("compile", "measure"),
-    Epoch: _Place("measure", "measure"),
-    DataReady: _Place("measure", "measure", once=True),
-    Evidence: _Place("compile", "finish", once=True),
-    Calibration: _Place("finish", "finish", once=True),
+_SPANS: dict[type[Message], _PhaseSpan] = {
+    EnvironmentInfo: _PhaseSpan("import", "finish"),
+    Flops: _PhaseSpan("build", "build", once=True),
+    Progress: _PhaseSpan("compile", "measure"),
+    Block: _PhaseSpan("compile", "measure"),
+    Epoch: _PhaseSpan("measure", "measure"),
+    DataReady: _PhaseSpan("measure", "measure", once=True),
+    Evidence: _PhaseSpan("compile", "finish", once=True),
+    Calibration: _PhaseSpan("finish", "finish", once=True),
 }
 """Besides: `Hello` comes first, `Finished` last; each phase begins once at most, in the order of `PhaseName`."""
 
@@ -79,16 +79,16 @@ class MessageOrder:
         # A worker that is stopped while it imports ends without a greeting.
         if Hello not in self._seen and kind not in (Hello, Finished):
             raise ProtocolError(f"`{name}` came before `hello`")
-        if kind in _PLACES:
-            self._check_place(_PLACES[kind], kind, name)
+        if kind in _SPANS:
+            self._check_span(_SPANS[kind], kind, name)
         self._seen.add(kind)
         self._check_content(message)
 
-    def _check_place(self, place: _Place, kind: type[Message], name: str) -> None:
-        if place.once and kind in self._seen:
+    def _check_span(self, span: _PhaseSpan, kind: type[Message], name: str) -> None:
+        if span.once and kind in self._seen:
             raise ProtocolError(f"`{name}` came twice")
         present = -1 if self._phase is None else _PHASES.index(self._phase)
-        if not _PHASES.index(place.first) <= present <= _PHASES.index(place.last):
+        if not _PHASES.index(span.first) <= present <= _PHASES.index(span.last):
             raise ProtocolError(f"`{name}` came {_when(self._phase)}")
 
     def _check_content(self, message: Message) -> None:
