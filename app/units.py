@@ -155,6 +155,14 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def age(seconds: float) -> str:
+    """Return how long something is ago, in its largest unit: `5 s`, `3 min`, `2 h`."""
+    for size_s, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size_s:
+            return with_unit(seconds // size_s, unit)
+    return with_unit(max(0.0, seconds // 1), "s")
+
+
 _SOURCE_LOCATION = re.compile(r"[^:]+\.py:\d+: ")
 """How a sentence begins that names a line of a file, whose name may hold spaces."""
 

@@ -28,10 +28,10 @@ from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, WindowEvent, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
 from app.gui.window import COMPARE, HISTORY, RUN, MainWindow, Page
-from app.samples import HOST, DeviceLost, Inventory
+from app.samples import Inventory, TelemetryGap
 from app.storage.files import disk_space
 from app.telemetry.feed import TelemetryFeed
-from app.viewmodels.plot.telemetry_buffer import describe_machine
+from app.viewmodels.plot.telemetry_buffer import machine_state
 from app.viewmodels.run.form import VariantForm
 from workloads.protocol import RunSpec
 
@@ -267,10 +267,9 @@ class Workbench(QObject):
         self._notifier.handle(event)
         self._standby.handle(event)
         if isinstance(event, Inventory):
-            self.window.show_machine(describe_machine(event), "good", event.no_gpu_reason or "Telemetry is running.")
-        if isinstance(event, DeviceLost) and event.device == HOST:
-            # The host cannot be lost: its sampler has ended.
-            self.window.show_machine("No telemetry", "bad", event.reason)
+            self.window.show_machine(*machine_state(event))
+        elif isinstance(event, TelemetryGap):
+            self.window.show_machine("Telemetry starts again …", "warning", event.reason)
 
     def _refresh(self) -> None:
         self.run.refresh()

@@ -2,7 +2,7 @@
 
 import time
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
@@ -18,7 +18,7 @@ from app.gui.actions import Actions
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.threads import WindowEvent
-from app.gui.widgets.basic import EmptyState, button, clear_layout, separator, show_text, text_label
+from app.gui.widgets.basic import EmptyState, button, clear_layout, separator, set_role, show_text, text_label
 from app.viewmodels.monitor import DeviceMetric, MonitoredDevice, MonitorModel, MonitorState
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
 
@@ -39,7 +39,7 @@ class DeviceRowView(QWidget):
         super().__init__()
         self._label = text_label(row.label, "heading")
         self._name = text_label(row.name, "muted", wrap=True)
-        self._lost = text_label("", "problem", wrap=True)
+        self._problem = text_label("", "problem", wrap=True)
         self._processes = text_label("", "muted", wrap=True)
         self._unavailable = text_label("", "caption", wrap=True)
         self._grid = QGridLayout()
@@ -53,7 +53,7 @@ class DeviceRowView(QWidget):
 
     def displayed_text(self) -> str:
         """Return everything shown but plots, as one text."""
-        labels = (self._label, self._name, self._lost, self._processes, self._unavailable)
+        labels = (self._label, self._name, self._problem, self._processes, self._unavailable)
         values = (f"{name} {label.text()}" for name, label in self._values.items())
         return "\n".join(text for text in (*(label.text() for label in labels), *values) if text)
 
@@ -75,16 +75,20 @@ class DeviceRowView(QWidget):
         """
         if [figure.label for figure in row.metrics] != list(self._values):
             self._fill(row.metrics)
+        is_current = not (row.lost or row.stale)
         for figure in row.metrics:
             self._values[figure.label].setText(figure.value)
+            set_role(self._values[figure.label], "" if is_current else "muted")
+        set_role(self._problem, "problem" if row.lost else "warning")
         for label, text in (
-            (self._lost, f"Lost. {row.lost}" if row.lost else ""),
+            (self._problem, row.lost or row.stale),
             (self._processes, row.processes),
             (self._unavailable, row.not_reported),
         ):
             show_text(label, text)
         for panel in row.panels:
             plot, curve = self._plots[panel.key], panel.curves[0]
+            plot.set_title(panel.title, panel.unit)
             if panel.y_range is not None:
                 plot.set_y_range(*panel.y_range)
             plot.set_x_range(*window_s)
@@ -98,7 +102,7 @@ class DeviceRowView(QWidget):
         column = self._text_column
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID // 2)
-        for widget in (self._label, self._name, self._lost):
+        for widget in (self._label, self._name, self._problem):
             column.addWidget(widget)
         column.addSpacing(GRID // 2)
         column.addLayout(self._grid)
@@ -188,6 +192,7 @@ class MonitorView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._theme = theme
         self._rows: dict[str, DeviceRowView] = {}
+        self._is_alone = False
         self._empty = EmptyState("Looking for devices …", "Their power, load and memory appear here.")
         self.no_gpu = NoGpuView(self, actions)
         self._trace = button("Replay a &trace …", "Telemetry that `watch --json` wrote into a file (Ctrl+O)", flat=True)
@@ -212,16 +217,28 @@ class MonitorView(QWidget):
         """
         self._empty.setVisible(not state.rows)
         self._scroll.setVisible(bool(state.rows))
+        self._drop_outdated(state)
         missing = [row for row in state.rows if row.device not in self._rows]
         if missing:
             self._add(missing[0], alone=len(state.rows) == 1)
-        self.no_gpu.show_reason(state.note, state.gpu_hint)
+        self.no_gpu.show_reason(*((state.note, state.gpu_hint) if self._is_alone else ("", "")))
         for row in state.rows:
             view = self._rows.get(row.device)
             if view is not None and (row in missing or not view.visibleRegion().isEmpty()):
                 view.show_row(row, state.origin_s, state.window_s)
 
+    def _drop_outdated(self, state: MonitorState) -> None:
+        """Make all rows anew where a device is gone, or one came that is not the last: the page is laid out by them."""
+        devices, shown = [row.device for row in state.rows], list(self._rows)
+        if shown and (shown != devices[: len(shown)] or self._is_alone != (len(devices) == 1)):
+            self.no_gpu.setParent(self)
+            self.no_gpu.hide()
+            clear_layout(self._column)
+            self._column.addStretch(1)
+            self._rows = {}
+
     def _add(self, row: MonitoredDevice, *, alone: bool) -> None:
+        self._is_alone = alone
         view = self._rows[row.device] = DeviceRowView(row, self._theme, alone=alone)
         last = self._column.count() - 1
         if len(self._rows) > 1:
@@ -255,6 +272,7 @@ class MonitorView(QWidget):
 
 _REFRESH_PERIOD_S = 0.09
 """Numbers that change more often than this nobody can read."""
+_REFRESH_STALE_MS = 1_000
 
 
 class MonitorController(QObject):
@@ -265,6 +283,11 @@ class MonitorController(QObject):
         self._view = view
         self._model = MonitorModel(recent)
         self._shown_s = 0.0
+        # Where nothing is read any more, nothing else refreshes the screen: it has to say how old its numbers are.
+        timer = QTimer(self)
+        timer.setInterval(_REFRESH_STALE_MS)
+        timer.timeout.connect(self.refresh)
+        timer.start()
 
     def handle(self, event: WindowEvent) -> None:
         """Take one event."""
@@ -274,4 +297,4 @@ class MonitorController(QObject):
         """Show the numbers now, if anyone can see them and has had time to read the last."""
         if self._view.isVisible() and time.monotonic() - self._shown_s >= _REFRESH_PERIOD_S:
             self._shown_s = time.monotonic()
-            self._view.show_model(self._model.state())
+            self._view.show_model(self._model.state(time.monotonic_ns()))

@@ -86,7 +86,8 @@ class Host:
         Returns:
             The lease; None if the wait was given up.
         """
-        wanted = devices or candidate_devices(spec, self.machine)
+        usable = candidate_devices(spec, self.machine)
+        wanted = [device for device in devices if device in usable] or usable
         count = int(spec.variant["gpus"]) or 1
         return self.leases.wait(wanted, count, on_wait=lambda: notify(_RUN_WAITS), wait_for_stop=wait_for_stop)
 

@@ -44,6 +44,7 @@ from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, RunSpec, Sourc
 
 _log = logging.getLogger("variantscope.run")
 _REPORTED_LINES = 100
+_STOPPED_WAITING = "Stopped by the user while it waited for a free device."
 _LOCK_TRY_S = 0.1
 """How long a batch waits for another program that writes: the worker is watched between two tries."""
 _LOCK_WAIT_S = 60.0
@@ -135,19 +136,17 @@ class RunSession:
             if refusals := check(self._spec, inventory.machine):
                 self._begin(store, inventory, ())
                 return self._end_unstarted(store, Outcome(name="refused", reason=refusals[0].reason))
-            lease = self._external_lease or self._lease()
+            lease = self._external_lease or self._host.lease_for_run(
+                self._spec, notify=self._notify, wait_for_stop=self._wait_for_stop
+            )
             if lease is None:
-                reason = "Stopped by the user while it waited for a free device."
                 self._begin(store, inventory, ())
-                return self._end_unstarted(store, Outcome(name="stopped", reason=reason))
+                return self._end_unstarted(store, Outcome(name="stopped", reason=_STOPPED_WAITING))
             try:
-                return self._execute(store, inventory, lease)
+                return self._execute(store, self._host.inventory(), lease)
             finally:
                 if self._external_lease is None:
                     lease.release()
-
-    def _lease(self) -> Lease | None:
-        return self._host.lease_for_run(self._spec, notify=self._notify, wait_for_stop=self._wait_for_stop)
 
     def _notify(self, reason: str) -> None:
         self._listeners.handle(Waiting(self._host.now().t_ns, reason))
@@ -162,6 +161,9 @@ class RunSession:
         store.wait_at_most(_LOCK_TRY_S)
         store_sink = StoreSink(store, run)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
+        # What was leased may have been lost during a wait.
+        if lost := [gpu.lost for gpu in gpus if gpu.lost is not None]:
+            return self._end_unstarted(store, Outcome(name="failed", reason=lost[0]))
         recorder = TelemetryRecorder(self._host.telemetry, gpus, self._inbox)
         sinks = FanOut((recorder, self._step, self._listeners, store_sink))
         recorder.start()
@@ -220,8 +222,7 @@ class RunSession:
             devices=devices,
             environment={
                 **self._host.environment(),
-                **_gpus_used_info(devices),
-                **_custom_source_info(self._source),
+                **_used_info(devices, self._source),
                 **self._environment,
             },
             purpose=self._purpose,
@@ -347,10 +348,8 @@ def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> fl
     return None if rate is None else rate * len(devices)
 
 
-def _custom_source_info(source: Source | None) -> dict[str, str]:
-    return {CUSTOM_PATH_KEY: source.path, CUSTOM_SOURCE_KEY: source.text} if source else {}
-
-
-def _gpus_used_info(devices: Sequence[Device]) -> dict[str, str]:
+def _used_info(devices: Sequence[Device], source: Source | None) -> dict[str, str]:
+    """Return the GPUs and the custom workload's file of a run, for its environment."""
     used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
-    return {GPUS_USED_KEY: used} if used else {}
+    file = {CUSTOM_PATH_KEY: source.path, CUSTOM_SOURCE_KEY: source.text} if source else {}
+    return {**({GPUS_USED_KEY: used} if used else {}), **file}

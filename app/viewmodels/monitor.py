@@ -1,12 +1,15 @@
 """The Monitor screen: every device with its current metrics, its processes and its last minute."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from app import units
 from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, SlowSample, Topic, fields_of
 from app.records import RunEvent
-from app.samples import HOST, Device, DeviceLost, Inventory, Processes
+from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes
+from app.telemetry.feed import updated_inventory
 from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.plot.model import Curve, Panel
 from app.viewmodels.plot.telemetry_buffer import (
@@ -80,12 +83,18 @@ def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> 
     return ", ".join(f"{cause} {units.seconds(ns / 1e9)}" for cause, ns in since_ns.items() if ns > 0) or "never"
 
 
-def describe_not_reported(device: Device) -> str:
-    """Return the fields that a device does not report, by reason, as one sentence; "" where it reports all."""
+def describe_not_reported(device: Device, now: Values = MappingProxyType({})) -> str:
+    """Return the fields that a device does not report, by reason, as one sentence; "" where it reports all.
+
+    Args:
+        device: The device.
+        now: Its values; what has one is reported, whatever was found at first.
+    """
     by_reason: dict[str, dict[str, None]] = {}
     for name, reason in device.absent.items():
         field = FIELDS[name]
-        by_reason.setdefault(reason, {})[TOPICS[field.topic] or _lower_first(field.label)] = None
+        if name not in now:
+            by_reason.setdefault(reason, {})[TOPICS[field.topic] or _lower_first(field.label)] = None
     fields = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in by_reason.items())
     device_text = "the host" if device.device == HOST else "this GPU"
     return f"Not reported by {device_text}: {fields}." if fields else ""
@@ -103,6 +112,10 @@ def _lower_first(label: str) -> str:
 
 
 _WINDOW_S = 60.0
+_STALE_S = 3.0
+"""Without a reading for so long, a device's numbers are no longer those of now."""
+_SLOW_STALE_S = 25.0
+"""A slow field that was not read for so long has no value any more: the slowest is read every 10 s."""
 _MAX_PROCESSES = 8
 _WITH_GPU = (
     "With an NVIDIA GPU each GPU has a row here: curves of its power, load and memory, its temperature and clocks, "
@@ -114,7 +127,10 @@ _WITH_GPU = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredDevice:
-    """One device: who it is, its numbers, who uses it, its plots, and what it does not tell. `lost` says it is gone."""
+    """One device: who it is, its numbers, who uses it, its plots, and what it does not tell.
+
+    `lost` and `stale` say why its numbers are not those of now: it is gone, or has said nothing for some seconds.
+    """
 
     device: str
     label: str
@@ -124,6 +140,7 @@ class MonitoredDevice:
     not_reported: str
     panels: tuple[Panel, ...]
     lost: str = ""
+    stale: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,62 +154,97 @@ class MonitorState:
     gpu_hint: str = ""
 
 
+@dataclass(slots=True)
+class _Readings:
+    """The newest values of a device and when they were read; when and why it was lost."""
+
+    fast: dict[str, float] = field(default_factory=dict)
+    slow: dict[str, tuple[int, float]] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
+    processes: Processes | None = None
+    read_ns: int | None = None
+    loss: DeviceLost | None = None
+
+    def add(self, sample: Sample) -> None:
+        """Take a sample: what it lacks has no value any more."""
+        self.fast, self.loss = _reported(sample, FAST_FIELDS), None
+        if self.fast:
+            self.read_ns = sample.t_ns
+
+    def add_slow(self, sample: SlowSample) -> None:
+        """Take a slow sample: it lacks what was not due."""
+        values = _reported(sample, SLOW_FIELDS)
+        self.slow |= {name: (sample.t_ns, value) for name, value in values.items()}
+        self.first = {**values, **self.first}
+
+    def values(self, now_ns: int) -> dict[str, float]:
+        """Return the newest values, without those that were not renewed for too long."""
+        oldest_ns = now_ns - int(_SLOW_STALE_S * 1e9)
+        return {**{name: value for name, (t_ns, value) in self.slow.items() if t_ns > oldest_ns}, **self.fast}
+
+    def stale(self, now_ns: int) -> str:
+        """Return for how long there was no reading; "" where there was one just now, or never one."""
+        age_s = 0.0 if self.read_ns is None else (now_ns - self.read_ns) / 1e9
+        return f"No reading for {units.age(age_s)}." if age_s >= _STALE_S else ""
+
+
 class MonitorModel:
     """The Monitor's model; a device stays on the screen when it stops answering, with the reason."""
 
     def __init__(self, recent: TelemetryBuffer | None = None) -> None:
         self._inventory: Inventory | None = None
         self._recent = recent or TelemetryBuffer(short_history=True)
-        self._values: dict[str, dict[str, float]] = {}
-        self._first: dict[str, dict[str, float]] = {}
-        self._processes: dict[str, Processes] = {}
-        self._lost: dict[str, str] = {}
+        self._readings: defaultdict[str, _Readings] = defaultdict(_Readings)
 
     def handle(self, event: RunEvent | Inventory | Processes) -> None:
         """Take one event; those of runs do not matter here."""
         match event:
             case Inventory():
                 self._inventory = event
+                for device in event.devices:
+                    if device.lost is None:
+                        self._readings[device.device].loss = None
             case Sample():
                 self._recent.add(event)
-                self._lost.pop(event.device, None)
-                self._values.setdefault(event.device, {}).update(_reported(event, FAST_FIELDS))
+                self._readings[event.device].add(event)
             case SlowSample():
-                values = _reported(event, SLOW_FIELDS)
-                self._values.setdefault(event.device, {}).update(values)
-                self._first[event.device] = {**values, **self._first.get(event.device, {})}
+                self._readings[event.device].add_slow(event)
             case Processes():
-                self._processes[event.device] = event
+                self._readings[event.device].processes = event
             case DeviceLost():
-                self._lost[event.device] = event.reason
-                self._values.pop(event.device, None)
-                self._processes.pop(event.device, None)
+                self._readings[event.device] = _Readings(loss=event)
+            case FieldsUpdated() if self._inventory is not None:
+                self._inventory = updated_inventory(self._inventory, event)
             case _:
                 pass
 
-    def state(self) -> MonitorState:
-        """Return everything to show now."""
+    def state(self, now_ns: int | None = None) -> MonitorState:
+        """Return everything to show at a time of the clock; without one at the newest sample's."""
         inventory = self._inventory
+        if now_ns is None:
+            now_ns = int((self._recent.now_s or 0.0) * 1e9)
         return MonitorState(
-            rows=tuple(self._row(device) for device in inventory.devices) if inventory else (),
+            rows=tuple(self._row(device, now_ns) for device in inventory.devices) if inventory else (),
             origin_s=self._recent.now_s or 0.0,
             window_s=(-_WINDOW_S, 0.0),
             note=units.sentence(inventory.no_gpu_reason or "") if inventory else "",
             gpu_hint=_WITH_GPU if inventory and inventory.no_gpu_reason else "",
         )
 
-    def _row(self, device: Device) -> MonitoredDevice:
-        values = self._values.get(device.device, {})
-        lost = self._lost.get(device.device, "")
+    def _row(self, device: Device, now_ns: int) -> MonitoredDevice:
+        readings = self._readings[device.device]
+        lost = _describe_loss(device, readings.loss, now_ns)
+        values = {} if lost else readings.values(now_ns)
         return MonitoredDevice(
             device=device.device,
             label=device_label(device),
             name=device.name,
-            metrics=device_metrics(device, values, self._first.get(device.device, {})),
-            processes="" if lost else _describe_processes(self._processes.get(device.device)),
-            not_reported="" if lost else describe_not_reported(device),
+            metrics=device_metrics(device, values, readings.first),
+            processes="" if lost else _describe_processes(readings.processes),
+            not_reported="" if lost else describe_not_reported(device, values),
             panels=self._panels(device, values),
             lost=lost,
+            stale="" if lost else readings.stale(now_ns),
         )
 
     def _panels(self, device: Device, values: Mapping[str, float]) -> tuple[Panel, ...]:
@@ -213,7 +265,7 @@ class MonitorModel:
         curve = Curve(key=device.device, label="", colour=device_colour(device), source=source, scale=scale)
         return Panel(
             key=field.name,
-            title=title if reason is None else f"{title} ({reason})",
+            title=title if reason in (None, "lost") else f"{title} ({reason})",
             unit=unit,
             curves=(curve,),
             y_range=(0.0, top / scale) if top else None,
@@ -225,10 +277,21 @@ def _reported(sample: Sample | SlowSample, names: tuple[str, ...]) -> dict[str, 
     return {name: value for name, value in values if value is not None}
 
 
+def _describe_loss(device: Device, loss: DeviceLost | None, now_ns: int) -> str:
+    """Return for how long a device has not answered, where that is known, and why; "" for one that answers."""
+    reason = loss.reason if loss else device.lost
+    if reason is None:
+        return ""
+    since = f" {units.age((now_ns - loss.t_ns) / 1e9)} ago" if loss else ""
+    return f"Lost{since}. {units.sentence(reason)}"
+
+
 def _describe_processes(found: Processes | None) -> str:
-    """Return the processes on a GPU, a line each, the largest first; "" where the driver does not report them."""
+    """Return the processes on a GPU, a line each, the largest first, or why nobody knows; "" before they are listed."""
     if found is None:
         return ""
+    if found.reason is not None:
+        return f"Processes unknown: {found.reason}"
     if not found.processes:
         return "No process uses it"
     largest = sorted(found.processes, key=lambda process: -(process.memory_bytes or 0))

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from PySide6.QtWidgets import QScrollArea
+from PySide6.QtWidgets import QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.fields import SlowSample
@@ -68,11 +68,42 @@ def test_a_lost_card_keeps_its_place_with_the_reason(qtbot: QtBot, view: Monitor
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="It fell off the bus."))
     view.show_model(model.state())
     words = view.row("GPU-0").displayed_text()
-    assert "Lost. It fell off the bus." in words
+    assert "Lost 0\u00a0s ago. It fell off the bus." in words
     assert "python3" not in words
     assert "600" not in words
     assert view.row("GPU-0").y() == before
     assert "Power 601" in view.row("GPU-1").displayed_text()
+
+
+def test_numbers_that_are_not_of_now_are_grey_and_say_their_age(qtbot: QtBot, view: MonitorView) -> None:
+    model = MonitorModel()
+    handle_all(model, (many(1), *samples(0, 5)))
+    shown(qtbot, view, model)
+    view.show_model(model.state(ns(12)))
+    row = view.row("GPU-0")
+    assert "No reading for 7\u00a0s." in row.displayed_text()
+    power = next(label for label in row.findChildren(QLabel) if label.accessibleName() == "Power")
+    assert (power.text(), power.property("role")) == ("600\u00a0W of 700\u00a0W", "muted")
+    handle_all(model, list(samples(12, 13)))
+    view.show_model(model.state(ns(13)))
+    assert "No reading" not in row.displayed_text()
+    assert power.property("role") == ""
+
+
+def test_devices_that_appear_and_go_change_the_page(qtbot: QtBot, view: MonitorView) -> None:
+    model = MonitorModel()
+    handle_all(model, (CPU_INVENTORY, *samples(0, 1, gpus=0)))
+    shown(qtbot, view, model)
+    assert view.no_gpu.isVisible()
+    handle_all(model, (many(2), *samples(1, 2)))
+    shown(qtbot, view, model)
+    qtbot.waitUntil(lambda: len(view.findChildren(DeviceRowView)) == 3)
+    assert view.row("GPU-0").y() < view.row("GPU-1").y() < view.row("host").y()
+    assert not view.no_gpu.isVisible()
+    model.handle(CPU_INVENTORY)
+    shown(qtbot, view, model)
+    qtbot.waitUntil(lambda: len(view.findChildren(DeviceRowView)) == 1)
+    assert view.no_gpu.isVisible()
 
 
 def test_new_figures_find_their_place(qtbot: QtBot, view: MonitorView) -> None:

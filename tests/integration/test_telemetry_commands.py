@@ -15,7 +15,7 @@ import pytest
 
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_arguments
-from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.fakes.nvml import TWO_H200, Card, Driver, environment
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 GPU_COLUMNS = ("load_pct", "power_mw", "memory_bytes", "temperature_c", "sm_clock_mhz", "memory_clock_mhz")
@@ -48,6 +48,25 @@ def test_watch_writes_a_log_of_the_gpus(tmp_path: Path) -> None:
     times = [datetime.fromisoformat(row["utc"]) for row in rows if row["device"] == "GPU 0"]
     assert len(times) > 2
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) > timedelta(seconds=0.18)
+
+
+def test_watch_says_that_a_gpu_is_lost_and_that_the_sampler_was_killed(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    driver = Driver(cards=(TWO_H200[0], Card(uuid="GPU-bbbb", lost_when=str(gone))))
+    process = CommandLine(tmp_path, environment(driver)).start("watch", "--csv", "--every", "0.1")
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert any("GPU-bbbb" in row for row in process.stdout)
+        gone.touch()
+        assert process.stderr.readline() == "GPU 1 is lost: NVIDIA H200 stopped answering (GPU is lost).\n"
+        (sampler,) = psutil.Process(process.pid).children()
+        sampler.kill()
+        assert process.stderr.readline().startswith("The telemetry process ended by itself (signal 9)")
+        process.terminate()
+        rows = list(process.stdout)
+    assert process.returncode == 0
+    assert not any("GPU-bbbb" in row for row in rows[-2:])
 
 
 def test_a_row_is_written_at_once(line: CommandLine) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from app.fields import Sample, SlowSample
 from app.records import OTHERS_ON_GPU_KEY, Floats, RunStarted, SampleColumns, StoredRun
+from app.runs.leases import Lease
+from app.runs.session import RunSession
 from app.samples import HOST, DeviceLost, TelemetryGap
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -151,6 +153,9 @@ def test_a_gpu_that_was_lost_is_not_leased_again(tmp_path: Path) -> None:
         _, recorder, _ = run_through(dummy(feed.wait_inventory(), gpus=1), services(tmp_path, feed))
         (started,) = recorder.of(RunStarted)
         outcome, *_ = run_through(before, services(tmp_path, feed))
+        leased = RunSession(dummy(feed.wait_inventory(), gpus=1), services(tmp_path, feed), lease=Lease((GPU_A,)))
+        ended = leased.run()
+    assert (ended.name, ended.reason) == ("failed", "NVIDIA H200 stopped answering (GPU is lost).")
     assert [device.device for device in started.devices] == [GPU_B, HOST]
     assert outcome.name == "refused"
     assert outcome.reason == "2 GPUs asked for, but this machine has 1."

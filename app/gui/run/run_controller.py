@@ -13,7 +13,7 @@ from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
 from app.records import Outcome, RunStarted
 from app.samples import Inventory
-from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
+from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, describe_lost
 from app.viewmodels.run.form import VariantForm
 from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
 from app.viewmodels.run.live import LiveModel
@@ -132,7 +132,7 @@ class RunController(QObject):
             self._notice = describe_try(event.spec)
             self.show_form()
         if isinstance(event, Inventory):
-            self._form.set_machine(event.machine, event.no_gpu_reason)
+            self._form.set_machine(event.machine, event.no_gpu_reason or describe_lost(event))
             self.show_form()
 
     def refresh(self) -> None:

@@ -1,8 +1,11 @@
 """Telemetry of all devices as growing curves in bounded memory; labels and colours of devices."""
 
+from typing import NamedTuple
+
 from app.analysis.pyramid import LEVELS
 from app.fields import DeviceKind, Field, Sample, plotted_fields
 from app.samples import HOST, Device, Inventory
+from app.units import sentence
 from app.viewmodels.format.naming import format_gpu_counts
 from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, LiveSeries
@@ -75,12 +78,34 @@ def absence_reason(device: Device, field: str) -> str | None:
     return device.absent.get(field)
 
 
-def describe_machine(inventory: Inventory | None) -> str:
-    """Return the machine in a few words: `2× H200 · driver 580`, or `CPU only · no NVIDIA driver`."""
-    if inventory is None:
-        return "Looking for GPUs …"
-    gpus = inventory.machine.gpus
-    if not gpus:
-        return "CPU only · no NVIDIA driver" if inventory.driver is None else "CPU only · no NVIDIA GPU"
-    names = format_gpu_counts(gpu.name for gpu in gpus)
-    return f"{names} · driver {inventory.driver.split('.')[0]}" if inventory.driver else names
+class MachineState(NamedTuple):
+    """The machine in a few words, the tone in which it is shown (good, warning or bad), and an explanation."""
+
+    text: str
+    tone: str
+    help: str
+
+
+def machine_state(inventory: Inventory) -> MachineState:
+    """Return the machine as `2× H200 · driver 580`, `CPU only · no NVIDIA driver` or `1 of 2 GPUs lost`."""
+    lost = [device for device in inventory.devices if device.lost is not None]
+    if any(device.device == HOST for device in lost):
+        # The host cannot be lost: its sampler was given up.
+        return MachineState("No telemetry", "bad", lost[-1].lost or "")
+    gpus, driver = inventory.machine.gpus, inventory.driver
+    if lost:
+        count = len(gpus) + len(lost)
+        text = f"{len(lost)} of {count} GPUs lost" if count > 1 else "GPU lost"
+    elif gpus:
+        text = format_gpu_counts(gpu.name for gpu in gpus)
+    else:
+        text = f"CPU only · no NVIDIA {'driver' if driver is None else 'GPU'}"
+    explanation = describe_lost(inventory) or inventory.no_gpu_reason or "Telemetry is running."
+    with_driver = f"{text} · driver {driver.split('.')[0]}" if driver and (gpus or lost) else text
+    return MachineState(with_driver, "bad" if lost else "good", explanation)
+
+
+def describe_lost(inventory: Inventory) -> str:
+    """Return which devices are lost and why; "" where none is."""
+    lost = (f"{device_label(device)} is lost: {device.lost}" for device in inventory.devices if device.lost is not None)
+    return " ".join(map(sentence, lost))

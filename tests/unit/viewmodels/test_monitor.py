@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from app.fields import FIELDS, SlowSample
-from app.samples import DeviceLost, FieldInfo, GpuProcess, Processes
+from app.fields import FIELDS, Sample, SlowSample
+from app.samples import DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.viewmodels.format.telemetry_fields import format_clock_events, format_field
 from app.viewmodels.monitor import MonitoredDevice, MonitorModel, describe_not_reported
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
@@ -39,7 +39,27 @@ def test_what_a_device_does_not_say_is_not_zero() -> None:
 def test_a_lost_device_stays_with_the_reason() -> None:
     model, _ = rows()
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="it fell off the bus"))
-    assert [row.lost for row in model.state().rows] == ["it fell off the bus", "", ""]
+    assert [row.lost for row in model.state(ns(70)).rows] == [f"Lost 1{NBSP}min ago. It fell off the bus.", "", ""]
+    model.handle(GPU_INVENTORY)
+    assert [row.lost for row in model.state().rows] == ["", "", ""], "it came back"
+
+
+def test_one_that_was_lost_before_says_only_why() -> None:
+    lost = msgspec.structs.replace(DEVICES[0], lost="the NVIDIA driver refuses it (Unknown Error)")
+    model = MonitorModel()
+    model.handle(msgspec.structs.replace(GPU_INVENTORY, devices=(lost, *DEVICES[1:])))
+    assert model.state().rows[0].lost == "Lost. The NVIDIA driver refuses it (Unknown Error)."
+
+
+def test_an_absent_value_clears_the_one_before() -> None:
+    model, _ = rows()
+    model.handle(SlowSample(t_ns=ns(5), device="GPU-0", tensor_active_pct=93.5))
+    model.handle(Sample(t_ns=ns(5), device="GPU-0", load_pct=50.0))
+    assert figures(model) == {"Load": f"50{NBSP}%", "Tensor cores active": f"93.5{NBSP}%"}
+    model.handle(Sample(t_ns=ns(40), device="GPU-0"))
+    assert figures(model) == {}, "the slow value is too old, too"
+    assert model.state().rows[0].stale == f"No reading for 35{NBSP}s."
+    assert model.state(ns(41)).rows[1].stale == f"No reading for 36{NBSP}s."
 
 
 def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
@@ -96,6 +116,21 @@ def test_a_lost_device_shows_no_old_numbers_as_if_they_were_new() -> None:
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="it fell off the bus"))
     assert figures(model) == {"Power": "–"}
     assert model.state().rows[0].panels[0].curves[0].y[-1] == 600.0, "its last minute stays"
+
+
+def test_nobody_is_called_absent_where_processes_cannot_be_listed() -> None:
+    model, _ = rows()
+    model.handle(Processes(t_ns=ns(1), device="GPU-0", reason="no permission"))
+    assert model.state().rows[0].processes == "Processes unknown: no permission"
+
+
+def test_what_has_a_value_is_reported_whatever_the_probe_found() -> None:
+    gpu = msgspec.structs.replace(DEVICES[0], absent={"fan_pct": "not supported", "sm_active_pct": "not supported"})
+    assert describe_not_reported(gpu, {"sm_active_pct": 96.0}) == "Not reported by this GPU: fan (not supported)."
+    model = MonitorModel()
+    model.handle(msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)))
+    model.handle(FieldsUpdated(device="GPU-0", fields={"sm_active_pct": FieldInfo(unit="%")}))
+    assert model.state().rows[0].not_reported == ""
 
 
 def test_what_is_not_told_is_grouped_by_reason() -> None:
