@@ -69,13 +69,18 @@ class FieldsUpdated(msgspec.Struct, frozen=True, kw_only=True, tag="fields_seen"
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_field="type"):
-    """The machine that variants are checked against, every device, the driver, or why there is no GPU."""
+    """The machine that variants are checked against, every device, the driver, or why there is no GPU.
+
+    It is `pending` as long as the driver has not answered for every GPU; then another follows. It also comes again when
+    a GPU is lost or comes back, or a driver is loaded: the last one is true.
+    """
 
     machine: Machine
     devices: tuple[Device, ...]
     driver: str | None = None
     cuda_driver: str | None = None
     no_gpu_reason: str | None = None
+    pending: bool = False
 
 
 class DeviceLost(msgspec.Struct, frozen=True, kw_only=True, tag="device_lost", tag_field="type"):
@@ -91,3 +96,9 @@ class TelemetryGap(msgspec.Struct, frozen=True, kw_only=True, tag="telemetry_gap
 
     t_ns: int
     reason: str
+
+
+def lost_device(device: Device, reason: str) -> Device:
+    """Return a device as it is listed after its loss."""
+    absent = {**device.absent, **dict.fromkeys(device.fields, "lost")}
+    return msgspec.structs.replace(device, fields={}, absent=absent, lost=reason)

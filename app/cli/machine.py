@@ -1,5 +1,6 @@
 """`gpus` and `calibrate`: what the GPUs report, and the peak throughput of matrix products."""
 
+import contextlib
 import queue
 import time
 from collections.abc import Mapping, Sequence
@@ -13,11 +14,10 @@ from app.cli.options import command
 from app.cli.runs import run_services
 from app.cli.services import telemetry_feed
 from app.cli.terminal import print_json, print_table, say
-from app.errors import TelemetryError
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.report.documents import gpus_document
 from app.runs.probes import CalibrationResult, calibrate
-from app.samples import Device, DeviceLost, Inventory
+from app.samples import Device
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -63,8 +63,7 @@ def _describe_slowdown(measured: CalibrationResult) -> str:
     )
 
 
-_FIRST_S = 20.0
-_WATCH_S = 3.0
+_WATCH_S, _LONGEST_WATCH_S = 3.0, 20.0
 _WATCH_MS = 20.0
 
 
@@ -72,8 +71,7 @@ _WATCH_MS = 20.0
 def gpus(as_json: bool) -> int:
     """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed."""
     with telemetry_feed(_WATCH_MS) as feed:
-        inventory = feed.wait_inventory()
-        seen = _collect_readings(feed, inventory)
+        seen = _collect_readings(feed)
         inventory = feed.wait_inventory()  # with what watching has taught
     if as_json:
         print_json(gpus_document(inventory, seen.values))
@@ -81,7 +79,7 @@ def gpus(as_json: bool) -> int:
     if inventory.no_gpu_reason:
         print(f"No GPU: {inventory.no_gpu_reason}. Runs use the CPU.")
     else:
-        print(f"driver {inventory.driver}, CUDA up to {inventory.cuda_driver}")
+        print(f"driver {inventory.driver or 'unknown'}, CUDA up to {inventory.cuda_driver or 'unknown'}")
     for device in inventory.devices:
         _print_device(device, seen.values.get(device.device, {}))
     return 0
@@ -89,10 +87,9 @@ def gpus(as_json: bool) -> int:
 
 @dataclass(slots=True)
 class _Readings:
-    """The newest value of each field in a short watch, and the devices that answered."""
+    """The newest value of each field in a short watch."""
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    answered: set[str] = field(default_factory=set)
 
     def take(self, message: SamplerMessage) -> None:
         """Take one message."""
@@ -100,8 +97,6 @@ class _Readings:
             readings = self.values.setdefault(message.device, {})
             named = ((name, getattr(message, name)) for name in FIELDS if hasattr(message, name))
             readings.update((name, value) for name, value in named if value is not None)
-        if isinstance(message, Sample | DeviceLost):
-            self.answered.add(message.device)
 
     def has_all_fields(self, device: Device) -> bool:
         """Return whether every field of a device was read."""
@@ -109,26 +104,34 @@ class _Readings:
         return all(name in readings for name in device.fields if FIELDS[name].topic != "worker")
 
 
-def _collect_readings(feed: TelemetryFeed, inventory: Inventory) -> _Readings:
-    """Watch for three seconds where there is a GPU, so that slow values and periods are known; else read once."""
+def _collect_readings(feed: TelemetryFeed) -> _Readings:
+    """Watch for three seconds where there is a GPU, so that slow values and periods are known; else read once.
+
+    A slow driver gets longer until every field was looked for, but not without limit: the rest is not known then.
+    """
     inbox: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
     unsubscribe = feed.subscribe(inbox.put)
-    seen, devices = _Readings(), {device.device for device in inventory.devices}
-    first_s = time.monotonic() + _FIRST_S
-    end_s = time.monotonic() + _WATCH_S
+    seen, began_s = _Readings(), time.monotonic()
+    end_s = began_s + _WATCH_S
     try:
-        while not devices <= seen.answered or time.monotonic() < end_s:
+        while (now_s := time.monotonic()) < end_s:
+            with contextlib.suppress(queue.Empty):
+                seen.take(inbox.get(timeout=end_s - now_s))
+            inventory = feed.wait_inventory()
             if not inventory.machine.gpus and all(map(seen.has_all_fields, inventory.devices)):
                 break
-            limit_s = end_s if devices <= seen.answered else first_s
-            try:
-                seen.take(inbox.get(timeout=max(0.0, limit_s - time.monotonic())))
-            except queue.Empty:
-                if not devices <= seen.answered:
-                    raise TelemetryError("The telemetry process does not answer; try again.") from None
+            if any(map(_unknown_fields, inventory.devices)):
+                end_s = min(now_s + _WATCH_S, began_s + _LONGEST_WATCH_S)
     finally:
         unsubscribe()
     return seen
+
+
+def _unknown_fields(device: Device) -> list[str]:
+    """Return the fields of a GPU that were not looked for yet."""
+    if device.kind == "host" or device.lost is not None:
+        return []
+    return [each.name for each in fields_of("gpu") if each.name not in device.fields and each.name not in device.absent]
 
 
 def _print_device(device: Device, values: Mapping[str, float]) -> None:
@@ -136,6 +139,9 @@ def _print_device(device: Device, values: Mapping[str, float]) -> None:
     print(f"\n{title}  {device.name}  {units.byte_size(device.memory_total_bytes)}")
     if device.kind == "gpu":
         print(f"  {device.device}")
+    if device.lost is not None:
+        print(f"  {device.lost}")
+        return
     shown = [each.name for each in fields_of(device.kind) if each.name in values or each.name in device.fields]
     rows = [_field_row(device, name, values.get(name)) for name in shown if device.kind == "gpu" or name in values]
     print_table(("  field", "value", "renewed every", "one read"), rows, right=frozenset({1, 2, 3}))
@@ -144,6 +150,8 @@ def _print_device(device: Device, values: Mapping[str, float]) -> None:
         lacking.setdefault(reason, []).append(name)
     for reason, names in lacking.items():
         print(f"  {reason}: {', '.join(names)}")
+    if unknown := _unknown_fields(device):
+        print(f"  no answer yet: {', '.join(unknown)}")
 
 
 def _field_row(device: Device, name: str, value: float | None) -> tuple[str, ...]:

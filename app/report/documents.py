@@ -330,6 +330,7 @@ def _device(device: Device, values: Mapping[str, float]) -> dict[str, Any]:
         "uuid": device.device,
         "name": device.name,
         "kind": device.kind,
+        "lost": device.lost,
         "memory_total_bytes": device.memory_total_bytes,
         "fields": {field.name: _field(device, field.name, values.get(field.name)) for field in fields_of(device.kind)},
     }

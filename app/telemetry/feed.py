@@ -14,7 +14,7 @@ import msgspec
 from app.errors import TelemetryError
 from app.log import child_environment
 from app.paths import ROOT
-from app.samples import Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap
+from app.samples import Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
 from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
 
 
@@ -36,8 +36,7 @@ def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Devic
         if device.lost is not None:
             return device
         return msgspec.structs.replace(device, fields=update.fields, absent=update.absent)
-    absent = {**device.absent, **dict.fromkeys(device.fields, "lost")}
-    return msgspec.structs.replace(device, fields={}, absent=absent, lost=update.reason)
+    return lost_device(device, update.reason)
 
 
 Listener = Callable[[SamplerMessage], None]
@@ -142,6 +141,8 @@ class TelemetryFeed:
         """
         with self._changed:
             self._changed.wait_for(lambda: self._inventory is not None or self._ended, timeout_s)
+            # A slow driver has not told all of its GPUs in the first one.
+            self._changed.wait_for(lambda: self._ended or not (self._inventory and self._inventory.pending), timeout_s)
             if self._inventory is None or (self._ended and not self._closing):
                 raise TelemetryError(_NO_RESPONSE)
             return self._inventory

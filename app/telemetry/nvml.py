@@ -1,200 +1,189 @@
-"""NVIDIA GPUs through NVML. Only the modules called nvml* import nvidia-ml-py (module `pynvml`)."""
+"""NVIDIA GPUs through NVML. Only the modules called nvml* import nvidia-ml-py (module `pynvml`).
 
-import itertools
+One thread opens the driver; a thread for each GPU opens and probes it and reads its slow fields; one reads the fast
+fields of all. What is lost, refused or not there is tried again every few seconds, so that a driver that is loaded and
+a GPU that comes back need no restart. NVML is thread-safe.
+"""
+
+import contextlib
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
-import psutil
 import pynvml
 
-from app.errors import TelemetryError
-from app.fields import SlowSample
-from app.samples import Device, DeviceLost, FieldsUpdated, GpuProcess, Processes
-from app.telemetry.messages import Reading
-from app.telemetry.nvml_gpu import GONE_ERRORS, GpuReader
-from workloads.catalog import Gpu
+from app.fields import Sample
+from app.samples import Device, Inventory
+from app.telemetry.messages import SamplerMessage
+from app.telemetry.nvml_calls import read_text
+from app.telemetry.nvml_gpu import GpuReader
+from app.telemetry.nvml_list import GpuList
+from app.telemetry.nvml_thread import GpuThread
 
-T = TypeVar("T")
-P = ParamSpec("P")
-
-_PROCESSES_EVERY_S = 2.0
-_OBSERVE_S = 1.2
-_OBSERVE_PAUSE_S = 0.002
-_NVML_ABSENCE_REASONS: Mapping[int, str] = {
+_NVML_ABSENCE_REASONS = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver is installed",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated; restart the machine",
     pynvml.NVML_ERROR_NO_PERMISSION: "this user may not use the NVIDIA driver",
 }
+_RETRY_S = 4.0
+_HANG_S = 3.0
+_MOST_GPUS = 64
+
+_Reading = tuple[GpuReader | None, int]
 
 
 class NvmlSource:
-    """All GPUs the NVIDIA driver shows. `start` raises `TelemetryError` with the reason when there is no driver.
+    """Every GPU that the NVIDIA driver shows, or why there is none.
 
-    `read` and the slow readings may be called from two threads: NVML is thread-safe, and a slow reading must not hold
-    up a fast one.
+    `write` takes what is to be told; `host` are the other devices of the machine, for the inventory.
+
+    Thread: `read` belongs to the fast thread, all else to the main one.
     """
 
-    def __init__(self) -> None:
-        self._opened_readers: tuple[GpuReader, ...] = ()
-        self._readers: tuple[GpuReader, ...] = ()
-        self._devices: tuple[Device, ...] = ()
-        self._processes_due_s = 0.0
-        self.driver: str | None = None
-        self.cuda_driver: str | None = None
+    def __init__(self, write: Callable[[Sequence[SamplerMessage]], None], host: Iterable[Device] = ()) -> None:
+        self.stopped = threading.Event()
+        self._list = GpuList(write, host)
+        self._watch = threading.Thread(target=self._watch_driver, name="nvml", daemon=True)
+        self._threads: dict[int, GpuThread] = {}
+        self._slow = threading.Event()
+        self._fast_thread: threading.Thread | None = None
+        self._reading: _Reading = (None, 0)
+        self._watched: tuple[_Reading, float] = (self._reading, 0.0)
 
     def start(self) -> None:
-        """Open NVML and probe which fields each GPU has."""
+        """Begin to open the driver and the GPUs, in the background."""
+        self._watch.start()
+
+    def wait(self, timeout_s: float, *, probed: bool) -> None:
+        """Wait until every GPU was opened or refused, or until each of its fields was looked for."""
+        self._list.wait(timeout_s, probed=probed)
+
+    def begin(self, *, slow: bool) -> None:
+        """Write the inventory, and from now on what changes in it; read the slow fields if `slow` is set."""
+        self._list.begin()
+        if slow:
+            self._slow.set()
+            self._order(energy=False)
+
+    def stop_waiting(self) -> None:
+        """List the GPUs that have not answered so far as such."""
+        self._list.stop_waiting()
+
+    @property
+    def inventory(self) -> Inventory:
+        """The machine as it is known now."""
+        return self._list.inventory()
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether a GPU is there to be read."""
+        return bool(self._list.readers)
+
+    def read(self, thread: threading.Thread) -> list[Sample] | None:
+        """Return a fast sample of each GPU; None where another thread has taken the place of this one."""
+        samples = []
+        readers, tick = self._list.readers, self._reading[1] + 1
+        for reader in readers:
+            self._reading = reader, tick
+            try:
+                sample = reader.read()
+            except pynvml.NVMLError as error:
+                sample = None
+                self._list.lose(reader, str(error))
+            if self._fast_thread is not thread:
+                for left in readers:
+                    left.is_left = False
+                return None
+            if sample is not None:
+                samples.append(sample)
+        self._reading = None, tick
+        return samples
+
+    def replace_fast_thread(self, thread: threading.Thread) -> None:
+        """Let this thread read the fast fields from now on."""
+        self._fast_thread = thread
+
+    def leave_hanging(self) -> bool:
+        """Give up a GPU whose fast reading hangs; return whether one does, and the fast thread is to be replaced."""
+        now_s, (watched, since_s) = time.monotonic(), self._watched
+        if self._reading != watched:
+            self._watched = self._reading, now_s
+        elif (reader := watched[0]) is not None and now_s - since_s > _HANG_S + 3 * reader.tick_s():
+            reader.is_left = True
+            self._fast_thread = None
+            self._reading = None, watched[1] + 1
+            self._list.lose(reader, f"no answer for {now_s - since_s:.0f} s")
+            return True
+        return False
+
+    def read_energy(self) -> None:
+        """Have the energy counters read at once."""
+        self._order(energy=True)
+
+    def close(self, timeout_s: float) -> bool:
+        """End all threads and close NVML; return False if something hangs for longer than that."""
+        self.stopped.set()
+        self._watch.join(timeout_s)
+        return not self._watch.is_alive()
+
+    def _order(self, *, energy: bool) -> None:
+        for thread in tuple(self._threads.values()):
+            thread.orders.put(energy)
+
+    def _watch_driver(self) -> None:
+        """Open the driver and what it shows until the end; again where nothing is left of it."""
+        is_open = False
+        while not self.stopped.is_set():
+            if is_open and not any(thread.is_alive() for thread in self._threads.values()):
+                _shut_down()
+                is_open = False
+            is_open = is_open or self._open_driver()
+            if is_open:
+                self._open_gpus()
+                self._list.set_driver(*_read_versions())
+            self.stopped.wait(_RETRY_S)
+        self._order(energy=False)
+        for thread in self._threads.values():
+            thread.join()
+        if is_open:
+            _shut_down()
+
+    def _open_driver(self) -> bool:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            raise TelemetryError(
-                _NVML_ABSENCE_REASONS.get(error.value, f"the NVIDIA driver does not answer ({error})")
-            ) from error
-        self.driver = str(pynvml.nvmlSystemGetDriverVersion())
-        version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-        self.cuda_driver = f"{version // 1000}.{version % 1000 // 10}"
-        self._opened_readers = self._readers = tuple(_open_readers())
-        self._devices = tuple(reader.device() for reader in self._readers)
-
-    @property
-    def devices(self) -> Sequence[Device]:
-        """The GPUs by NVML's index (that of `nvidia-smi`), then the MIG instances."""
-        return self._devices
-
-    @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs and MIG instances a program can use, as variants are checked against them."""
-        return tuple(reader.gpu for reader in self._readers if not reader.in_mig_mode)
-
-    def read(self) -> Sequence[Reading]:
-        """Return a fast sample of each GPU still there; report one that is gone once and leave it out from then on."""
-        readings = [_read_or_lost(reader) for reader in self._readers]
-        gone = {reading.device for reading in readings if isinstance(reading, DeviceLost)}
-        if gone:
-            self._readers = tuple(card for card in self._readers if card.gpu.uuid not in gone)
-        return readings
-
-    def read_slow(self) -> Sequence[SlowSample | Processes]:
-        """Return the slow fields of each GPU that are due, and the processes on it."""
-        now_s = time.monotonic()
-        samples = [_call_unless_gone(reader.read_slow, now_s) for reader in self._readers]
-        found: list[SlowSample | Processes] = [sample for sample in samples if sample is not None]
-        if self._processes_due_s <= now_s:
-            self._processes_due_s = now_s + _PROCESSES_EVERY_S
-            lists = (_call_unless_gone(_list_processes, card) for card in self._readers)
-            found += [processes for processes in lists if processes is not None]
-        return found
-
-    def read_energy(self) -> Sequence[SlowSample]:
-        """Return the energy counters now."""
-        samples = (_call_unless_gone(reader.read_energy) for reader in self._readers)
-        return [sample for sample in samples if sample is not None]
-
-    def observe_energy_periods(self, undisturbed: Callable[[], bool]) -> bool:
-        """Learn for about a second how often the energy counters are renewed; return whether that was learnt."""
-        end_s = time.monotonic() + _OBSERVE_S
-        unknown = self._readers
-        while time.monotonic() < end_s and (
-            unknown := tuple(reader for reader in unknown if _call_unless_gone(reader.observe_energy_period))
-        ):
-            if not undisturbed():
-                return False
-            time.sleep(_OBSERVE_PAUSE_S)
+            reason = _NVML_ABSENCE_REASONS.get(error.value, f"the NVIDIA driver does not answer ({error})")
+            self._list.set_count(0, reason)
+            return False
         return True
 
-    def fields_seen(self) -> Sequence[FieldsUpdated]:
-        """Return what is known of each GPU's fields by now."""
-        return [
-            FieldsUpdated(device=reader.gpu.uuid, fields=reader.known_fields(), absent=dict(reader.absent))
-            for reader in self._readers
-        ]
+    def _open_gpus(self) -> None:
+        """Start a thread for each GPU that has none, unless a reading that hangs still uses what was opened before."""
+        try:
+            count = min(pynvml.nvmlDeviceGetCount(), _MOST_GPUS)
+        except pynvml.NVMLError as error:
+            self._list.set_count(0, f"the NVIDIA driver does not list its GPUs ({error})")
+            return
+        self._list.set_count(count)
+        for index in range(count):
+            before = self._threads.get(index)
+            if before is None or not (before.is_alive() or before.is_left):
+                thread = GpuThread(self._list, index, self._slow, self.stopped)
+                self._threads = {**self._threads, index: thread}
+                thread.start()
 
-    def close(self) -> None:
-        """Close NVML."""
-        for reader in self._opened_readers:
-            reader.close()
+
+def _read_versions() -> tuple[str | None, str | None]:
+    driver = cuda_driver = None
+    with contextlib.suppress(pynvml.NVMLError):
+        driver = read_text(pynvml.nvmlSystemGetDriverVersion)
+    with contextlib.suppress(pynvml.NVMLError):
+        version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        cuda_driver = f"{version // 1000}.{version % 1000 // 10}"
+    return driver, cuda_driver
+
+
+def _shut_down() -> None:
+    with contextlib.suppress(pynvml.NVMLError):
         pynvml.nvmlShutdown()
-
-
-def _open_readers() -> Iterator[GpuReader]:
-    """Return the GPUs still there, then the MIG instances, numbered on from the last GPU."""
-    count = pynvml.nvmlDeviceGetCount()
-    readers = [reader for index in range(count) if (reader := _call_unless_gone(_open_gpu, index)) is not None]
-    yield from readers
-    handles = itertools.chain.from_iterable(_mig_handles(gpu) for gpu in readers)
-    instances = (_call_unless_gone(_open_reader, handle, index) for index, handle in enumerate(handles, count))
-    yield from (card for card in instances if card is not None)
-
-
-def _open_gpu(index: int) -> GpuReader:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    mode = _call_or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0])
-    return _open_reader(handle, index, in_mig_mode=mode == pynvml.NVML_DEVICE_MIG_ENABLE)
-
-
-def _mig_handles(reader: GpuReader) -> Iterator[Any]:
-    """Return the instances of a GPU in MIG mode; their indices may have holes."""
-    if reader.in_mig_mode:
-        for slot in range(_call_or_none(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(reader.handle)) or 0):
-            handle = _call_or_none(partial(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, reader.handle, slot))
-            if handle is not None:
-                yield handle
-
-
-def _open_reader(handle: Any, index: int, *, in_mig_mode: bool = False) -> GpuReader:
-    gpu = Gpu(
-        index=index,
-        uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
-        name=str(pynvml.nvmlDeviceGetName(handle)),
-        memory_total_bytes=_call_or_none(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)),
-        compute_capability=_call_or_none(lambda: tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))),
-    )
-    reader = GpuReader(handle, gpu, in_mig_mode)
-    reader.probe()
-    return reader
-
-
-def _read_or_lost(reader: GpuReader) -> Reading:
-    try:
-        return reader.read()
-    except pynvml.NVMLError as error:
-        reason = f"{reader.gpu.name} stopped answering ({error})."
-        return DeviceLost(t_ns=time.monotonic_ns(), device=reader.gpu.uuid, reason=reason)
-
-
-def _list_processes(reader: GpuReader) -> Processes | None:
-    """Return compute processes only: listing graphics ones takes milliseconds on some GPUs."""
-    running = _call_or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses_v3(reader.handle))
-    if running is None:
-        return None
-    listed = tuple(
-        GpuProcess(pid=entry.pid, name=_process_name(entry.pid), memory_bytes=entry.usedGpuMemory) for entry in running
-    )
-    return Processes(t_ns=time.monotonic_ns(), device=reader.gpu.uuid, processes=listed)
-
-
-def _process_name(pid: int) -> str:
-    try:
-        return psutil.Process(pid).name()
-    except psutil.Error:
-        return "unknown"
-
-
-def _call_unless_gone(read: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T | None:
-    """Return what a reading gives, None for a GPU that is gone: the fast readings report that."""
-    try:
-        return read(*arguments, **keywords)
-    except pynvml.NVMLError as error:
-        if error.value in GONE_ERRORS:
-            return None
-        raise
-
-
-def _call_or_none(read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except pynvml.NVMLError:
-        return None

@@ -11,21 +11,21 @@ it waits 20 ms each way. Fields and their meaning: NVML API reference (https://d
 NVML API reference, "GPM functions": two samples at least 100 ms apart, then one call for all metrics.
 """
 
+import contextlib
 import ctypes
-import math
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
 Number = int | float
 PreparedRead = Callable[[], Sequence[Number]]
 
-_VALUE_FORMATS = ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")
-"""How the eight bytes of an `nvmlValue_t` are read, by `nvmlValueType_t`."""
+_VALUE_FORMATS: Mapping[int, str] = {1: "I4x", 2: "Q", 3: "Q", 4: "q", 5: "i4x", 6: "H6x"}
+"""How the eight bytes of an `nvmlValue_t` are read, by `nvmlValueType_t`; no field of ours is a double (0)."""
 
 
 def prepare_number(name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Callable[[Any], PreparedRead]:
@@ -64,18 +64,22 @@ def prepare_field_values(*ids: int) -> Callable[[Any], PreparedRead]:
         for value, field_id in zip(values, ids, strict=True):
             value.fieldId = field_id
         call_arguments = (handle, ctypes.c_int(len(ids)), ctypes.byref(values))
-        _raise_on_error(function(*call_arguments))
-        numbers = struct.Struct("".join(f"32x{_VALUE_FORMATS[value.valueType]}" for value in values))
         statuses = struct.Struct("28xi8x" * len(ids))
         memory = memoryview(values).cast("B")
 
-        def read() -> Sequence[Number]:
+        def call() -> None:
             _raise_on_error(function(*call_arguments))
             if any(codes := statuses.unpack_from(memory)):
                 _raise_on_error(next(filter(None, codes)))
+
+        def read() -> Sequence[Number]:
+            call()
             return numbers.unpack_from(memory)
 
-        read()
+        call()
+        if not all(value.valueType in _VALUE_FORMATS for value in values):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+        numbers = struct.Struct("".join(f"32x{_VALUE_FORMATS[value.valueType]}" for value in values))
         return read
 
     return prepare
@@ -105,6 +109,44 @@ def _library_function(name: str) -> Any:
 def _raise_on_error(code: int) -> None:
     if code:
         raise pynvml.NVMLError(code)
+
+
+def read_text(function: Any, *arguments: Any) -> str:
+    """Return the text that a function of nvidia-ml-py gives; bytes that are no UTF-8 are escaped instead of refused."""
+    text: bytes = function.__wrapped__(*arguments)
+    return text.decode("utf-8", "backslashreplace")
+
+
+class _ProcessV1(ctypes.Structure):
+    _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
+
+
+_PROCESS_LISTS: tuple[tuple[str, Any], ...] = (
+    ("nvmlDeviceGetComputeRunningProcesses_v3", pynvml.c_nvmlProcessInfo_v3_t),
+    ("nvmlDeviceGetComputeRunningProcesses_v2", pynvml.c_nvmlProcessInfo_v2_t),
+    ("nvmlDeviceGetComputeRunningProcesses", _ProcessV1),
+)
+_PROCESS_ROOM = (64, 16_384)
+"""For how many processes there is room in the first call, and in another where these are more."""
+
+
+def compute_processes(handle: Any) -> list[tuple[int, int | None]]:
+    """Return id and memory of each compute process: listing graphics ones takes milliseconds on some GPUs.
+
+    Raises:
+        pynvml.NVMLError: They are not listed.
+    """
+    name, kind = next((each for each in _PROCESS_LISTS if hasattr(pynvml.nvmlLib, each[0])), _PROCESS_LISTS[-1])
+    code = 0
+    for room in _PROCESS_ROOM:
+        found, count = (kind * room)(), ctypes.c_uint(room)
+        code = _library_function(name)(handle, ctypes.byref(count), found)
+        if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            break
+    _raise_on_error(code)
+    unknown = pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
+    memory = ((entry.pid, entry.usedGpuMemory) for entry in found[: count.value])
+    return [(pid, used_bytes if used_bytes != unknown else None) for pid, used_bytes in memory]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +292,17 @@ _METRICS: Mapping[str, tuple[int, float]] = {
 
 FIELDS: tuple[str, ...] = tuple(_METRICS)
 INTERVAL_S = 1.0
+FIRST_INTERVAL_S = 0.13
 _MIN_INTERVAL_NS = 120_000_000
 """Samples less than 100 ms apart give zeros on an H200, which nothing marks as wrong."""
+
+
+class GpmMetric(NamedTuple):
+    """One metric of a reading: NVML's status of it, and its value, NaN or meaningless where that is an error."""
+
+    name: str
+    status: int
+    value: float
 
 
 class Gpm:
@@ -267,17 +318,14 @@ class Gpm:
         """Make room for two samples and take the first."""
         if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
+        for _ in range(2):
+            self._samples.append(pynvml.nvmlGpmSampleAlloc())
         self._take_sample()
 
-    def read(self) -> dict[str, float]:
-        """Return the metrics since the last reading; nothing where that was too short ago."""
+    def read(self) -> Sequence[GpmMetric]:
+        """Return every metric over the time since the last reading; nothing where that was too short ago."""
         if time.monotonic_ns() - self._taken_ns < _MIN_INTERVAL_NS:
-            return {}
-        return {name: value for name, value in self.query().items() if not math.isnan(value)}
-
-    def query(self) -> dict[str, float]:
-        """Return the metrics this GPU has. Their values mean something only some time after the last reading."""
+            return ()
         self._take_sample()
         newest, previous = self._samples[(self._taken - 1) % 2], self._samples[self._taken % 2]
         request = pynvml.c_nvmlGpmMetricsGet_t()
@@ -287,24 +335,17 @@ class Gpm:
         for index, (number, _) in enumerate(_METRICS.values()):
             request.metrics[index].metricId = number
         pynvml.nvmlGpmMetricsGet(request)
-        return dict(_metric_values(request.metrics[: len(_METRICS)]))
+        pairs = zip(_METRICS.items(), request.metrics, strict=False)
+        return [GpmMetric(name, metric.nvmlReturn, metric.value * factor) for (name, (_, factor)), metric in pairs]
 
     def close(self) -> None:
-        """Free the samples."""
+        """Free the samples; a driver that is away has none."""
         for sample in self._samples:
-            pynvml.nvmlGpmSampleFree(sample)
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlGpmSampleFree(sample)
         self._samples = []
 
     def _take_sample(self) -> None:
         pynvml.nvmlGpmSampleGet(self._handle, self._samples[self._taken % 2])
         self._taken += 1
         self._taken_ns = time.monotonic_ns()
-
-
-def _metric_values(metrics: Sequence[ctypes.Structure]) -> list[tuple[str, float]]:
-    pairs = zip(_METRICS.items(), metrics, strict=True)
-    return [
-        (name, float(metric.value) * factor)
-        for (name, (_, factor)), metric in pairs
-        if metric.nvmlReturn == pynvml.NVML_SUCCESS
-    ]

@@ -1,157 +1,60 @@
-"""Telemetry of one GPU: which calls it supports, their cost and update periods, and its readings."""
+"""Telemetry of one GPU: its identity, its readings, and who uses it."""
 
-import statistics
+import contextlib
+import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
 import pynvml
 
-from app.fields import FIELDS, Sample, SlowSample
-from app.samples import Device, FieldInfo
+from app.fields import Sample, SlowSample
+from app.samples import Device, FieldsUpdated, GpuProcess, Processes
 from app.telemetry import nvml_calls
-from app.telemetry.nvml_calls import (
-    ENERGY_CALL,
-    FAST_CALLS,
-    PCIE_COUNTER_CALL,
-    SLOW_CALLS,
-    Gpm,
-    Number,
-    NvmlCall,
-    PreparedRead,
-    ScheduledCall,
-)
+from app.telemetry.nvml_calls import Number, compute_processes, read_text
+from app.telemetry.nvml_periods import FieldPeriods
+from app.telemetry.nvml_probe import LOST_ERRORS, Answers, PreparedCall, Probe, SlowSchedule, absence_reason
 from app.telemetry.plausible import PlausibleReadings
 from workloads.catalog import Gpu
 
-_MAX_CHANGES = 64
-_MIN_CHANGES = 5
-_SAME_PERIOD_READINGS = 1.2
-"""Times between changes this many readings apart are of one period: a change is seen up to one reading late."""
+_OBSERVE_S, _OBSERVE_PAUSE_S = 1.2, 0.002
+_PROCESSES_EVERY_S = 2.0
+_TOGETHER_S = 0.1
+"""What is due so soon is read along: to wake up costs more than most reads."""
+_MOST_BYTES = 2**50
+_MOST_INSTANCES = 16
+_UUID_PREFIXES = ("GPU-", "MIG-")
 
 
-class PeriodEstimator:
-    """Estimate the period at which a driver renews one value; a reader sees a change at its next reading.
-
-    So the times between changes are a whole number of readings, one more or one less from change to change, and their
-    mean is the period. Where a value happens to stay the same a change is missed: such long times are left out. Who
-    reads no faster than the driver renews sees a change every time, and learns nothing.
-    """
-
-    def __init__(self) -> None:
-        self._value: float | None = None
-        self._seen_ns = 0
-        self._changed_ns: int | None = None
-        self._changes: deque[tuple[int, int]] = deque(maxlen=_MAX_CHANGES)
-
-    def add_reading(self, t_ns: int, value: float) -> None:
-        """Add one reading."""
-        reading_ns, self._seen_ns = t_ns - self._seen_ns, t_ns
-        if value == self._value:
-            return
-        if self._value is not None:
-            if self._changed_ns is not None:
-                self._changes.append((t_ns - self._changed_ns, reading_ns))
-            self._changed_ns = t_ns
-        self._value = value
-
-    @property
-    def period_ms(self) -> float | None:
-        """The period; None until the value was seen to change often enough, and by readings that are close enough."""
-        changes = list(self._changes)
-        if len(changes) < _MIN_CHANGES:
-            return None
-        gaps_ns = sorted(between for between, _ in changes)
-        reading_ns = statistics.median(reading for _, reading in changes)
-        typical_ns = gaps_ns[len(gaps_ns) // 4]
-        single_periods = [time for time in gaps_ns if abs(time - typical_ns) < _SAME_PERIOD_READINGS * reading_ns]
-        period_ns = statistics.fmean(single_periods)
-        return round(period_ns / 1e6, 1) if period_ns > 1.1 * reading_ns else None
-
-
-GONE_ERRORS = (
-    pynvml.NVML_ERROR_GPU_IS_LOST,
-    pynvml.NVML_ERROR_NOT_FOUND,
-    pynvml.NVML_ERROR_UNINITIALIZED,
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-)
-_ABSENCE_REASONS = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
-    pynvml.NVML_ERROR_NO_PERMISSION: "no permission",
-    pynvml.NVML_ERROR_INVALID_ARGUMENT: "not supported",
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
-    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
-}
-# The fast fields are watched for their periods in the first ten seconds of each minute after the probe.
-_OBSERVE_NS, _OBSERVE_EVERY_NS = 10_000_000_000, 60_000_000_000
-_PROBE_READS = 5
-_SLOW_CALL_US = 1_000.0
-
-
-@dataclass(frozen=True, slots=True)
-class _PreparedCall:
-    """A call made ready for this card."""
-
-    fields: tuple[str, ...]
-    read: PreparedRead
-
-
-@dataclass(slots=True)
-class _SlowSchedule:
-    """A slow call of this card: when it is due, and for a counter its reading before."""
-
-    call: _PreparedCall
-    interval_s: float
-    counter: bool
-    due_s: float = 0.0
-    previous: tuple[float, Sequence[Number]] | None = None
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class GpuReader:
-    """One GPU, or a MIG instance of one, and what is known of it. Nothing raises for one absent field.
+    """One GPU, or a MIG instance of one. Nothing raises for one absent field.
 
-    One in MIG mode (`in_mig_mode`) is shared by its instances: no program can use it as a whole.
+    One in MIG mode (`in_mig_mode`) is shared by its instances: no program can use it as a whole. `place` is NVML's
+    index of the GPU, then the number of the instance in it, or -1. Where the GPU is lost every reading raises
+    `pynvml.NVMLError`: one that says so, or the last of those that came alone for two seconds.
+
+    Thread: `read` belongs to the fast thread, all else to the GPU's own. `is_left` says that a fast reading hangs.
     """
 
     handle: Any
     gpu: Gpu
+    place: tuple[int, int]
     in_mig_mode: bool = False
-    fields: dict[str, FieldInfo] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)
-    _fast: tuple[_PreparedCall, ...] = ()
-    _fast_names: tuple[str, ...] = ()
-    _probed_ns: int = 0
-    _slow: list[_SlowSchedule] = field(default_factory=list)
-    _energy: _PreparedCall | None = None
-    _gpm: Gpm | None = None
-    _gpm_due_s: float = 0.0
-    _periods: dict[str, PeriodEstimator] = field(default_factory=dict)
+    is_left: bool = False
+    probe: Probe = field(init=False)
+    _answers: Answers = field(default_factory=Answers)
+    _periods: FieldPeriods = field(default_factory=FieldPeriods)
+    _processes_due_s: float = 0.0
+    _processes_reason: str | None = None
+    _updated: FieldsUpdated | None = None
     _plausible: PlausibleReadings = field(init=False)
 
     def __post_init__(self) -> None:
+        self.probe = Probe(self.handle, self._answers)
         self._plausible = PlausibleReadings("gpu", self.gpu.memory_total_bytes)
-
-    def probe(self) -> None:
-        """Find the best way to each field, and what it costs; raise `pynvml.NVMLError` where the GPU is lost."""
-        try:
-            self._probe()
-        except pynvml.NVMLError:
-            self.close()
-            raise
-
-    def _probe(self) -> None:
-        self._fast = tuple(
-            call for alternatives in FAST_CALLS if (call := self._first_working(alternatives)) is not None
-        )
-        self._probed_ns = time.monotonic_ns()
-        self._fast_names = tuple(name for call in self._fast for name in call.fields)
-        self._periods = {name: PeriodEstimator() for name in self._fast_names}
-        self._probe_gpm()
-        for slow in (*(() if self._gpm else (PCIE_COUNTER_CALL,)), *SLOW_CALLS):
-            self._schedule(slow)
 
     def device(self) -> Device:
         """Return the GPU as telemetry shows it."""
@@ -162,86 +65,109 @@ class GpuReader:
             index=gpu.index,
             name=f"{gpu.name} (MIG mode)" if self.in_mig_mode else gpu.name,
             memory_total_bytes=gpu.memory_total_bytes,
-            fields=self.known_fields(),
-            absent=dict(self.absent),
+            fields=self._periods.added_to(dict(self.probe.fields)),
+            absent=dict(self.probe.absent),
         )
 
-    def known_fields(self) -> dict[str, FieldInfo]:
-        """Return every field, with the periods seen so far."""
-        known = dict(self.fields)
-        for name, period in self._periods.items():
-            if name in known and period.period_ms is not None:
-                field = known[name]
-                known[name] = FieldInfo(unit=field.unit, cost_us=field.cost_us, period_ms=period.period_ms)
-        return known
+    def fields_updated(self) -> FieldsUpdated | None:
+        """Return what is known of the fields by now; None where nothing has changed since the last time."""
+        fields = self._periods.added_to(self.probe.fields)
+        update = FieldsUpdated(device=self.gpu.uuid, fields=fields, absent=dict(self.probe.absent))
+        if update == self._updated:
+            return None
+        self._updated = update
+        return update
 
-    def read(self) -> Sample:
-        """Return every fast field; raise `pynvml.NVMLError` only where the GPU is gone."""
-        t_ns, numbers = time.monotonic_ns(), list[Number | None]()
-        for call in self._fast:
+    def read(self) -> Sample | None:
+        """Return every fast field found so far; None where there is none yet."""
+        calls, names = self.probe.fast
+        if not calls:
+            return None
+        t_ns, numbers, errors = time.monotonic_ns(), list[Number | None](), list[pynvml.NVMLError]()
+        for call in calls:
             try:
                 numbers += call.read()
             except pynvml.NVMLError as error:
-                _raise_if_gone(error)
                 numbers += [None] * len(call.fields)
-        values = dict(zip(self._fast_names, numbers, strict=True))
+                errors.append(error)
+        if len(errors) == len(calls):
+            self._answers.failed(errors)
+        else:
+            self._answers.raise_if_lost(errors)
+            self._answers.came()
+        values = dict(zip(names, numbers, strict=True))
         implausible = self._plausible.remove(values)
-        if (t_ns - self._probed_ns) % _OBSERVE_EVERY_NS < _OBSERVE_NS:
-            self._observe_periods(t_ns, values)
+        self._periods.observe(t_ns, values)
         return Sample(t_ns=t_ns, device=self.gpu.uuid, implausible=implausible, **values)  # type: ignore[arg-type]
 
-    def _observe_periods(self, t_ns: int, values: Mapping[str, Number | None]) -> None:
-        for name, value in values.items():
-            if value is not None:
-                self._periods[name].add_reading(t_ns, value)
-
-    def read_slow(self, now_s: float) -> SlowSample | None:
-        """Return the slow fields that are due by now, or None."""
+    def read_slow(self, now_s: float) -> Iterator[SlowSample | Processes]:
+        """Yield the slow fields that are due by now, and the processes."""
         values: dict[str, Any] = {}
-        if self._gpm is not None and self._gpm_due_s <= now_s:
-            self._gpm_due_s = now_s + nvml_calls.INTERVAL_S
-            values.update(self._gpm_values(self._gpm))
-        for scheduled in self._slow:
-            if scheduled.due_s <= now_s:
+        soon_s = now_s + _TOGETHER_S
+        if self.probe.gpm is not None and self.probe.gpm_due_s <= soon_s:
+            self.probe.gpm_due_s = now_s + nvml_calls.INTERVAL_S
+            values.update(self.probe.read_gpm())
+        for scheduled in self._schedules():
+            if scheduled.due_s <= soon_s:
                 scheduled.due_s = now_s + scheduled.interval_s
                 values.update(self._slow_values(scheduled))
-        return self._slow_sample(values) if values else None
+        if values:
+            yield self._slow_sample(values)
+        if self._processes_due_s <= soon_s:
+            self._processes_due_s = now_s + _PROCESSES_EVERY_S
+            yield from self._list_processes()
+
+    def next_s(self) -> float:
+        """Return when something is due to be read or looked for."""
+        due_s = [self.probe.next_s, self._processes_due_s, *(scheduled.due_s for scheduled in self._schedules())]
+        return min(due_s) if self.probe.gpm is None else min(*due_s, self.probe.gpm_due_s)
+
+    def read_energy(self) -> SlowSample | None:
+        """Return the energy counter now, or None where there is none."""
+        numbers = self._numbers(self.probe.energy.call) if self.probe.energy is not None else ()
+        return self._slow_sample({"energy_mj": int(numbers[0])}) if numbers else None
+
+    def observe_energy_period(self, undisturbed: Callable[[], bool]) -> bool:
+        """Learn for about a second how often the energy counter is renewed; return whether that is done."""
+        end_s, energy, period = time.monotonic() + _OBSERVE_S, self.probe.energy, self._periods["energy_mj"]
+        while energy is not None and period.period_ms is None and time.monotonic() < end_s:
+            if not undisturbed():
+                return False
+            for value in self._numbers(energy.call):
+                period.add_reading(time.monotonic_ns(), value)
+            time.sleep(_OBSERVE_PAUSE_S)
+        return True
+
+    def tick_s(self) -> float:
+        """Return about how long the fast fields take together."""
+        calls, _ = self.probe.fast
+        return sum(self.probe.fields[call.fields[0]].cost_us or 0.0 for call in calls) / 1e6
+
+    def close(self) -> None:
+        """Free what GPM holds."""
+        if self.probe.gpm is not None:
+            self.probe.gpm.close()
 
     def _slow_sample(self, values: dict[str, Any]) -> SlowSample:
         t_ns = time.monotonic_ns()
         implausible = self._plausible.remove_slow(t_ns, values)
         return SlowSample(t_ns=t_ns, device=self.gpu.uuid, implausible=implausible, **values)
 
-    def read_energy(self) -> SlowSample | None:
-        """Return the energy counter now, or None where there is none."""
-        if self._energy is None:
-            return None
-        numbers = self._numbers(self._energy)
-        return self._slow_sample({"energy_mj": int(numbers[0])}) if numbers else None
+    def _schedules(self) -> list[SlowSchedule]:
+        """Return the slow calls, the energy counter last: its time matters most, and a sample is stamped at its end."""
+        return self.probe.slow if self.probe.energy is None else [*self.probe.slow, self.probe.energy]
 
-    def observe_energy_period(self) -> bool:
-        """Read the energy counter to learn how often it is renewed; return whether that is still unknown."""
-        if self._energy is None:
-            return False
-        period = self._periods.setdefault("energy_mj", PeriodEstimator())
-        for value in self._numbers(self._energy):
-            period.add_reading(time.monotonic_ns(), value)
-        return period.period_ms is None
-
-    def close(self) -> None:
-        """Free what GPM holds."""
-        if self._gpm is not None:
-            self._gpm.close()
-
-    def _numbers(self, call: _PreparedCall) -> Sequence[Number]:
+    def _numbers(self, call: PreparedCall) -> Sequence[Number]:
         """Return what the call gives now; nothing where it fails this once."""
         try:
-            return call.read()
+            numbers = call.read()
         except pynvml.NVMLError as error:
-            _raise_if_gone(error)
+            self._answers.failed((error,))
             return ()
+        self._answers.came()
+        return numbers
 
-    def _slow_values(self, scheduled: _SlowSchedule) -> dict[str, Number]:
+    def _slow_values(self, scheduled: SlowSchedule) -> dict[str, Number]:
         now_s, numbers = time.monotonic(), self._numbers(scheduled.call)
         if not scheduled.counter:
             return dict(zip(scheduled.call.fields, numbers, strict=False))
@@ -252,77 +178,81 @@ class GpuReader:
         # A counter that went backwards has wrapped: there is no rate this time.
         return {name: rate for name, rate in zip(scheduled.call.fields, rates, strict=True) if rate >= 0}
 
-    def _gpm_values(self, gpm: Gpm) -> dict[str, float]:
+    def _list_processes(self) -> Iterator[Processes]:
+        """Yield who computes on the GPU, or once why that is not known."""
+        reason = None
         try:
-            return gpm.read()
+            found = compute_processes(self.handle)
         except pynvml.NVMLError as error:
-            _raise_if_gone(error)
-            return {}
+            reason, found = absence_reason(error), []
+            if error.value in LOST_ERRORS or reason == self._processes_reason:
+                return
+        self._processes_reason = reason
+        listed = tuple(GpuProcess(pid=pid, name=_process_name(pid), memory_bytes=used) for pid, used in found)
+        yield Processes(t_ns=time.monotonic_ns(), device=self.gpu.uuid, processes=listed, reason=reason)
 
-    def _schedule(self, slow: ScheduledCall) -> None:
-        call = self._first_working(slow.alternatives)
-        if call is not None:
-            self._slow.append(_SlowSchedule(call, slow.interval_s, slow.counter))
-            if slow is ENERGY_CALL:
-                self._energy = call
 
-    def _first_working(self, alternatives: Sequence[NvmlCall]) -> _PreparedCall | None:
-        """Return the first way that works; what it does not give is absent for the reason the better way failed."""
-        reasons: dict[str, str] = {}
-        for call in alternatives:
-            try:
-                read = call.prepare(self.handle)
-                cost_us = _cost_us(read)
-            except pynvml.NVMLError as error:
-                _raise_if_lost(error)
-                reasons.update({name: absence_reason(error) for name in call.fields})
-                continue
-            self.fields.update({name: FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us) for name in call.fields})
-            self.absent.update({name: reason for name, reason in reasons.items() if name not in call.fields})
-            return _PreparedCall(call.fields, read)
-        self.absent.update(reasons)
-        return None
+def open_gpu(index: int) -> GpuReader:
+    """Return the GPU of that index; raise `pynvml.NVMLError` where the driver does not give it, or not its UUID."""
+    return _open_reader(pynvml.nvmlDeviceGetHandleByIndex(index), (index, -1), index)
 
-    def _probe_gpm(self) -> None:
-        gpm = Gpm(self.handle)
+
+def open_instances(gpu: GpuReader, known: Sequence[GpuReader]) -> Iterator[GpuReader]:
+    """Yield the MIG instances of a GPU that are not among those known; their numbers may have holes."""
+    with contextlib.suppress(pynvml.NVMLError):
+        for slot in range(min(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu.handle), _MOST_INSTANCES)):
+            place = (gpu.place[0], slot)
+            if all(reader.place != place for reader in known):
+                with contextlib.suppress(pynvml.NVMLError):
+                    handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, slot)
+                    yield _open_reader(handle, place, gpu.gpu.index)
+
+
+def _open_reader(handle: Any, place: tuple[int, int], index: int) -> GpuReader:
+    """Ask a GPU who it is, all at once: a slow driver takes long for each answer."""
+    uuid, name, total_bytes, capability, mig_mode = _results(
+        lambda: read_text(pynvml.nvmlDeviceGetUUID, handle),
+        lambda: read_text(pynvml.nvmlDeviceGetName, handle),
+        lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+        lambda: tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        lambda: pynvml.nvmlDeviceGetMigMode(handle)[0],
+    )
+    if isinstance(uuid, pynvml.NVMLError):
+        raise uuid
+    if not uuid.startswith(_UUID_PREFIXES):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+    gpu = Gpu(
+        index=index,
+        uuid=uuid,
+        name=name if isinstance(name, str) and name else "NVIDIA GPU",
+        memory_total_bytes=total_bytes if isinstance(total_bytes, int) and 0 < total_bytes <= _MOST_BYTES else None,
+        compute_capability=capability if isinstance(capability, tuple) else None,
+    )
+    # An error of nvidia-ml-py cannot be compared with a number.
+    in_mig_mode = isinstance(mig_mode, int) and mig_mode == pynvml.NVML_DEVICE_MIG_ENABLE
+    return GpuReader(handle, gpu, place, in_mig_mode=in_mig_mode)
+
+
+def _results(*reads: Callable[[], Any]) -> list[Any]:
+    """Return what each gives or the error with which it fails; all are called at the same time."""
+    results: list[Any] = [None] * len(reads)
+
+    def call(place: int) -> None:
         try:
-            gpm.start()
-            cost_us = _cost_us(gpm.query)
-            available = gpm.query()
+            results[place] = reads[place]()
         except pynvml.NVMLError as error:
-            gpm.close()
-            _raise_if_lost(error)
-            self.absent.update({name: absence_reason(error) for name in nvml_calls.FIELDS})
-            return
-        self._gpm = gpm
-        self.fields.update({name: FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us) for name in available})
-        self.absent.update({name: "not supported" for name in nvml_calls.FIELDS if name not in available})
+            results[place] = error
+
+    threads = [threading.Thread(target=call, args=(place,), daemon=True) for place in range(len(reads))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
 
 
-def absence_reason(error: pynvml.NVMLError) -> str:
-    """Return the reason why a field is absent, in a few words."""
-    return _ABSENCE_REASONS.get(error.value, str(error))
-
-
-def _raise_if_gone(error: pynvml.NVMLError) -> None:
-    """Raise the error of a GPU that is gone; any other error takes only the field that was read, this once."""
-    if error.value in GONE_ERRORS:
-        raise error
-
-
-def _raise_if_lost(error: pynvml.NVMLError) -> None:
-    """Raise the error of a GPU that is lost while it is probed, which says nothing of what it supports."""
-    if error.value == pynvml.NVML_ERROR_GPU_IS_LOST:
-        raise error
-
-
-def _cost_us(read: Callable[[], object]) -> float:
-    """Return the median time of a few reads, in microseconds; a slow one is read only twice."""
-    durations_us: list[float] = []
-    for _ in range(_PROBE_READS):
-        started_ns = time.perf_counter_ns()
-        read()
-        durations_us.append((time.perf_counter_ns() - started_ns) / 1e3)
-        if len(durations_us) == 2 and min(durations_us) > _SLOW_CALL_US:
-            break
-    return round(statistics.median(durations_us), 1)
+def _process_name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return "unknown"

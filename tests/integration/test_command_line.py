@@ -12,7 +12,8 @@ import pytest
 
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, Process, dummy_arguments
-from tests.fakes.nvml import LAPTOP, TWO_H200, Driver, environment
+from tests.fakes.nvml import LAPTOP, TWO_H200, Card, Driver, environment
+from tests.fakes.nvml_cards import Flaw
 
 TENSORFLOW_NOISE = ("oneDNN", "cuda", "CUDA", "cpu_feature_guard", "WARNING", "Traceback")
 RUN_FIELDS = {
@@ -309,10 +310,13 @@ def test_a_run_that_is_not_there_is_status_1(trained: CommandLine) -> None:
 
 
 def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
-    line = CommandLine(tmp_path, environment(Driver(cards=(TWO_H200[0], LAPTOP))))
+    refused = Card(uuid="GPU-x", flaws=(Flaw("nvmlDeviceGetHandleByIndex_v2", "UNKNOWN"),))
+    line = CommandLine(tmp_path, environment(Driver(cards=(TWO_H200[0], LAPTOP, refused))))
     document = line.json("gpus")
     assert (document["driver"], document["cuda_driver"]) == ("580.65.06", "13.0")
-    first, laptop = document["gpus"]
+    first, laptop, closed = document["gpus"]
+    reason = "The driver does not open this GPU (Unknown Error)."
+    assert (closed["index"], closed["lost"], first["lost"]) == (2, reason, None)
     assert (first["index"], first["uuid"], first["name"]) == (0, "GPU-aaaa", "NVIDIA H200")
     assert first["memory_total_bytes"] == 150_754_820_096
     power = first["fields"]["power_mw"]
@@ -328,6 +332,7 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     text = line("gpus").stdout
     assert "driver 580.65.06, CUDA up to 13.0" in text
     assert "688.1" in text
+    assert reason in text
     assert not line.database.exists(), "looking makes no database"
 
 

@@ -8,7 +8,11 @@ _READERS = (
     "app.telemetry.nvml",
     "app.telemetry.nvml_gpu",
     "app.telemetry.nvml_calls",
+    "app.telemetry.nvml_list",
+    "app.telemetry.nvml_periods",
+    "app.telemetry.nvml_probe",
     "tests.fakes.nvml",
+    "tests.unit.telemetry.sources",
 )
 _LOOK_S = 2**-20
 """A power of two: sums of these are exact."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.telemetry.nvml_gpu import PeriodEstimator
+from app.telemetry.nvml_periods import PeriodEstimator
 
 MS = 1_000_000
 

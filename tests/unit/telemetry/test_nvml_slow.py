@@ -10,11 +10,10 @@ import pytest
 from app.fields import Sample, SlowSample
 from app.samples import DeviceLost, FieldsUpdated, Processes
 from app.telemetry import nvml_calls
-from app.telemetry.nvml import NvmlSource
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Flaw
 from tests.unit.telemetry.clock import Clock
-from tests.unit.telemetry.sources import opened, slow_values
+from tests.unit.telemetry.sources import Readers, opened, slow_values
 
 H200, _ = TWO_H200
 
@@ -69,7 +68,7 @@ def test_a_counter_that_fails_once_begins_anew(clock: Clock) -> None:
         assert slow_values(source)["pcie_tx_bytes_per_s"] == 0
 
 
-def gpm_of(source: NvmlSource) -> dict[str, float]:
+def gpm_of(source: Readers) -> dict[str, float]:
     return {name: value for name, value in slow_values(source).items() if name in nvml_calls.FIELDS}
 
 
@@ -91,11 +90,14 @@ def test_gpm_tells_of_the_time_since_the_reading_before(clock: Clock) -> None:
 
 
 def test_gpm_that_fails_once_harms_nothing_else(clock: Clock) -> None:
-    flaw = Flaw("nvmlGpmSampleGet", pynvml.NVML_ERROR_UNKNOWN, first=8, times=1)
-    with opened(Card(uuid="GPU-x", flaws=(flaw,))) as (source, fake):
-        assert fake.calls["GPU-x", "nvmlGpmSampleGet"] == 7, "one to begin, five for the cost, one for the metrics"
+    flaw = Flaw("nvmlGpmSampleGet", pynvml.NVML_ERROR_UNKNOWN, first=2, times=1)
+    with opened(Card(uuid="GPU-x", flaws=(flaw,))) as (source, _):
         clock.passed_s += 1.1
         slow = slow_values(source)
+        assert source.devices[0].absent["sm_active_pct"] == "Unknown Error"
+        clock.passed_s += 1.1
+        assert set(slow_values(source)) >= set(nvml_calls.FIELDS)
+        assert not set(source.devices[0].absent) & set(nvml_calls.FIELDS), "it was an error of the moment"
     assert "energy_mj" in slow
     assert not set(slow) & set(nvml_calls.FIELDS)
 
@@ -136,7 +138,7 @@ def test_watching_gives_way_at_once_and_is_taken_up_again(clock: Clock) -> None:
     with opened(H200) as (source, fake):
         before = fake.calls["GPU-aaaa", ENERGY]
         assert not source.observe_energy_periods(lambda: next(answers))
-        assert fake.calls["GPU-aaaa", ENERGY] == before + 2
+        assert fake.calls["GPU-aaaa", ENERGY] == before + 1
         assert source.observe_energy_periods(lambda: next(answers))
         assert source.fields_seen()[0].fields["energy_mj"].period_ms is not None
 
@@ -158,11 +160,12 @@ def test_a_lost_card_is_silent_in_slow_readings_and_the_other_goes_on(clock: Clo
     lost = Card(uuid="GPU-aaaa", lost_after=_calls_of_a_probe())
     with opened(lost, TWO_H200[1]) as (source, _):
         assert {said.device for said in source.read_slow()} == {"GPU-bbbb"}
+        assert [said.device for said in source.said if isinstance(said, DeviceLost)] == ["GPU-aaaa"]
         assert [sample.device for sample in source.read_energy()] == ["GPU-bbbb"]
         readings = [*source.read(), *source.read(), *source.read()]
         assert [said.device for said in source.fields_seen()] == ["GPU-bbbb"]
         assert source.observe_energy_periods(lambda: True)
-    assert [type(reading) for reading in readings] == [DeviceLost, Sample, Sample, Sample]
+    assert [type(reading) for reading in readings] == [Sample, Sample, Sample], "it is lost once"
 
 
 def _calls_of_a_probe() -> int:
@@ -175,16 +178,15 @@ def _calls(fake: FakeNvml) -> int:
 
 
 def test_a_card_may_be_lost_at_any_call_and_never_stays_as_one_that_says_nothing(clock: Clock) -> None:
-    """Lost while it is probed it is left out; later it says so once. The other card never notices."""
-    probe_calls = _calls_of_a_probe()
-    for calls in range(probe_calls + 12):
+    """Whenever it is lost it is listed with the reason, and is no GPU to run on. The other card never notices."""
+    for calls in range(_calls_of_a_probe() + 12):
         card = Card(uuid="GPU-aaaa", lost_after=calls)
         with opened(card, TWO_H200[1]) as (source, _):
-            there = [device.device for device in source.devices]
-            assert there == (["GPU-bbbb"] if calls < probe_calls else ["GPU-aaaa", "GPU-bbbb"])
             readings = [reading for _ in range(3) for reading in source.read()]
             slow = [said for said in source.read_slow() if isinstance(said, SlowSample)]
-        lost = [reading for reading in readings if isinstance(reading, DeviceLost)]
-        assert len(lost) == len(there) - 1
+            first, second = source.devices
+            assert (first.index, first.fields, second.lost) == (0, {}, None)
+            assert "GPU is lost" in (first.lost or "")
+            assert [gpu.uuid for gpu in source.gpus] == ["GPU-bbbb"]
         assert [reading.device for reading in readings].count("GPU-bbbb") == 3
         assert [said.device for said in slow] == ["GPU-bbbb"]

@@ -1,0 +1,271 @@
+"""Which calls a GPU supports, and their cost: found call by call, so that a slow driver gives its first values soon.
+
+What a GPU does not support is absent for good. Any other error may be of the moment: those fields are looked for again.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pynvml
+
+from app.fields import FIELDS
+from app.samples import FieldInfo
+from app.telemetry import nvml_calls
+from app.telemetry.nvml_calls import (
+    ENERGY_CALL,
+    FAST_CALLS,
+    PCIE_COUNTER_CALL,
+    SLOW_CALLS,
+    Gpm,
+    Number,
+    NvmlCall,
+    PreparedRead,
+    ScheduledCall,
+)
+
+LOST_ERRORS = frozenset(
+    {
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+        pynvml.NVML_ERROR_GPU_NOT_FOUND,
+        pynvml.NVML_ERROR_NOT_FOUND,
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
+"""What a driver answers for a GPU that is gone, or after it went itself. Any other error may be of the moment."""
+_ABSENCE_REASONS = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
+    pynvml.NVML_ERROR_NO_PERMISSION: "no permission",
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: "not supported",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
+    pynvml.NVML_ERROR_DEPRECATED: "not supported by this driver",
+}
+"""The errors that stay, in words: what they are said of is absent for good."""
+_SILENT_S = 2.0
+_PROBE_READS = 5
+_SLOW_CALL_US, _VERY_SLOW_CALL_US = 1_000.0, 50_000.0
+_PATIENT_TRIES = 3
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 60.0
+
+
+def absence_reason(error: pynvml.NVMLError) -> str:
+    """Return the reason why something is absent, in a few words."""
+    return _ABSENCE_REASONS.get(error.value, str(error))
+
+
+class Answers:
+    """Whether a GPU still answers. One that gave nothing but errors for two seconds is lost."""
+
+    def __init__(self) -> None:
+        self._silent_since_s: float | None = None
+
+    def came(self) -> None:
+        """Note an answer."""
+        self._silent_since_s = None
+
+    def failed(self, errors: Sequence[pynvml.NVMLError]) -> None:
+        """Note calls that failed while no other succeeded; raise the error of a GPU that is lost."""
+        self.raise_if_lost(errors)
+        now_s = time.monotonic()
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif now_s - self._silent_since_s > _SILENT_S:
+            raise errors[-1]
+
+    def raise_if_lost(self, errors: Sequence[pynvml.NVMLError]) -> None:
+        """Raise an error that by itself says that the GPU is lost."""
+        for error in errors:
+            if error.value in LOST_ERRORS:
+                raise error
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call made ready for this card."""
+
+    fields: tuple[str, ...]
+    read: PreparedRead
+
+
+@dataclass(slots=True)
+class SlowSchedule:
+    """A slow call of this card: when it is due, and for a counter its reading before."""
+
+    call: PreparedCall
+    interval_s: float
+    counter: bool
+    due_s: float = 0.0
+    previous: tuple[float, Sequence[Number]] | None = None
+
+
+@dataclass(slots=True)
+class _Search:
+    """Fields that no call was found for yet: the ways to them, best first; none stands for GPM."""
+
+    alternatives: tuple[NvmlCall, ...] = ()
+    slow: ScheduledCall | None = None
+    due_s: float = 0.0
+    tries: int = 0
+
+
+def _slow_search(slow: ScheduledCall) -> _Search:
+    return _Search(slow.alternatives, slow)
+
+
+@dataclass(slots=True)
+class Probe:
+    """What was found of one GPU: its fields with their cost, those that are absent and why, and the calls to make."""
+
+    handle: Any
+    answers: Answers
+    fields: dict[str, FieldInfo] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    fast: tuple[tuple[PreparedCall, ...], tuple[str, ...]] = ((), ())
+    """The fast calls and the names of all their fields: one object, for the fast thread takes both at once."""
+    slow: list[SlowSchedule] = field(default_factory=list)
+    energy: SlowSchedule | None = None
+    gpm: Gpm | None = None
+    gpm_due_s: float = 0.0
+    _gpm_readings: int = 0
+    _searches: list[_Search] = field(
+        default_factory=lambda: [*map(_Search, FAST_CALLS), _Search(), *map(_slow_search, SLOW_CALLS)]
+    )
+
+    @property
+    def next_s(self) -> float:
+        """When to look for fields again; infinite where all are known."""
+        return min((search.due_s for search in self._searches), default=float("inf"))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there are fast fields that were never looked for."""
+        return any(search.slow is None and not search.tries for search in self._searches)
+
+    def step(self, now_s: float) -> bool:
+        """Look for the next fields that are due; return whether there were any.
+
+        Raises:
+            pynvml.NVMLError: The GPU is lost.
+        """
+        search = next((each for each in self._searches if each.due_s <= now_s), None)
+        if search is None:
+            return False
+        search.tries += 1
+        if self._look_for(search) if search.alternatives else self._start_gpm():
+            self._searches.remove(search)
+        else:
+            search.due_s = time.monotonic() + min(_FIRST_RETRY_S * 2 ** (search.tries - 1), _LONGEST_RETRY_S)
+        return True
+
+    def read_gpm(self) -> dict[str, float]:
+        """Return the GPM metrics since the reading before; the first readings tell which there are."""
+        if self.gpm is None:
+            return {}
+        started_ns = time.perf_counter_ns()
+        try:
+            metrics = self.gpm.read()
+        except pynvml.NVMLError as error:
+            self._note_error(error)
+            if not self._gpm_readings:
+                self._give_up_gpm(error)
+            return {}
+        if not metrics:
+            return {}
+        cost_us = _elapsed_us(started_ns)
+        self._gpm_readings += 1
+        for name, status, _ in metrics:
+            if name not in self.fields:
+                if status == pynvml.NVML_SUCCESS:
+                    self._add_fields((name,), cost_us)
+                elif status in _ABSENCE_REASONS or self._gpm_readings > _PATIENT_TRIES:
+                    self.absent[name] = absence_reason(pynvml.NVMLError(status))
+        return {name: value for name, status, value in metrics if status == pynvml.NVML_SUCCESS and value == value}
+
+    def _look_for(self, search: _Search) -> bool:
+        """Take the first way that works; return False where an error of the moment leaves open what there is.
+
+        After some tries such an error counts like any other where there is another way. What the way does not give is
+        absent for the reason why a better one failed.
+        """
+        reasons, is_open = dict[str, str](), False
+        for call in search.alternatives:
+            try:
+                read = call.prepare(self.handle)
+                cost_us = _cost_us(read)
+            except pynvml.NVMLError as error:
+                self._note_error(error)
+                reasons.update({name: absence_reason(error) for name in call.fields})
+                is_open = is_open or error.value not in _ABSENCE_REASONS
+                if is_open and search.tries <= _PATIENT_TRIES:
+                    break
+                continue
+            self.absent.update(reasons)
+            self._add_call(PreparedCall(call.fields, read), search.slow)
+            self._add_fields(call.fields, cost_us)
+            return True
+        self.absent.update(reasons)
+        return not is_open
+
+    def _add_call(self, call: PreparedCall, slow: ScheduledCall | None) -> None:
+        if slow is None:
+            calls, names = self.fast
+            self.fast = (*calls, call), (*names, *call.fields)
+        elif slow is ENERGY_CALL:
+            self.energy = SlowSchedule(call, slow.interval_s, slow.counter)
+        else:
+            self.slow.append(SlowSchedule(call, slow.interval_s, slow.counter))
+
+    def _add_fields(self, names: Iterable[str], cost_us: float) -> None:
+        self.answers.came()
+        for name in names:
+            self.fields[name] = FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us)
+            self.absent.pop(name, None)
+
+    def _start_gpm(self) -> bool:
+        gpm = Gpm(self.handle)
+        try:
+            gpm.start()
+        except pynvml.NVMLError as error:
+            gpm.close()
+            self._note_error(error)
+            return self._give_up_gpm(error)
+        self.gpm, self.gpm_due_s = gpm, time.monotonic() + nvml_calls.FIRST_INTERVAL_S
+        return True
+
+    def _give_up_gpm(self, error: pynvml.NVMLError) -> bool:
+        """Note why there is no GPM; where that is for good, look for the PCIe counters instead and return True."""
+        self.absent.update(dict.fromkeys(nvml_calls.FIELDS, absence_reason(error)))
+        if error.value not in _ABSENCE_REASONS:
+            return False
+        if self.gpm is not None:
+            self.gpm.close()
+            self.gpm = None
+        self._searches.append(_slow_search(PCIE_COUNTER_CALL))
+        return True
+
+    def _note_error(self, error: pynvml.NVMLError) -> None:
+        # That something is not there, or is not supported, is an answer too.
+        if error.value not in _ABSENCE_REASONS and error.value != pynvml.NVML_ERROR_NOT_FOUND:
+            self.answers.failed((error,))
+
+
+def _cost_us(read: Callable[[], object]) -> float:
+    """Return the median time of a few reads, in microseconds; a slow one is read only twice, or once."""
+    durations_us: list[float] = []
+    for _ in range(_PROBE_READS):
+        started_ns = time.perf_counter_ns()
+        read()
+        durations_us.append(_elapsed_us(started_ns))
+        if (len(durations_us) == 2 and min(durations_us) > _SLOW_CALL_US) or durations_us[0] > _VERY_SLOW_CALL_US:
+            break
+    return round(statistics.median(durations_us), 1)
+
+
+def _elapsed_us(started_ns: int) -> float:
+    return round((time.perf_counter_ns() - started_ns) / 1e3, 1)
