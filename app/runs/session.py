@@ -157,9 +157,8 @@ class RunSession:
 
     def _execute(self, store: RunStore, inventory: Inventory, lease: Lease) -> Outcome:
         gpu_uuids = tuple(device for device in lease.devices if device != CPU)
-        run = self._begin(store, inventory, gpu_uuids)
+        store_sink = StoreSink(store, self._begin(store, inventory, gpu_uuids))
         store.wait_at_most(_LOCK_TRY_S)
-        store_sink = StoreSink(store, run)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
         # What was leased may have been lost during a wait.
         if lost := [gpu.lost for gpu in gpus if gpu.lost is not None]:
@@ -244,6 +243,7 @@ class RunSession:
         outcome = with_file_name(form_outcome(ending), self._spec.workload)
         try:
             drain()
+            sink.end_log()
             end_s: float | None = None
             while True:
                 try:

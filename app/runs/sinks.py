@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -14,7 +14,8 @@ from app.storage.store import Store, StoredEvent
 from workloads.protocol import DataReady, Flops
 
 _BATCH_S = 0.5
-_MAX_LOG_LINES = 20_000
+_MOST_LINES, _MOST_CHARS = 10_000, 2_000_000
+"""Of the first lines of a log, and of the last ones, that are stored."""
 _MAX_BATCH_BYTES = 48_000_000
 _EVENT_BYTES = 700
 """About what a sample takes: a tuple-like object and its numbers."""
@@ -69,6 +70,8 @@ class StoreSink:
     While another program keeps the database locked they are kept in memory: samples and log lines up to a limit, then
     fewer and fewer of them; blocks, phases and all else in any case.
 
+    Of a long log the first and the last lines are stored.
+
     Thread: the one that opened the store.
     """
 
@@ -78,6 +81,10 @@ class StoreSink:
         self._batch: list[StoredEvent] = []
         self._batch_bytes = 0
         self._log_lines = 0
+        self._log_chars = 0
+        self._last_lines: deque[LogLine] = deque()
+        self._last_chars = 0
+        self._left_out = 0
         self._stored_lines = 0
         self._dropped = 0
         self._written_s = time.monotonic()
@@ -113,13 +120,25 @@ class StoreSink:
         self._stored_lines += sum(isinstance(event, LogLine) for event in batch)
         self._batch, self._batch_bytes, self._dropped = [], 0, 0
 
-    def _add_log_line(self, line: LogLine) -> None:
-        if self._log_lines < _MAX_LOG_LINES:
+    def end_log(self) -> None:
+        """Add the last lines of a long log to the next batch: no more will come."""
+        if self._left_out:
+            self._add(LogLine(self._last_lines[0].t_ns, f"(… {self._left_out:,} lines left out: the log is too long)"))
+        for line in self._last_lines:
             self._add(line)
-            self._log_lines += 1
-        elif self._log_lines == _MAX_LOG_LINES:
-            self._add(LogLine(line.t_ns, f"(only the first {_MAX_LOG_LINES:,} lines are kept)"))
-            self._log_lines += 1
+        self._last_lines.clear()
+
+    def _add_log_line(self, line: LogLine) -> None:
+        self._log_lines += 1
+        self._log_chars += len(line.text)
+        if self._log_lines <= _MOST_LINES and self._log_chars <= _MOST_CHARS:
+            self._add(line)
+            return
+        self._last_lines.append(line)
+        self._last_chars += len(line.text)
+        while len(self._last_lines) > _MOST_LINES or self._last_chars > _MOST_CHARS:
+            self._last_chars -= len(self._last_lines.popleft().text)
+            self._left_out += 1
 
     def _add(self, event: StoredEvent) -> None:
         self._batch.append(event)

@@ -90,14 +90,26 @@ def test_what_is_told_of_a_step_is_remembered() -> None:
     assert (sink.flops, sink.ready_ms) == (12, 12.5)
 
 
-def test_a_log_without_end_is_cut_and_says_so(database_path: Path) -> None:
-    most = sinks._MAX_LOG_LINES
+@pytest.mark.parametrize(
+    ("count", "text", "stored"),
+    [
+        (2 * sinks._MOST_LINES, "line", 2 * sinks._MOST_LINES),
+        (2 * sinks._MOST_LINES + 100, "line", 2 * sinks._MOST_LINES),
+        (2_000, "x" * 4_000, 2 * sinks._MOST_CHARS // 4_000),
+    ],
+)
+def test_of_a_log_without_end_the_first_and_the_last_lines_are_stored(
+    database_path: Path, count: int, text: str, stored: int
+) -> None:
     with Store.open(database_path) as store:
         run = begin(store)
         sink = StoreSink(store, run)
-        for number in range(most + 100):
-            sink.handle(LogLine(number, f"line {number}"))
+        for number in range(count):
+            sink.handle(LogLine(number, text))
+        sink.end_log()
         sink.flush()
         log = store.load(run).log
-    assert len(log) == most + 1
-    assert [line.text for line in log[-2:]] == [f"line {most - 1}", f"(only the first {most:,} lines are kept)"]
+    notes = [line.text for line in log if line.text != text]
+    assert notes == ([f"(… {count - stored:,} lines left out: the log is too long)"] if count > stored else [])
+    first, last = stored // 2, stored - stored // 2
+    assert [line.t_ns for line in log if line.text == text] == [*range(first), *range(count - last, count)]
