@@ -243,6 +243,21 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
             f"{BROKEN_PYTHON} instead of beginning the run it",
         ),
         ("say(Hello(protocol=99, **hello)); sys.stdin.read()", "failed", "The worker speaks protocol 99, this program"),
+        (
+            GREETS + "os.write(1, b'x' * 6_000_000)",
+            "failed",
+            "The worker broke the protocol: not a message of this protocol, for it has more than 4 MiB: b'xxx",
+        ),
+        (
+            GREETS + "begin('import'); begin('import'); measure(); end()",
+            "failed",
+            "The worker broke the protocol: the phase import came in the phase import.",
+        ),
+        (
+            GREETS + "measure(); end(); sys.exit(7)",
+            "completed",
+            "All was measured; after that its process ended with exit status 7, see its log.",
+        ),
         (GREETS + "sys.exit(3)", "crashed", "The worker ended with exit status 3 without saying how the run went;"),
         ("sys.exit(3)", "crashed", f"{BROKEN_PYTHON} it ended with exit status 3 before the run began;"),
         ("os.abort()", "crashed", "The worker died of SIGABRT; its log has the last lines."),

@@ -223,6 +223,16 @@ def test_one_that_cannot_import_leaves_its_reason_in_the_log(
     assert "OSError: libcudnn is no library" in [line.text for line in recorder.of(LogLine)]
 
 
+def test_one_that_prints_without_end_is_ended_and_the_run_starts_cold(
+    served: RunServices, launcher: StandbyLauncher, libraries: Path
+) -> None:
+    (libraries / "keras.py").write_text("import os\nwhile True: os.write(2, b'line\\n' * 100)")
+    launcher.prepare()
+    assert not launcher.wait_ready()
+    outcome, recorder, run = run_through(dummy(served.host.inventory(), gpus=1), served)
+    assert (outcome.name, run.environment.get("standby"), recorder.of(LogLine)) == ("completed", None, [])
+
+
 def test_one_that_nobody_takes_goes_quietly(
     served: RunServices, launcher: StandbyLauncher, monkeypatch: pytest.MonkeyPatch, open_gate: Callable[[], None]
 ) -> None:

@@ -147,6 +147,14 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(
             "import os\nos._exit(3)\n",
             "^mine.py was not read to its end. The .* exit status 3: it said nothing.$",
         ),
+        (
+            "x = bytes(2**60)\n",
+            "^mine.py: memory ran out while the file was read; what needs it belongs into its functions.$",
+        ),
+        (
+            "import os\nfor _ in range(40): os.write(2, b'x' * 2**20)\nraise ValueError('at last')\n",
+            "^mine.py:3: ValueError: at last$",
+        ),
     ],
 )
 def test_a_bad_file_is_told_in_one_sentence(
