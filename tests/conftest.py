@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from app.runs.leases import FOLDER_VARIABLE
 from app.storage.store import Store
@@ -26,6 +27,8 @@ os.environ.setdefault("VARIANTSCOPE_STANDBY", "off")
 _LOG_FOLDER = tempfile.mkdtemp(prefix="variantscope-log-")
 os.environ["VARIANTSCOPE_LOG_DIR"] = _LOG_FOLDER
 atexit.register(shutil.rmtree, _LOG_FOLDER, ignore_errors=True)
+
+settings.register_profile("long", max_examples=3_000, deadline=None, print_blob=True)
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 LEAVING_S = 60.0

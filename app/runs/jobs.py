@@ -84,7 +84,8 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
         log = "\n".join(said.log)
         traceback = log[log.find("Traceback") :] if "Traceback" in log else ""
         raise JobError("\n".join(filter(None, (result.reason, traceback))))
-    assert isinstance(result, result_type), f"{result} answers {request}"
+    if not isinstance(result, result_type):
+        raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
     return result
 
 

@@ -1,0 +1,85 @@
+"""Random words after `python -m app`: an exit status and one sentence, never a traceback."""
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.cli.commands import HELP, PROGRAM, UpperLayers
+from app.cli.main import main, program
+from app.errors import TelemetryError
+from app.storage.store import Store
+from tests.fakes.runs import keep
+from tests.fuzz.budget import one_in
+
+CONTEXT = click.Context(program, info_name=PROGRAM, obj=UpperLayers())
+COMMANDS = {name: command for name in HELP if (command := program.get_command(CONTEXT, name)) is not None}
+OPTIONS = {
+    name: sorted({word for param in command.params if isinstance(param, click.Option) for word in param.opts})
+    for name, command in COMMANDS.items()
+}
+WORDS = """0 1 2 3 -1 1-3 nan inf 1e999 layout=NCHW gpus=0 = a=b=c -- dummy lstm cnn10 batch_size=1,2 seconds=-1 quick
+no.toml . /dev/null \0 \x1b[2J ß run=1 2026-01-01 30d json csv database ~ ../x %s -s"""
+values = st.one_of(
+    st.sampled_from([*WORDS.split(), "", " ", "\ud800", "x" * 3000, "9" * 400]),
+    st.integers(-(2**70), 2**70).map(str),
+    st.floats().map(str),
+    st.text(max_size=10),
+)
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> list[str]:
+    """A command, some of its options, and values."""
+    name = draw(st.sampled_from(sorted(COMMANDS)))
+    words = draw(st.lists(st.one_of(st.sampled_from([*OPTIONS[name], "--help"]), values, values), max_size=7))
+    return [name, *words]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Return what makes a folder with a database of two runs; nothing there can start a run or telemetry."""
+    folder, counted = tmp_path_factory.mktemp("lines"), itertools.count()
+    with Store.open(folder / "profiles.db") as store:
+        for uid in ("uid-1", "uid-2"):
+            keep(store, uid=uid)
+
+    def make() -> Path:
+        path = folder / str(next(counted))
+        path.mkdir()
+        shutil.copyfile(folder / "profiles.db", path / "profiles.db")
+        return path
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TelemetryError("There is no telemetry here.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("app.cli.services", "app.cli.runs"):
+            patch.setattr(f"{module}.TelemetryFeed", refuse, raising=False)
+        yield make
+
+
+@given(words=command_lines())
+@example(words=["export", "1", "--model", "x" * 3000])
+@example(words=["export", "1", "--format", "csv", "-o", "x" * 3000])
+@example(words=["show", "9" * 400])
+@example(words=["list", "--limit", "-1"])
+@one_in(1)
+def test_any_words_end_with_a_status(
+    words: list[str], machine: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = machine()
+    more = ["--speed", "10000"] if words[0] == "replay" else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        status = main([*words, *more, "--db", "profiles.db"], UpperLayers())
+    said = capsys.readouterr()
+    assert status in (0, 1, 2, 3, 4)
+    assert "Traceback" not in said.err
+    if status == 2:
+        assert said.err.count("\n") == 1

@@ -1,0 +1,230 @@
+"""Presets, traces and databases from elsewhere: read, or refused in one sentence."""
+
+import contextlib
+import itertools
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.cli.main import main
+from app.errors import UserError
+from app.runs.experiment.presets import PRESET_FOLDER, load_preset
+from app.storage.store import Store
+from app.storage.transfer.copying import TRANSFERRED
+from app.telemetry.replay import Replay
+from app.telemetry.trace import read_trace
+from tests.fakes.runs import keep
+from tests.fuzz.budget import one_in
+from workloads.catalog import Gpu, Machine, UsageError
+
+MACHINES = (
+    Machine(cpu_count=2, platform="linux"),
+    Machine(cpu_count=2, platform="linux", gpus=(Gpu(index=0, uuid="GPU-x", name="NVIDIA H200"),)),
+)
+QUICK = (PRESET_FOLDER / "quick.toml").read_text(encoding="utf-8")
+toml_values = st.one_of(
+    st.integers().map(str),
+    st.floats().map(str),
+    st.text(max_size=8).map(json.dumps),
+    st.sampled_from(["true", "[]", "{}", "[1, 2]", '["a", 1]', "1979-05-27", "[[", "9" * 30, "nan", "0x7f", "[1e999]"]),
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, text: str) -> str:
+    """A text with lines left out, doubled, cut or changed, or with other values."""
+    lines = text.splitlines()
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(lines) - 1))
+        lines[at : at + 1] = draw(st.sampled_from(_changes(lines[at], draw)))
+        lines = lines or [""]
+    return "\n".join(lines)
+
+
+def _changes(line: str, draw: st.DrawFn) -> list[list[str]]:
+    """The ways to damage a line."""
+    place, more = draw(st.integers(0, len(line))), draw(st.text(max_size=3))
+    name, equals, _ = line.partition("=")
+    value = draw(toml_values)
+    return [[], [line, line], [line[:place]], [line[:place] + more + line[place:]], [f"{name}{equals}{value}"]]
+
+
+@given(text=st.one_of(damaged(QUICK), st.text(max_size=40)))
+@example(text=f"x={'[' * 3000}{']' * 3000}")
+@example(text="\x00")
+@one_in(1)
+def test_a_preset_is_read_or_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        preset = load_preset(str(path))
+        for machine in MACHINES:
+            preset.plan(machine)
+        preset.all_plans()
+    except (UserError, UsageError) as error:
+        assert_sentence(str(error))
+
+
+def assert_sentence(text: str) -> None:
+    """One line to read, not a page."""
+    assert text
+    assert len(text) < 2_000
+    assert "\n" not in text
+
+
+TRACE: list[dict[str, Any]] = [
+    {"kind": "device", "device": "host", "index": -1, "name": "A processor", "cpu_count": 2, "absent": {}},
+    {"kind": "device", "device": "GPU-x", "index": 0, "name": "NVIDIA H200", "memory_total_bytes": 2**37},
+    {"device": "host", "load_pct": 5.0, "memory_bytes": 2**30},
+    {"device": "GPU-x", "load_pct": 50.0, "power_mw": 300_000},
+    {"device": "GPU-x", "kind": "processes", "processes": [{"pid": 7, "name": "python", "memory_bytes": 1}]},
+    {"device": "GPU-x", "kind": "slow_sample", "energy_mj": 5},
+    {"device": "GPU-x", "kind": "device_lost", "reason": "It is gone."},
+    {"device": "host", "load_pct": 6.0},
+]
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> bytes:
+    """A trace with lines exchanged, changed, or cut."""
+    lines = [{"t_ns": 10**9 * number, "utc": "2026-03-01T14:05:09.120Z", **line} for number, line in enumerate(TRACE)]
+    for _ in range(draw(st.integers(0, 4))):
+        at, other = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
+        name = draw(st.sampled_from([*sorted(lines[at]), "kind", "reason", "temperature_c"]))
+        value = draw(
+            st.one_of(
+                st.integers(-(2**64), 2**65), st.floats(), st.text(max_size=5), st.none(), st.just([]), st.just({})
+            )
+        )
+        lines[at] = draw(st.sampled_from([lines[other], {**lines[at], name: value}]))
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode("utf-8", "surrogatepass")
+    return text[: draw(st.one_of(st.just(len(text)), st.integers(0, len(text))))]
+
+
+@given(text=st.one_of(traces(), st.binary(max_size=50)))
+@one_in(1)
+def test_a_trace_is_played_or_refused(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(text)
+    try:
+        played = Replay(read_trace(path), speed=10_000.0)
+        for share in (0.0, 0.5, 2.0):
+            played.jump(share * 1e6)
+            played.read()
+    except UserError as error:
+        assert_sentence(str(error))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of two runs as export writes it."""
+    folder = tmp_path_factory.mktemp("theirs")
+    with Store.open(folder / "profiles.db") as store:
+        for uid in ("uid-1", "uid-2"):
+            keep(store, uid=uid)
+    assert main(["export", "1", "2", "-o", str(folder / "f.db"), "--db", str(folder / "profiles.db")]) == 0
+    return folder / "f.db"
+
+
+def _columns(path: Path) -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        tables = [table.name for table in TRANSFERRED]
+        return [
+            (table, row[1])
+            for table in tables
+            if connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for row in connection.execute(f"PRAGMA table_info({table})")
+        ]
+
+
+cells = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.text(max_size=12),
+    st.binary(max_size=12),
+    st.sampled_from([0, 1, -1, "", "\x00", "a\x00/../../../x", "\x1b[2J", "\u202e", "x" * 70_000, "[]", "{}", "null"]),
+)
+"""What a column may be set to."""
+edits = st.one_of(
+    st.tuples(st.just("cell"), st.integers(0, 10_000), cells),
+    st.tuples(st.just("bytes"), st.integers(0, 2**32), st.integers(1, 40)),
+    st.tuples(st.just("cut"), st.floats(0, 1), st.just(0)),
+)
+
+
+def damage(path: Path, edit: tuple[str, Any, Any]) -> None:
+    """Change a column's values, bytes, or the length of a file."""
+    kind, first, second = edit
+    content = bytearray(path.read_bytes())
+    if kind == "cut":
+        path.write_bytes(content[: int(first * len(content))])
+    elif kind == "bytes":
+        generator = random.Random(first)
+        for _ in range(second):
+            content[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
+        path.write_bytes(content)
+    else:
+        columns = _columns(path)
+        table, column = columns[first % len(columns)]
+        with contextlib.closing(sqlite3.connect(path)) as connection, contextlib.suppress(sqlite3.Error, UnicodeError):
+            connection.execute(f"UPDATE {table} SET {column} = ?", (second,))
+            connection.commit()
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Return what makes a database with one run of our own."""
+    folder, counted = tmp_path_factory.mktemp("ours"), itertools.count()
+    with Store.open(folder / "own.db") as store:
+        keep(store, uid="mine")
+
+    def make() -> Path:
+        path = folder / f"{next(counted)}.db"
+        shutil.copyfile(folder / "own.db", path)
+        return path
+
+    return make
+
+
+@given(edit=edits)
+@one_in(4)
+def test_a_database_is_imported_whole_or_refused(
+    edit: tuple[str, Any, Any],
+    theirs: Path,
+    ours: Callable[[], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, database = tmp_path / "f.db", ours()
+    shutil.copyfile(theirs, file)
+    damage(file, edit)
+    capsys.readouterr()
+
+    def said(*words: str, status: int = 0) -> str:
+        found, (out, err) = main([*words, "--db", str(database)]), capsys.readouterr()
+        assert found in (0, 1) if status else found == 0, err
+        assert "Traceback" not in err
+        if found:
+            assert_sentence(err.rstrip("\n"))
+        return out
+
+    said("import", str(file), status=1)
+    runs = [str(row["run"]) for row in json.loads(said("list", "--json"))["runs"]]
+    assert runs[-1] == "1"
+    for run in runs:
+        json.loads(said("show", run, "--json"))
+    said("list")
+    if len(runs) > 1:
+        said("compare", *runs, status=1)
+    said("delete", *runs)
+    said("delete", *runs, "--for-good")
+    assert json.loads(said("list", "--json"))["runs"] == []
