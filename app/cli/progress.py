@@ -1,7 +1,6 @@
 """Progress on stderr: runs, the idle wait before a run and transfers, and the notification at the end."""
 
 import contextlib
-import html
 import os
 import select
 import shutil
@@ -297,7 +296,7 @@ def _send_to_desktop(title: str, words: str) -> bool:
         return False
     try:
         done = subprocess.run(
-            [program, "--app-name=VariantScope", "--", plain_text(title), html.escape(plain_text(words), quote=False)],
+            [program, "--app-name=VariantScope", title, words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pynvml
 
+from app.fields import Sample
 from app.samples import Device, Inventory
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml_calls import read_text
@@ -79,25 +80,25 @@ class NvmlSource:
         """Whether a GPU is there to be read."""
         return bool(self._list.readers)
 
-    def read(self, thread: threading.Thread) -> bytes | None:
-        """Return a line with a fast sample of each GPU; None where another thread has taken the place of this one."""
-        lines = []
+    def read(self, thread: threading.Thread) -> list[Sample] | None:
+        """Return a fast sample of each GPU; None where another thread has taken the place of this one."""
+        samples = []
         readers, tick = self._list.readers, self._reading[1] + 1
         for reader in readers:
             self._reading = reader, tick
             try:
-                line = reader.read_line()
+                sample = reader.read()
             except pynvml.NVMLError as error:
-                line = None
+                sample = None
                 self._list.lose(reader, str(error))
             if self._fast_thread is not thread:
                 for left in readers:
                     left.is_left = False
                 return None
-            if line is not None:
-                lines.append(line)
+            if sample is not None:
+                samples.append(sample)
         self._reading = None, tick
-        return b"".join(lines)
+        return samples
 
     def replace_fast_thread(self, thread: threading.Thread) -> None:
         """Let this thread read the fast fields from now on."""

@@ -55,7 +55,7 @@ class FakeNvml:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._began_s = time.monotonic()
+        self._began_s: float | None = None
         self._opened_in: int | None = None
         self._cards = [*driver.cards, *(instance for card in driver.cards for instance in card.mig)]
         self._samples: dict[int, tuple[float, Card]] = {}
@@ -115,6 +115,9 @@ class FakeNvml:
 
     @property
     def _seconds(self) -> float:
+        """The time since the first call: on a busy machine a process takes long to come to it."""
+        if self._began_s is None:
+            self._began_s = time.monotonic()
         return (time.monotonic() - self._began_s) * self._driver.speed
 
     @property

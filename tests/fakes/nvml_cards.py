@@ -1,6 +1,6 @@
 """Descriptions of real GPUs for the fake NVML: what each returns, how long that takes, and what it refuses.
 
-A negative number is the NVML error code that a GPU returns. Times are in seconds after the library was loaded.
+A negative number is the NVML error code that a GPU returns. Times are in seconds after a process's first call of NVML.
 """
 
 from fnmatch import fnmatchcase

@@ -23,9 +23,24 @@ TEMPLATES = {
 
 
 class Scenario(Driver, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver and its story."""
+    """A driver, its story, and what the program has to make of it.
+
+    The story is told `until_s`. By then the cards of `lost` have been said to be lost, those of `back` answer again,
+    those of `silent` never gave a reading, and all others still give theirs.
+    """
 
     about: str
+    until_s: float = 2.0
+    lost: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    @property
+    def alive(self) -> frozenset[str]:
+        """The cards that answer at the end."""
+        cards = {card.uuid for card in self.cards}
+        instances = {instance.uuid for card in self.cards for instance in card.mig}
+        return frozenset((cards | instances) - set(self.silent) - (set(self.lost) - set(self.back)))
 
 
 def load(name: str, **changes: object) -> Scenario:
