@@ -61,5 +61,7 @@ PCIE = Limits(0, 256e9, "16 lanes of PCI Express 7.0")
 NVLINK = Limits(0, 3.6e12, "NVLink 6, both ways together")
 CPU_TIME = Limits(0, math.inf, "a counter")
 
+IMPLAUSIBLE = "implausible"
+"""The reason why a field is absent whose reading cannot be true."""
 SLACK_S = 2.0
 """Seconds by which a counter's reading may be older or newer than its time."""

@@ -172,6 +172,10 @@ def _missed(value: float | None, _unit: str) -> str:
     return units.ABSENT if value is None else f"{value:,.0f}"
 
 
+def _implausible(run: StoredRun) -> int:
+    return sum(count for columns in run.samples for count in columns.device.implausible.values())
+
+
 def _duration(value: float | None, _unit: str) -> str:
     return units.duration(value)
 
@@ -326,6 +330,9 @@ METRICS: tuple[Metric, ...] = (
            section="Telemetry"),
     Metric(key="missed", label="Readings missed", unit="", of_summary=field("samples_missed"), format=_missed,
            help="Readings that were due and not made, or gave nothing", json="telemetry.missed", section="Telemetry"),
+    Metric(key="implausible", label="Implausible values", unit="", of_run=_implausible, format=_count,
+           help="Values of readings that cannot be true and were left out", json="telemetry.implausible",
+           section="Telemetry"),
     Metric(key="sampler_cpu", label="Sampler's CPU", unit="%", of_summary=field("sampler_cpu_pct"), format=_fixed(2),
            help="Processor time of the sampler, of one processor", json="telemetry.sampler_cpu_pct",
            section="Telemetry"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import msgspec
 
 from app import units
 from app.cli.options import command
@@ -15,9 +16,10 @@ from app.cli.runs import run_services
 from app.cli.services import telemetry_feed
 from app.cli.terminal import print_json, print_table, say
 from app.fields import FIELDS, Sample, SlowSample, fields_of
+from app.limits import IMPLAUSIBLE
 from app.report.documents import gpus_document
 from app.runs.probes import CalibrationResult, calibrate
-from app.samples import Device
+from app.samples import Device, Inventory
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -72,7 +74,7 @@ def gpus(as_json: bool) -> int:
     """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed."""
     with telemetry_feed(_WATCH_MS) as feed:
         seen = _collect_readings(feed)
-        inventory = feed.wait_inventory()  # with what watching has taught
+        inventory = seen.with_reasons(feed.wait_inventory())  # with what watching has taught
     if as_json:
         print_json(gpus_document(inventory, seen.values))
         return 0
@@ -87,9 +89,10 @@ def gpus(as_json: bool) -> int:
 
 @dataclass(slots=True)
 class _Readings:
-    """The newest value of each field in a short watch."""
+    """The newest value of each field in a short watch, and the fields whose newest one cannot be true."""
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
+    implausible: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def take(self, message: SamplerMessage) -> None:
         """Take one message."""
@@ -97,6 +100,18 @@ class _Readings:
             readings = self.values.setdefault(message.device, {})
             named = ((name, getattr(message, name)) for name in FIELDS if hasattr(message, name))
             readings.update((name, value) for name, value in named if value is not None)
+            absent = self.implausible.setdefault(message.device, {})
+            absent.update(dict.fromkeys(message.implausible, IMPLAUSIBLE))
+            for name in absent.keys() & readings.keys():
+                (readings if name in message.implausible else absent).pop(name)
+
+    def with_reasons(self, inventory: Inventory) -> Inventory:
+        """Return the inventory in which fields are absent whose newest reading cannot be true."""
+        devices = (
+            msgspec.structs.replace(device, absent={**device.absent, **self.implausible.get(device.device, {})})
+            for device in inventory.devices
+        )
+        return msgspec.structs.replace(inventory, devices=tuple(devices))
 
     def has_all_fields(self, device: Device) -> bool:
         """Return whether every field of a device was read."""

@@ -125,8 +125,8 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 def print_run(stored: StoredRun) -> None:
     """Print a run's result in a few lines."""
     _print_head(stored)
-    if losses := derived.describe_losses(stored):
-        print(losses)
+    for note in filter(None, (derived.describe_losses(stored), derived.implausible_note(stored))):
+        print(note)
     summary = stored.row.summary
     if summary.throughput is None:
         return

@@ -126,6 +126,7 @@ class _DeviceTitles:
 
     def __init__(self) -> None:
         self._known: dict[str, Device] = {}
+        self._implausible: set[tuple[str, str]] = set()
 
     def __getitem__(self, device: str) -> Device:
         return self._known[device]
@@ -140,6 +141,13 @@ class _DeviceTitles:
         sentences = [self._describe_change(device, is_first=is_first) for device in devices]
         self._known.update((device.device, device) for device in devices)
         return list(filter(None, sentences))
+
+    def describe_implausible(self, sample: Sample) -> str:
+        """Return a sentence on the fields whose readings cannot be true, each the first time; else ""."""
+        new = [name for name in sample.implausible if (sample.device, name) not in self._implausible]
+        self._implausible.update((sample.device, name) for name in new)
+        title = _device_title(self._known[sample.device])
+        return f"{title} gives implausible readings, which are left out: {', '.join(new)}." if new else ""
 
     def _describe_change(self, device: Device, *, is_first: bool) -> str:
         before = self._known.get(device.device)
@@ -197,6 +205,8 @@ def _csv_printer(origin: Origin) -> Printer:
             for sentence in devices.update(message):
                 say(sentence)
         elif isinstance(message, Sample):
+            if sentence := devices.describe_implausible(message):
+                say(sentence)
             device = devices[message.device]
             head = (origin.utc(message.t_ns), _device_title(device), cell_text(device.name), cell_text(device.device))
             row(*head, *(getattr(message, name) for name in _LOGGED))
@@ -218,6 +228,8 @@ def _text_printer(origin: Origin) -> Printer:
             for sentence in devices.update(message):
                 print(sentence, flush=True)
         elif isinstance(message, Sample):
+            if sentence := devices.describe_implausible(message):
+                say(sentence)
             _print_sample(message, devices[message.device], origin)
 
     return show

@@ -15,6 +15,7 @@ from app.analysis.largest_batch import LargestBatch
 from app.analysis.steps import busy_share, imbalance
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct, mfu
 from app.fields import FIELDS, Sample, SlowSample, fields_of
+from app.limits import IMPLAUSIBLE
 from app.metrics import METRICS, put_json
 from app.records import (
     Floats,
@@ -340,7 +341,7 @@ def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
     """Return a field; it is supported if the device reported it when it was probed, or reports it now."""
     info, reason = device.fields.get(name, FieldInfo(unit=FIELDS[name].unit)), device.absent.get(name)
     return {
-        "supported": reason is None and (name in device.fields or value is not None),
+        "supported": reason in (None, IMPLAUSIBLE) and (name in device.fields or value is not None),
         "value": value,
         "reason": reason,
         "unit": info.unit,

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+
 from app import units
 from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, SlowSample, Topic, fields_of
+from app.limits import IMPLAUSIBLE
 from app.records import RunEvent
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import updated_inventory
@@ -58,6 +61,8 @@ def _topic_metrics(device: Device, topic: Topic, now: Values, first: Values) -> 
 
 def _format_metric(device: Device, field: Field, now: Values) -> str:
     value = now.get(field.name)
+    if device.absent.get(field.name) == IMPLAUSIBLE:
+        return IMPLAUSIBLE
     if field.name == "memory_bytes":
         return units.bytes_of_total(value, device.memory_total_bytes)
     if field.name == "power_mw" and "power_limit_mw" in now:
@@ -101,9 +106,9 @@ def describe_not_reported(device: Device, now: Values = MappingProxyType({})) ->
 
 
 def _is_available(device: Device, field: Field, now: Values) -> bool:
-    """Return whether a field is reported: when the device was probed, or now; one that was lost stays."""
+    """Return whether a field is reported: when the device was probed, or now; what was lost or is implausible stays."""
     return field.topic != "worker" and (
-        field.name in now or field.name in device.fields or device.absent.get(field.name) == "lost"
+        field.name in now or field.name in device.fields or device.absent.get(field.name) in ("lost", IMPLAUSIBLE)
     )
 
 
@@ -156,7 +161,7 @@ class MonitorState:
 
 @dataclass(slots=True)
 class _Readings:
-    """The newest values of a device and when they were read; when and why it was lost."""
+    """The newest values of a device and when they were read; fields that are implausible; when and why it was lost."""
 
     fast: dict[str, float] = field(default_factory=dict)
     slow: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -164,18 +169,27 @@ class _Readings:
     processes: Processes | None = None
     read_ns: int | None = None
     loss: DeviceLost | None = None
+    implausible: dict[str, str] = field(default_factory=dict)
 
     def add(self, sample: Sample) -> None:
         """Take a sample: what it lacks has no value any more."""
         self.fast, self.loss = _reported(sample, FAST_FIELDS), None
         if self.fast:
             self.read_ns = sample.t_ns
+        self._mark(sample, self.fast)
 
     def add_slow(self, sample: SlowSample) -> None:
         """Take a slow sample: it lacks what was not due."""
         values = _reported(sample, SLOW_FIELDS)
         self.slow |= {name: (sample.t_ns, value) for name, value in values.items()}
         self.first = {**values, **self.first}
+        self._mark(sample, values)
+
+    def _mark(self, sample: Sample | SlowSample, values: Values) -> None:
+        """Note the fields whose newest reading cannot be true."""
+        still = {name: reason for name, reason in self.implausible.items() if name not in values}
+        self.implausible = still | dict.fromkeys(sample.implausible, IMPLAUSIBLE)
+        self.slow = {name: value for name, value in self.slow.items() if name not in self.implausible}
 
     def values(self, now_ns: int) -> dict[str, float]:
         """Return the newest values, without those that were not renewed for too long."""
@@ -235,14 +249,15 @@ class MonitorModel:
         readings = self._readings[device.device]
         lost = _describe_loss(device, readings.loss, now_ns)
         values = {} if lost else readings.values(now_ns)
+        shown = msgspec.structs.replace(device, absent={**device.absent, **readings.implausible})
         return MonitoredDevice(
             device=device.device,
             label=device_label(device),
             name=device.name,
-            metrics=device_metrics(device, values, readings.first),
+            metrics=device_metrics(shown, values, readings.first),
             processes="" if lost else _describe_processes(readings.processes),
             not_reported="" if lost else describe_not_reported(device, values),
-            panels=self._panels(device, values),
+            panels=self._panels(shown, values),
             lost=lost,
             stale="" if lost else readings.stale(now_ns),
         )

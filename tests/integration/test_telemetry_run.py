@@ -13,7 +13,8 @@ from app.samples import HOST, DeviceLost, TelemetryGap
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.compare.warnings import comparison_warnings
-from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card
+from app.viewmodels.format.derived import implausible_note
+from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card, Course
 from tests.fakes.sessions import dummy, feed_of, going, is_measured, kill_sampler, run_through, services, wait_listed
 from workloads.protocol import Block
 
@@ -132,6 +133,32 @@ def test_a_laptop_without_power_has_no_energy_and_the_run_goes_on(tmp_path: Path
     assert stored.samples[0].device.absent["power_mw"] == "not supported"
     assert set(stored.samples[0].fields["load_pct"]) == {99.0}
     assert summary.throughput is not None
+
+
+def test_a_card_that_says_nonsense_gives_a_run_without_energy_and_says_why(tmp_path: Path) -> None:
+    """All bits set, above the total, and a counter that goes back again and again: once it was 25.8 MJ."""
+    garbage = Card(
+        uuid="GPU-garbage",
+        power_instant_mw=2**32 - 1,
+        load_pct=37_100,
+        memory_used_bytes=279 * 2**30,
+        temperature_c=255,
+        courses={"energy_mj": Course(((0, 9_000_000), (0.3, 4_000_000)), every_s=0.6)},
+    )
+    with feed_of(garbage, TWO_H200[0], hz=20.0) as feed:
+        stored = run_on(feed, tmp_path, gpus=2)
+    wrong, right, host = stored.samples
+    assert {"power_mw", "load_pct", "memory_bytes", "temperature_c", "energy_mj"} == set(wrong.device.implausible)
+    assert wrong.device.implausible["power_mw"] == wrong.t_ns.size, "every one"
+    assert np.isnan(wrong.fields["power_mw"]).all()
+    assert set(wrong.fields["memory_load_pct"]) == {31.0}
+    assert (right.device.implausible, host.device.implausible) == ({}, {})
+    summary = stored.row.summary
+    assert (summary.mean_power_mw, summary.energy_mj_per_example, summary.energy_source) == (None, None, None)
+    assert summary.device_peak_bytes == TWO_H200[0].memory_used_bytes
+    assert all(phase.energy_mj is None for phase in stored.phases)
+    assert implausible_note(stored).endswith(" of GPU 0. Too few are left to know its energy.")
+    assert "implausible" in [warning.key for warning in comparison_warnings([stored])]
 
 
 def test_a_run_on_a_mig_instance_records_what_that_tells(tmp_path: Path) -> None:

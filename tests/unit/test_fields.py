@@ -1,5 +1,6 @@
 """The table of telemetry fields against all that follows from it: readers, columns and documents."""
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -100,7 +101,24 @@ FAST_TABLE = table("device", FAST_FIELDS, {name: devices(field) for name, field 
 SLOW_TABLE = table("every", SLOW_FIELDS, {name: f"{interval_s:g} s" for name, interval_s in INTERVALS_S.items()})
 
 
-@pytest.mark.parametrize("expected", [FAST_TABLE, SLOW_TABLE], ids=["fast", "slow"])
+def number(value: float) -> str:
+    if value < 1e9:
+        return f"{value:,.0f}"
+    return f"2^{math.log2(value):.0f}" if math.log2(value).is_integer() else f"{value:.2g}"
+
+
+def limits_table() -> str:
+    """The table of limits in docs/telemetry.md, fields of the same limits together."""
+    rows = ["| fields | plausible | because |", "| --- " * 3 + "|"]
+    for limits in dict.fromkeys(field.limits for field in FIELDS.values()):
+        fields = [field for field in FIELDS.values() if field.limits == limits]
+        names = " ".join(f"`{field.name}`" for field in fields)
+        highest = f"to {number(limits.high)}" if math.isfinite(limits.high) else "or more"
+        rows.append(f"| {names} | {number(limits.low)} {highest} {fields[0].unit} | {limits.reason} |")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("expected", [FAST_TABLE, SLOW_TABLE, limits_table()], ids=["fast", "slow", "limits"])
 def test_the_page_on_telemetry_has_the_table(expected: str) -> None:
     assert expected in (DOCS / "telemetry.md").read_text("utf-8"), f"docs/telemetry.md needs this table:\n{expected}"
 

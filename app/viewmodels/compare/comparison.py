@@ -65,7 +65,7 @@ COMPARED_FIELDS = tuple(
             *(each.name for each in (*plotted_fields("compare", "gpu"), *plotted_fields("compare", "host"))),
             *(name for metric in METRICS for name in metric.reads),
             *("power_limit_mw", "load_pct", "worker_load_pct", "sm_clock_mhz", "temperature_c"),
-            *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s"),
+            *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s", "energy_mj"),
         )
     )
 )

@@ -22,7 +22,7 @@ from app.units import plural
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
 from app.viewmodels.compare.state_warnings import clock_warnings, order_warnings, temperature_notes
 from app.viewmodels.format.cells import example_word
-from app.viewmodels.format.derived import describe_losses
+from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import runs_by_value, shorten_uuids
 from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
@@ -117,6 +117,7 @@ def comparison_warnings(
         *_shared_gpu(runs),
         *_unknown_others(runs),
         *_lost_devices(runs),
+        *_implausible_readings(runs),
         *_shared_host(runs),
         *_concurrent_runs(runs),
         *_different_gpus(runs),
@@ -244,6 +245,13 @@ def _lost_devices(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     values = {run.row.run: losses for run in runs if (losses := describe_losses(run))}
     sentence = f"A device stopped answering during a run, which may have slowed it ({_format_reasons(values)})."
     return [ComparisonWarning(key="lost", sentence=sentence, values=values)] if values else []
+
+
+def _implausible_readings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Warn of runs whose telemetry is not to be trusted; their speed is."""
+    values = {run.row.run: counts for run in runs if (counts := format_implausible(run))}
+    sentence = f"Readings of telemetry that cannot be true were left out ({_format_reasons(values)})."
+    return [ComparisonWarning(key="implausible", sentence=sentence, values=values, possible_pct=0.0)] if values else []
 
 
 def _format_reasons(values: Mapping[int, str]) -> str:

@@ -153,6 +153,36 @@ def _describe_loss(loss: DeviceLoss) -> str:
     return lost if loss.answered_s is None else f"{lost} It answered again after {units.seconds(loss.answered_s)}."
 
 
+def format_implausible(run: StoredRun) -> str:
+    """Return how many readings of each field cannot be true and were left out: `Power 120, Load 7 of GPU 0`."""
+    by_device = [
+        (
+            columns.device,
+            [(field, columns.device.implausible.get(field.name)) for field in fields_of(columns.device.kind)],
+        )
+        for columns in run.samples
+    ]
+    parts = [
+        (
+            ", ".join(f"{field.label_on(device.kind)} {count:,}" for field, count in counts if count),
+            device_label(device),
+        )
+        for device, counts in by_device
+    ]
+    return "; ".join(f"{counts} of {label}" for counts, label in parts if counts)
+
+
+def implausible_note(run: StoredRun) -> str:
+    """Return a sentence on readings that cannot be true, and whether energy lacks for them; "" where there are none."""
+    counts = format_implausible(run)
+    if not counts:
+        return ""
+    of_energy = any(not gpu.device.implausible.keys().isdisjoint(("power_mw", "energy_mj")) for gpu in gpu_columns(run))
+    is_lacking = of_energy and run.row.summary.throughput is not None and run.row.summary.energy_mj_per_example is None
+    note = f"Readings that cannot be true were left out: {counts}."
+    return f"{note} Too few are left to know its energy." if is_lacking else note
+
+
 def field_costs(device: Device) -> tuple[FieldCost, ...]:
     """Return every field the device reported, with its period and cost."""
     reported = ((field, device.fields[field.name]) for field in fields_of(device.kind) if field.name in device.fields)

@@ -95,6 +95,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
                 None,
                 (
                     derived.describe_losses(run),
+                    derived.implausible_note(run),
                     _trash_note(row.deleted_utc_ns),
                     derived.pruned_note(pruned_utc_ns),
                     derived.memory_note(run),

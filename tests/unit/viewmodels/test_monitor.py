@@ -62,6 +62,27 @@ def test_an_absent_value_clears_the_one_before() -> None:
     assert model.state(ns(41)).rows[1].stale == f"No reading for 36{NBSP}s."
 
 
+def test_an_implausible_value_is_called_so_until_the_next_plausible_one() -> None:
+    model, _ = rows()
+    model.handle(SlowSample(t_ns=ns(5), device="GPU-0", memory_temperature_c=70))
+    model.handle(SlowSample(t_ns=ns(5), device="GPU-0", implausible=("memory_temperature_c", "energy_mj")))
+    implausible = ("power_mw", "memory_bytes")
+    model.handle(Sample(t_ns=ns(5), device="GPU-0", power_limit_mw=700_000, load_pct=1.0, implausible=implausible))
+    assert figures(model) == {
+        "Power": "implausible",
+        "Load": f"1{NBSP}%",
+        "Memory": "implausible",
+        "Memory free": "–",
+        "Memory temperature": "implausible",
+    }
+    first, second, _ = model.state().rows
+    assert [panel.title for panel in first.panels] == ["Power (implausible)", "Load", "Memory (implausible)"]
+    assert [panel.title for panel in second.panels] == ["Power", "Load", "Memory"]
+    model.handle(Sample(t_ns=ns(6), device="GPU-0", power_mw=300_000, memory_bytes=2**30))
+    model.handle(SlowSample(t_ns=ns(6), device="GPU-0", memory_temperature_c=71))
+    assert "implausible" not in figures(model).values()
+
+
 def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
     model = MonitorModel()
     model.handle(CPU_INVENTORY)

@@ -328,6 +328,22 @@ def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_s
     )
 
 
+def test_implausible_readings_are_named_with_their_number(store: Store) -> None:
+    wrong = sampled(store, stored(store, 1), share=0.1, power_mw=2**32 - 1, load_pct=37_100)
+    few = sampled(store, stored(store, 2), share=0.1, load_pct=101)
+    fine = stored(store, 3)
+    warning = only(comparison_warnings([wrong, few, fine]))
+    assert (warning.key, warning.severity, warning.possible_pct) == ("implausible", "warning", 0.0)
+    assert warning.sentence == (
+        "Readings of telemetry that cannot be true were left out "
+        "(run 1: Power 80, Load 8 of GPU 0; run 2: Load 8 of GPU 0)."
+    ), "80: none at all is no power either"
+    assert set(warning.values) == {1, 2}
+    note = "Readings that cannot be true were left out: Power 80, Load 8 of GPU 0. Too few are left to know its energy."
+    assert run_detail(wrong, None).notes == (note,)
+    assert run_detail(few, None).notes == ("Readings that cannot be true were left out: Load 8 of GPU 0.",)
+
+
 def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) -> None:
     concurrent = {**ENVIRONMENT, CONCURRENT_GPUS_KEY: "NVIDIA H200 (GPU-1)"}
     first, second, alone = (
