@@ -1,7 +1,7 @@
 """Queue entries run with their progress on the terminal, and the sentences and tables of their results."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from app.cli.compare import print_comparison, reason_lines, warning_lines
 from app.cli.progress import ProgressSink, StatusLines, WaitLine
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import print_table, print_text, say
-from app.errors import UserError
+from app.errors import DatabaseError, UserError
 from app.plan import Plan
 from app.queries import FINISHED_STATES
 from app.records import RunHeader, RunRow
@@ -262,8 +262,27 @@ def run_entries(
     lines = EntryReporter()
     runner = QueueRunner(services, lines)
     with stop_on_interrupt(runner.stop):
-        runner.run(only, failed)
+        try:
+            runner.run(only, failed)
+        except DatabaseError:
+            raise  # what is paused is in it
+        except UserError as error:
+            raise UserError(f"{error} {describe_paused(services.database, only)}".strip()) from error
     return [_refreshed(ended, services) for ended in lines.all_ended]
+
+
+def describe_paused(database: Path, only: Sequence[int] | None, excluding: Collection[int | None] = ()) -> str:
+    """Return how paused entries of the queue go on; "" where none is paused.
+
+    Args:
+        database: The database of the queue.
+        only: The entries that matter; None for all.
+        excluding: Entries that do not.
+    """
+    with Store.open(database) as store:
+        paused = [entry.entry for entry in store.queue.entries() if entry.state == "paused"]
+    named = " ".join(str(entry) for entry in paused if (only is None or entry in only) and entry not in excluding)
+    return f"What is paused goes on when it is named: `python -m app queue go-on {named}`." if named else ""
 
 
 def _refreshed(ended: EntryStatus, services: RunServices) -> EntryStatus:

@@ -12,6 +12,7 @@ from app import units
 from app.cli.experiment_progress import (
     describe_elsewhere,
     describe_ending,
+    describe_paused,
     exit_status,
     load_result,
     print_experiment,
@@ -66,8 +67,12 @@ def _go_on(wanted: _GoOn) -> int:
                 raise UserError(_describe_entry_elsewhere(entry))
             store.queue.set_state(entry.entry, "waiting")
         entries = store.queue.entries()
+        database = store.path
     if not any(entry.state == "waiting" for entry in entries):
-        return _print_nothing_waiting(entries, as_json=wanted.as_json)
+        say(f"Nothing waits in the queue. {describe_paused(database, None)}".strip())
+        if wanted.as_json:
+            print_json({"experiments": []})
+        return 0
     if not wanted.notify:
         return _run_and_report(wanted, named)
     title = f"Experiment {named[0].name}" if len(named) == 1 else "The queue"
@@ -96,6 +101,10 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
                 write_experiment_report(result, file)
             except UserError as error:  # what is wrong with one file is not with the next
                 fail(error)
+    # Of those that are out of budget it was said just now.
+    ended_numbers = {ended.queue_number for ended in all_ended}
+    if how := describe_paused(services.database, None, ended_numbers):
+        say(how)
     if wanted.as_json:
         print_json({"experiments": documents})
     return 1 if wrong else exit_status(all_ended)
@@ -103,15 +112,6 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
 
 def _entry_report_path(report: Path, ended: EntryStatus) -> Path:
     return report.with_stem(f"{report.stem}-{ended.entry.entry}")
-
-
-def _print_nothing_waiting(entries: Sequence[QueueEntry], *, as_json: bool) -> int:
-    paused = " ".join(str(entry.entry) for entry in entries if entry.state == "paused")
-    how = f" What is paused goes on when it is named: `python -m app queue go-on {paused}`." if paused else ""
-    say(f"Nothing waits in the queue.{how}")
-    if as_json:
-        print_json({"experiments": []})
-    return 0
 
 
 def _print_ended(ended: EntryStatus, result: ExperimentResult) -> None:

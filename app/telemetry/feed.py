@@ -14,7 +14,7 @@ import msgspec
 from app.errors import TelemetryError
 from app.log import child_environment
 from app.paths import ROOT
-from app.samples import Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
+from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
 from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
 
 
@@ -39,6 +39,34 @@ def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Devic
     return lost_device(device, update.reason)
 
 
+def continued_inventory(former: Inventory, found: Inventory) -> Inventory:
+    """Return a later inventory with the GPUs of the former one that it lacks, as that of another sampler may.
+
+    They are there until the driver has answered for every GPU, and lost after that, unless another has their index.
+    """
+    listed, indices = {device.device for device in found.devices}, {device.index for device in found.devices}
+    missing = [device for device in former.devices if device.device not in listed]
+    gpus = found.machine.gpus
+    if found.pending:
+        gpus += tuple(gpu for gpu in former.machine.gpus if gpu.uuid not in listed)
+    else:
+        missing = [_lost_for_good(device) for device in missing if device.index not in indices]
+    devices = sorted((*found.devices, *missing), key=lambda device: (device.device == HOST, device.index))
+    machine = msgspec.structs.replace(found.machine, gpus=gpus)
+    return msgspec.structs.replace(found, machine=machine, devices=tuple(devices))
+
+
+def _lost_for_good(device: Device) -> Device:
+    return device if device.lost is not None else lost_device(device, _NOT_FOUND)
+
+
+def _newly_lost(former: Inventory, now: Inventory) -> list[DeviceLost]:
+    """Return a message for each device that was there before and is no longer."""
+    reasons = {device.device: device.lost for device in now.devices}
+    found = ((device.device, reasons.get(device.device, _NOT_FOUND)) for device in former.devices if not device.lost)
+    return [DeviceLost(t_ns=time.monotonic_ns(), device=device, reason=reason) for device, reason in found if reason]
+
+
 Listener = Callable[[SamplerMessage], None]
 
 _log = logging.getLogger("variantscope.telemetry")
@@ -46,6 +74,7 @@ _log = logging.getLogger("variantscope.telemetry")
 _EXIT_S = 2.0
 _NO_RESPONSE = "The telemetry process does not answer; start the program again."
 _RESTARTED = "The telemetry process ended by itself ({how}) and is started again; readings are missing meanwhile."
+_NOT_FOUND = "The NVIDIA driver no longer shows this GPU."
 _RESTART_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
 """Pauses before the restarts within `_RESTART_WINDOW_S`; a sampler that ends once more is given up."""
 _RESTART_WINDOW_S = 60.0
@@ -224,27 +253,28 @@ class TelemetryFeed:
 
     def _dispatch(self, message: SamplerMessage) -> None:
         with self._changed:
-            messages = [message, *self._take_in(message)]
+            messages = self._take_in(message)
             listeners = self._listeners
         for listener in listeners:
             for each in messages:
                 listener(each)
 
     def _take_in(self, message: SamplerMessage) -> list[SamplerMessage]:
-        """Note what a message changes; return the inventory where another one follows from it."""
+        """Note what a message changes; return what listeners get for it."""
         before = self._inventory
         if isinstance(message, Inventory):
-            self._inventory = message
+            self._inventory = message if before is None else continued_inventory(before, message)
             _log.info("inventory: %s", ", ".join(f"{each.name} ({each.device})" for each in message.devices))
             self._changed.notify_all()
-        elif isinstance(message, Processes):
+            return [*_newly_lost(before or message, self._inventory), self._inventory]
+        if isinstance(message, Processes):
             self._processes[message.device] = message
         elif isinstance(message, DeviceLost | FieldsUpdated) and before is not None:
             self._inventory = updated_inventory(before, message)
             if isinstance(message, DeviceLost):
                 _log.warning("device %s lost: %s", message.device, message.reason)
-                return [self._inventory]
-        return []
+                return [message, self._inventory]
+        return [message]
 
     def _unsubscribe(self, listener: Listener) -> None:
         with self._changed:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
+from app.errors import TelemetryError
 from app.runs.launcher import LocalLauncher, Post, Worker
 from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
 from app.storage.queue import Queue
@@ -204,10 +205,27 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
     past = say("queue", "go-on", *end)
     assert "Entry 4 of the queue cannot be read by this version" in past.err
     assert past.out.startswith("dummy gpus=0"), "the others go on, and are reported"
+    named = "What is paused goes on when it is named: `python -m app queue go-on 4`.\n"
+    assert named in past.err
     assert past.status == 1
     nothing = say("queue", "go-on", *end)
-    assert "Nothing waits in the queue." in nothing.err
+    assert f"Nothing waits in the queue. {named}" in nothing.err
     assert "Nobody was notified" not in nothing.err
+
+
+def test_an_experiment_that_cannot_go_on_names_its_entry(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise TelemetryError("The telemetry process does not answer; start the program again.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("app.runs.experiment.entry_session.entry_status", gone)
+        failed = say(*SHORT)
+    assert failed.status == 1
+    assert failed.err.endswith(
+        "The telemetry process does not answer; start the program again. "
+        "What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
+    )
+    assert queue(say("queue", "--json")) == [(1, "paused", 0, 2)]
 
 
 def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from app.fields import Sample
 from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes
-from app.telemetry.feed import updated_inventory
+from app.telemetry.feed import continued_inventory, updated_inventory
 from app.telemetry.sampler import take_inventory
 from tests.fakes.nvml import installed
 from tests.fakes.nvml_cards import MIG, TWO_H200, Card, Driver
@@ -103,6 +103,26 @@ def test_what_watching_taught_is_known_to_the_next_run() -> None:
     after = updated_inventory(before, FieldsUpdated(device="GPU-bbbb", fields=facts, absent={"fan_pct": "no fan"}))
     assert after.devices[1] == msgspec.structs.replace(before.devices[1], fields=facts, absent={"fan_pct": "no fan"})
     assert (after.devices[0], after.machine) == (before.devices[0], before.machine)
+
+
+def test_a_later_inventory_lacks_no_gpu_that_was_there() -> None:
+    before = two_h200()
+    first, second, host = before.devices
+    found = msgspec.structs.replace(
+        before,
+        machine=msgspec.structs.replace(before.machine, gpus=before.machine.gpus[:1]),
+        devices=(first, host),
+        pending=True,
+    )
+    waiting = continued_inventory(before, found)
+    assert (waiting.devices, waiting.machine.gpus) == (before.devices, (found.machine.gpus[0], before.machine.gpus[1]))
+    after = continued_inventory(waiting, msgspec.structs.replace(found, pending=False))
+    assert [device.lost for device in after.devices] == [None, "The NVIDIA driver no longer shows this GPU.", None]
+    assert after.machine == found.machine
+    assert continued_inventory(after, before) == before, "it came back"
+    refused = msgspec.structs.replace(second, device="index-1", lost="The driver does not open this GPU.")
+    other = continued_inventory(before, msgspec.structs.replace(found, pending=False, devices=(first, refused, host)))
+    assert other.devices == (first, refused, host), "one row for each GPU"
 
 
 def test_what_was_seen_of_a_lost_device_comes_too_late() -> None:
