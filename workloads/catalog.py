@@ -205,11 +205,24 @@ def runnable(specs: Iterable[RunSpec], machine: Machine) -> list[RunSpec]:
 
 def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
     """Return every reason why a complete spec cannot run on this machine; empty if it can."""
+    if unknown := _unknown_choices(spec):
+        return unknown
     facts = {**spec.variant, "gpu_count": len(machine.gpus), "cpu_count": machine.cpu_count}
     return tuple(
         Refusal(rule.parameters, rule.reason.format(**facts))
         for rule in RULES
         if (not rule.workloads or spec.workload in rule.workloads) and rule.broken(spec.variant, machine)
+    )
+
+
+def _unknown_choices(spec: RunSpec) -> tuple[Refusal, ...]:
+    """Return a refusal of each choice that this version does not have, as a plan of another version may make it."""
+    known = find_workload(spec.workload)
+    chosen = [(each, spec.variant.get(each.name)) for each in known.parameters if each.choices] if known else []
+    return tuple(
+        Refusal((each.name,), unknown_name_message(f"value of {each.name}", str(value), values))
+        for each, value in chosen
+        if value is not None and value not in (values := [choice.value for choice in each.choices])
     )
 
 

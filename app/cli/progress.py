@@ -1,6 +1,7 @@
 """Progress on stderr: runs, the idle wait before a run and transfers, and the notification at the end."""
 
 import contextlib
+import html
 import os
 import select
 import shutil
@@ -296,7 +297,7 @@ def _send_to_desktop(title: str, words: str) -> bool:
         return False
     try:
         done = subprocess.run(
-            [program, "--app-name=VariantScope", title, words],
+            [program, "--app-name=VariantScope", "--", plain_text(title), html.escape(plain_text(words), quote=False)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

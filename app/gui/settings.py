@@ -1,5 +1,7 @@
 """The Settings menu: choices stored in the database, end-of-run notifications, and the standby worker."""
 
+import html
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from app import units
 from app.errors import UserError
 from app.gui.threads import Background
 from app.gui.window import MainWindow
+from app.plain import plain_text
 from app.records import RunEnded, RunStarted
 from app.runs.standby_setting import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
 from app.samples import Inventory
@@ -164,11 +167,19 @@ class RunEndNotifier:
             return
         if QSystemTrayIcon.isSystemTrayAvailable():
             self._tray.show()
-            self._tray.showMessage(self._title, f"{self._text}, after {units.duration(lasted_s)}")
+            self._tray.showMessage(plain_text(self._title), _body(f"{self._text}, after {units.duration(lasted_s)}"))
         else:
             QApplication.alert(self._window)
         if choice == "sound":
             QApplication.beep()
+
+
+def _body(text: str) -> str:
+    """Return the text as Linux desktops show it as it is: they read the body of a notification as mark-up.
+
+    https://specifications.freedesktop.org/notification-spec/latest/markup.html
+    """
+    return html.escape(plain_text(text), quote=False) if sys.platform == "linux" else plain_text(text)
 
 
 _STANDBY_HEADING = f"Standby: import {FRAMEWORK.name} ahead of the next run"

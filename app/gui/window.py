@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import button, separator, set_role, show_text, text_label
+from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, show_text, text_label
 from app.paths import RESOURCES
 
 _SHORTCUTS = (
@@ -126,8 +126,8 @@ class MainWindow(QMainWindow):
             help: Tooltip.
         """
         self._machine.setText(text)
-        self._machine.setToolTip(help)
-        self._dot.setToolTip(help)
+        self._machine.setToolTip(plain_tooltip(help))
+        self._dot.setToolTip(plain_tooltip(help))
         set_role(self._dot, tone)
 
     def show_chip(self, text: str) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pynvml
 
-from app.fields import Sample
 from app.samples import Device, Inventory
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml_calls import read_text
@@ -80,25 +79,25 @@ class NvmlSource:
         """Whether a GPU is there to be read."""
         return bool(self._list.readers)
 
-    def read(self, thread: threading.Thread) -> list[Sample] | None:
-        """Return a fast sample of each GPU; None where another thread has taken the place of this one."""
-        samples = []
+    def read(self, thread: threading.Thread) -> bytes | None:
+        """Return a line with a fast sample of each GPU; None where another thread has taken the place of this one."""
+        lines = []
         readers, tick = self._list.readers, self._reading[1] + 1
         for reader in readers:
             self._reading = reader, tick
             try:
-                sample = reader.read()
+                line = reader.read_line()
             except pynvml.NVMLError as error:
-                sample = None
+                line = None
                 self._list.lose(reader, str(error))
             if self._fast_thread is not thread:
                 for left in readers:
                     left.is_left = False
                 return None
-            if sample is not None:
-                samples.append(sample)
+            if line is not None:
+                lines.append(line)
         self._reading = None, tick
-        return samples
+        return b"".join(lines)
 
     def replace_fast_thread(self, thread: threading.Thread) -> None:
         """Let this thread read the fast fields from now on."""

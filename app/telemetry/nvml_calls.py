@@ -28,11 +28,37 @@ _VALUE_FORMATS: Mapping[int, str] = {1: "I4x", 2: "Q", 3: "Q", 4: "q", 5: "i4x",
 """How the eight bytes of an `nvmlValue_t` are read, by `nvmlValueType_t`; no field of ours is a double (0)."""
 
 
+@dataclass(frozen=True, slots=True)
+class BufferedRead:
+    """A call made ready for one device, whose answer comes into a buffer; calling it gives the numbers there.
+
+    Attributes:
+        function: The function of the library.
+        arguments: Its arguments, the buffer among them.
+        memory: The buffer.
+        numbers: Where in it the numbers are.
+        statuses: Where in it the outcome of each number is; None where the function's own is all there is.
+    """
+
+    function: Any
+    arguments: tuple[Any, ...]
+    memory: memoryview
+    numbers: struct.Struct
+    statuses: struct.Struct | None = None
+
+    def __call__(self) -> Sequence[Number]:
+        """Return the numbers; raise `pynvml.NVMLError` where the device does not give all."""
+        _raise_on_error(self.function(*self.arguments))
+        if self.statuses is not None and any(codes := self.statuses.unpack_from(self.memory)):
+            _raise_on_error(next(filter(None, codes)))
+        return self.numbers.unpack_from(self.memory)
+
+
 def prepare_number(name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Callable[[Any], PreparedRead]:
     """Return a function of a device that prepares a call with these numbers, which gives one number of a C type."""
 
     def prepare(handle: Any) -> PreparedRead:
-        return _prepared_read(name, handle, arguments, kind(), kind._type_)
+        return _buffered_read(name, handle, arguments, kind(), "Q" if ctypes.sizeof(kind) == 8 else "I")
 
     return prepare
 
@@ -47,7 +73,7 @@ def prepare_structure(name: str, make: Callable[[], Any], layout: str) -> Callab
     """
 
     def prepare(handle: Any) -> PreparedRead:
-        return _prepared_read(name, handle, (), make(), layout)
+        return _buffered_read(name, handle, (), make(), layout)
 
     return prepare
 
@@ -63,39 +89,20 @@ def prepare_field_values(*ids: int) -> Callable[[Any], PreparedRead]:
         function, values = _library_function("nvmlDeviceGetFieldValues"), (pynvml.c_nvmlFieldValue_t * len(ids))()
         for value, field_id in zip(values, ids, strict=True):
             value.fieldId = field_id
-        call_arguments = (handle, ctypes.c_int(len(ids)), ctypes.byref(values))
-        statuses = struct.Struct("28xi8x" * len(ids))
-        memory = memoryview(values).cast("B")
-
-        def call() -> None:
-            _raise_on_error(function(*call_arguments))
-            if any(codes := statuses.unpack_from(memory)):
-                _raise_on_error(next(filter(None, codes)))
-
-        def read() -> Sequence[Number]:
-            call()
-            return numbers.unpack_from(memory)
-
-        call()
+        arguments = (handle, ctypes.c_int(len(ids)), ctypes.byref(values))
+        memory, statuses = memoryview(values).cast("B"), struct.Struct("28xi8x" * len(ids))
+        BufferedRead(function, arguments, memory, struct.Struct(""), statuses)()
         if not all(value.valueType in _VALUE_FORMATS for value in values):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
         numbers = struct.Struct("".join(f"32x{_VALUE_FORMATS[value.valueType]}" for value in values))
-        return read
+        return BufferedRead(function, arguments, memory, numbers, statuses)
 
     return prepare
 
 
-def _prepared_read(name: str, handle: Any, arguments: Sequence[int], buffer: Any, layout: str) -> PreparedRead:
-    function, unpack, memory = _library_function(name), struct.Struct(layout).unpack_from, memoryview(buffer).cast("B")
+def _buffered_read(name: str, handle: Any, arguments: Sequence[int], buffer: Any, layout: str) -> PreparedRead:
     call_arguments = (handle, *map(ctypes.c_uint, arguments), ctypes.byref(buffer))
-
-    def read() -> Sequence[Number]:
-        code = function(*call_arguments)
-        if code:
-            raise pynvml.NVMLError(code)
-        return unpack(memory)
-
-    return read
+    return BufferedRead(_library_function(name), call_arguments, memoryview(buffer).cast("B"), struct.Struct(layout))
 
 
 def _library_function(name: str) -> Any:
@@ -212,10 +219,12 @@ _THERMAL_CALL = field_values_call(
     hardware=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
 )
 
+POWER_CALL = field_values_call(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT)
+
 FAST_CALLS: tuple[tuple[NvmlCall, ...], ...] = (
     (
         field_values_call(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT, power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE),
-        field_values_call(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT),
+        POWER_CALL,
         NvmlCall(("power_mw",), prepare_number("nvmlDeviceGetPowerUsage")),
     ),
     (

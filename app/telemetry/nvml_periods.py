@@ -70,12 +70,15 @@ class FieldPeriods:
         """Return the estimator of a field."""
         return self._estimators.setdefault(name, PeriodEstimator())
 
+    def is_time(self, t_ns: int) -> bool:
+        """Return whether it is time to watch the fields."""
+        return (t_ns - self._opened_ns) % _OBSERVE_EVERY_NS < _OBSERVE_NS
+
     def observe(self, t_ns: int, values: Mapping[str, float | None]) -> None:
-        """Add one reading of some fields, where it is time to watch them."""
-        if (t_ns - self._opened_ns) % _OBSERVE_EVERY_NS < _OBSERVE_NS:
-            for name, value in values.items():
-                if value is not None:
-                    self[name].add_reading(t_ns, value)
+        """Add one reading of some fields."""
+        for name, value in values.items():
+            if value is not None:
+                self[name].add_reading(t_ns, value)
 
     def added_to(self, fields: Mapping[str, FieldInfo]) -> dict[str, FieldInfo]:
         """Return the fields with the periods seen so far."""

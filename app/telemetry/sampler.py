@@ -53,8 +53,11 @@ class Output:
         self._encoder = msgspec.json.Encoder()
 
     def write(self, messages: Sequence[SamplerMessage]) -> None:
-        """Write the messages at once; nobody at the other end ends this process."""
-        lines = self._encoder.encode_lines(messages)
+        """Write the messages at once."""
+        self.write_lines(self._encoder.encode_lines(messages))
+
+    def write_lines(self, lines: bytes) -> None:
+        """Write messages that are encoded; nobody at the other end ends this process."""
         with self._lock:
             try:
                 self._pipe.write(lines)
@@ -76,16 +79,16 @@ class FastThread(threading.Thread):
     def run(self) -> None:
         """Write a sample of each GPU at every tick."""
         next_ns = time.monotonic_ns()
-        while not self._nvml.stopped.is_set() and (samples := self._nvml.read(self)) is not None:
-            if samples:
-                self._output.write(samples)
+        while not self._nvml.stopped.is_set() and (lines := self._nvml.read(self)) is not None:
+            if lines:
+                self._output.write_lines(lines)
             # Ticks that were missed are left out, never made up for: the next one is the next of the same grid.
             missed = max(0, time.monotonic_ns() - next_ns) // self._period_ns
             next_ns += (1 + missed) * self._period_ns
             left_s = max(0, next_ns - time.monotonic_ns()) / 1e9
             # Waiting on the event costs more processor time than the GPUs' cheapest fields; a short sleep ends soon.
-            if not samples or left_s > _LONGEST_SLEEP_S:
-                self._nvml.stopped.wait(max(left_s, _LONGEST_SLEEP_S) if samples else _LONGEST_SLEEP_S)
+            if not lines or left_s > _LONGEST_SLEEP_S:
+                self._nvml.stopped.wait(max(left_s, _LONGEST_SLEEP_S) if lines else _LONGEST_SLEEP_S)
             else:
                 time.sleep(left_s)
 

@@ -215,3 +215,10 @@ def test_what_an_older_run_does_not_name_has_its_default_for_that_machine() -> N
     assert with_defaults(RunSpec(workload="lstm", variant={"gpus": 1})).variant["units"] == 512
     unknown = RunSpec(workload="mine", variant={"depth": 3})
     assert with_defaults(unknown) is unknown
+
+
+def test_a_choice_of_another_version_is_a_refusal_and_no_crash() -> None:
+    spec = with_defaults(RunSpec(workload="lstm", variant={"implementation": "quantum", "gpus": 0}))
+    (refusal,) = check(spec, Machine())
+    assert refusal.parameters == ("implementation",)
+    assert "quantum" in refusal.reason

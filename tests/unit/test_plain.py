@@ -1,8 +1,10 @@
 """Strings from outside command no terminal, forge no line, and name a file anywhere."""
 
+import ast
 import io
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -14,6 +16,7 @@ from app.cli.terminal import PlainStream, plain_output, print_json, print_table,
 from app.errors import UserError
 from app.plain import file_name, one_line, plain_text, without_nul
 from app.storage.files import atomic_output
+from tests.fakes.hostile import make_hostile_library
 from tests.fakes.terminal import use_terminal
 
 HOSTILE = "<img src=x onerror=a()>\x1b]0;x\x07\r\x9b2J\u202e[red]\0"
@@ -113,3 +116,77 @@ def test_a_name_that_no_file_can_have_is_a_sentence(words: list[str], capsys: py
 def test_one_that_leaves_no_room_for_the_temporary_name_is_a_sentence_too(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot be written \(File name too long\); name another place\."):
         atomic_output(tmp_path / ("x" * 250)).__enter__()
+
+
+def test_no_command_prints_what_a_hostile_library_says_to_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database, report = tmp_path / "profiles.db", tmp_path / "found.html"
+    make_hostile_library(database)
+    said = {}
+    for line in (
+        "list",
+        "list --experiments",
+        "list --json",
+        "show 1 --log",
+        "show 4 --log",
+        "show 4 --json",
+        "note 1",
+        "tag 1 --add more",
+        "queue",
+        "queue --json",
+        "compare 1 2 3",
+        f"compare 1 2 --json --report {report}",
+        "queue go-on",
+    ):
+        main([*line.split(), "--db", str(database)])
+        said[line] = "".join(capsys.readouterr())
+    assert {line: text for line, text in said.items() if plain_text(text) != text} == {}
+    quiet = [line for line, text in said.items() if r"\u001b]0;x\u0007" not in text]
+    assert quiet == [], "each has something to say of it"
+    assert plain_text(report.read_text(encoding="utf-8")) == report.read_text(encoding="utf-8")
+
+
+ROOT = Path(__file__).parents[2]
+RICH = {
+    "app/gui/history/page.py": "the environment, whose texts are escaped",
+    "app/gui/compare/article.py": "an article, from a template that escapes",
+    "app/gui/run/evidence.py": "a legend with coloured squares, whose names are escaped",
+    "app/gui/window.py": "the list of keyboard shortcuts, all of it ours",
+}
+"""Modules of the window that show mark-up, and what it is."""
+
+
+def calls() -> Iterator[tuple[str, str, ast.Call]]:
+    """Every call in the window's code: its module, the last name of what is called, and the call."""
+    for path in sorted((ROOT / "app" / "gui").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                yield path.relative_to(ROOT).as_posix(), ast.unparse(node.func).rpartition(".")[2], node
+
+
+def is_ours(text: ast.expr) -> bool:
+    """Whether a text is written in the code, or made plain."""
+    if isinstance(text, ast.IfExp):
+        return is_ours(text.body) and is_ours(text.orelse)
+    return isinstance(text, ast.Constant) or ast.unparse(text).startswith("plain_tooltip(")
+
+
+def test_what_widgets_show_is_plain() -> None:
+    """Qt takes a tooltip, or the text of a label or box of its own, for mark-up where it looks like it."""
+    found = list(calls())
+    tooltips = [(name, call) for name, called, call in found if called == "setToolTip"]
+    assert len(tooltips) > 20
+    assert [f"{name}:{call.lineno}" for name, call in tooltips if not is_ours(call.args[-1])] == []
+    made = {(name, called) for name, called, _ in found if called in ("QLabel", "QMessageBox")}
+    assert made == {
+        ("app/gui/widgets/basic.py", "QLabel"),
+        ("app/gui/run/evidence.py", "QLabel"),
+        ("app/gui/widgets/dialogs.py", "QMessageBox"),
+        ("app/gui/window.py", "QMessageBox"),
+    }
+    static = [f"QMessageBox.{name}" for name in ("question", "warning", "information", "critical", "about")]
+    assert [name for name, _, call in found if ast.unparse(call.func) in static] == []
+    rich = {name for name, called, _ in found if called in ("setHtml", "insertHtml", "appendHtml", "setMarkdown")}
+    rich |= {name for name, called, call in found if called == "setTextFormat" and "RichText" in ast.unparse(call)}
+    assert rich == RICH.keys()

@@ -21,9 +21,9 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 from app.gui.actions import Actions
 from app.gui.plot.export import add_save_action, save_chart
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import plain_tooltip
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart
-from app.report.charts.svg import escape_xml
 from app.viewmodels.charts.model import Chart
 
 _MAX_WIDTH = 1600
@@ -171,7 +171,7 @@ class ChartWidget(QWidget):
         self._current = number
         hit = self._current_area()
         text = "" if hit is None else hit.item.tooltip
-        self.setToolTip(f"<p style='white-space: pre'>{escape_xml(text)}</p>" if text else "")
+        self.setToolTip(plain_tooltip(text, wrap=False))
         self.setAccessibleDescription(text)
         self.setCursor(Qt.CursorShape.ArrowCursor if hit is None else Qt.CursorShape.PointingHandCursor)
         self.update()

@@ -23,7 +23,7 @@ from app.gui.compare.offers import OffersView
 from app.gui.compare.table import CompareTableView
 from app.gui.compare.tabs import CompareTabs
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, button, show_text, splitter, text_label, toggle_button
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text, splitter, text_label, toggle_button
 from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
 from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
@@ -125,7 +125,7 @@ class CompareHeader(QWidget):
         """Show the verdict of a comparison."""
         header = comparison_header(comparison)
         self._verdict.setText(_with_unbroken_percent(header.first))
-        self._verdict.setToolTip(header.method)
+        self._verdict.setToolTip(plain_tooltip(header.method))
         self._rest.setText(_with_unbroken_percent(header.rest))
         self._rest.setVisible(bool(header.rest))
         self._show_warnings(header.lines)
@@ -266,7 +266,7 @@ class CompareView(QWidget):
         self.show_busy("")
         self.header.show_model(comparison)
         self._shared.setText(comparison.shared)
-        self._shared.setToolTip(comparison.shared)
+        self._shared.setToolTip(plain_tooltip(comparison.shared))
         self.table.show_table(comparison.table)
         self.tabs.show_model(comparison)
         self._margin.setText(f"Margin: {_margin_label(comparison.margin_pct)}")

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyle, QStyleOptionButt
 from app.gui.actions import Actions
 from app.gui.plot.legend import paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import plain_tooltip
 from app.gui.widgets.cell_table import CELL_ROLE, ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, table_text
 from app.viewmodels.format.cells import Cell
@@ -261,7 +262,7 @@ class CompareTableView(CellTable):
         for key, column in zip(table.keys, table.columns, strict=True):
             if key not in _ALWAYS_SHOWN and key not in table.empty:
                 entry = QAction(column.title, menu, checkable=True, checked=key not in self._hidden_columns)
-                entry.setToolTip(column.help)
+                entry.setToolTip(plain_tooltip(column.help))
                 entry.toggled.connect(lambda shown, key=key: self._show_column(key, shown))
                 menu.addAction(entry)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -1,6 +1,5 @@
 """Why a variant differs from the baseline: a sentence, the waterfall, what if, and a table of parts and kernels."""
 
-import html
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt
@@ -9,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QHeaderView, QTreeWidget, QTr
 from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import ElidedComboBox, clear_layout, show_text, text_label
+from app.gui.widgets.basic import ElidedComboBox, clear_layout, plain_tooltip, show_text, text_label
 from app.viewmodels.compare.why import WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT
 
@@ -140,7 +139,7 @@ def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:
             if row.kind == "step":
                 item.setFont(column, bold)
         # Names of kernels are full of angle brackets, which Qt would take for mark-up.
-        item.setToolTip(0, f"<qt>{html.escape(row.help)}</qt>" if row.help else "")
+        item.setToolTip(0, plain_tooltip(row.help))
         if row.kind == "kernel":
             items[-1].addChild(item)
         else:

@@ -17,7 +17,16 @@ from PySide6.QtWidgets import (
 from app.gui.experiment.matrix_footer import MatrixFooter
 from app.gui.experiment.presets import PresetList
 from app.gui.theme import GRID
-from app.gui.widgets.basic import FlowLayout, Scroller, button, separator, set_role, text_label, toggle_button
+from app.gui.widgets.basic import (
+    FlowLayout,
+    Scroller,
+    button,
+    plain_tooltip,
+    separator,
+    set_role,
+    text_label,
+    toggle_button,
+)
 from app.viewmodels.experiment.matrix_state import MatrixRow, MatrixState
 from workloads.protocol import Value
 
@@ -93,7 +102,7 @@ class _ParameterRow:
     def __init__(self, row: MatrixRow, owner: ParameterRows) -> None:
         self.label = text_label(row.label)
         self.label.setFixedSize(_LABEL_WIDTH, 3 * GRID if row.options else _LIST_HEIGHT)
-        self.label.setToolTip(row.help)
+        self.label.setToolTip(plain_tooltip(row.help))
         self.problem = text_label("", "problem", wrap=True)
         self.control = QWidget()
         self.control.setObjectName(f"matrix.{row.name}")
@@ -128,7 +137,7 @@ class _ParameterRow:
         flow = FlowLayout(self.control, 2 * GRID, 0)
         for option in row.options:
             tick = QCheckBox(option.label)
-            tick.setToolTip(option.help)
+            tick.setToolTip(plain_tooltip(option.help))
             tick.setAccessibleName(f"{row.label}: {option.label}")
             tick.clicked.connect(lambda on, value=option.value: owner.value_toggled.emit(row.name, value, on))
             flow.addWidget(tick)
@@ -139,7 +148,7 @@ class _ParameterRow:
         made = QLineEdit()
         made.setFixedWidth(_LIST_WIDTH)
         made.setAccessibleName(row.label)
-        made.setToolTip(f"{row.help}\nSeparate several values with commas.")
+        made.setToolTip(plain_tooltip(f"{row.help}\nSeparate several values with commas."))
         made.setPlaceholderText(row.placeholder)
 
         def emit_list() -> None:

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, tabular_font
-from app.gui.widgets.basic import button, prepare_spin_box, separator, show_text, text_label
+from app.gui.widgets.basic import button, plain_tooltip, prepare_spin_box, separator, show_text, text_label
 from app.plan import REPEATS_LIMIT
 from app.viewmodels.experiment.matrix_state import MatrixState
 from app.viewmodels.experiment.preview import RefusedGroup, describe_refused
@@ -193,7 +193,7 @@ class MatrixFooter(QWidget):
             label = text_label(name, "caption")
             label.setBuddy(widget)
             for part in (label, widget):
-                part.setToolTip(tip)
+                part.setToolTip(plain_tooltip(tip))
             widget.setAccessibleName(name.replace("&", ""))
             grid.addWidget(label, 0, column)
             grid.addWidget(widget, 1, column)

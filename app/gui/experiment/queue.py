@@ -8,8 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayou
 
 from app.gui.experiment.queue_table import QueueTable
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, separator, set_role, text_label
-from app.gui.widgets.cell_table import plain_tooltip
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, text_label
 from app.gui.widgets.dialogs import ask_confirmation
 from app.viewmodels.experiment.queue import QueueState
 from app.viewmodels.experiment.queue_banner import Banner, BannerAction
@@ -59,7 +58,7 @@ class BannerView(QWidget):
             self._make_buttons(banner)
         self._banner = banner
         self._text.setText(textwrap.shorten(banner.text, _MAX_BANNER_CHARS, placeholder=" …"))
-        self._text.setToolTip(plain_tooltip(banner.text) or "")
+        self._text.setToolTip(plain_tooltip(banner.text))
         self._symbol.setText(banner.symbol)
         set_role(self._symbol, _ROLES[banner.tone])
 
@@ -140,7 +139,7 @@ class QueueView(QWidget):
         self.count.setText(state.count)
         self._bar.setValue(round(state.fraction * _STEPS))
         self._now.setText(state.activity)
-        self._now.setToolTip(state.activity)
+        self._now.setToolTip(plain_tooltip(state.activity))
         self._time_left.setText(state.time_left)
         self.skip.setVisible(state.can_skip_wait)
         self.pause_all.setVisible(bool(state.pause_action))

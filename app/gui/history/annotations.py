@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import text_label
+from app.gui.widgets.basic import plain_tooltip, text_label
 from app.viewmodels.history.annotations import Annotations, TagChange, apply_tag_change, parse_tags, tag_change
 
 _CHECK_STATES = {True: Qt.CheckState.Checked, False: Qt.CheckState.Unchecked, None: Qt.CheckState.PartiallyChecked}
@@ -129,7 +129,7 @@ def _layout(dialog: QDialog) -> QVBoxLayout:
 
 def _buttons(dialog: QDialog, help: str = "") -> QDialogButtonBox:
     box = QDialogButtonBox(QDialogButtonBox.StandardButton.Save | QDialogButtonBox.StandardButton.Cancel)
-    box.button(QDialogButtonBox.StandardButton.Save).setToolTip(help)
+    box.button(QDialogButtonBox.StandardButton.Save).setToolTip(plain_tooltip(help))
     box.accepted.connect(dialog.accept)
     box.rejected.connect(dialog.reject)
     return box

@@ -10,7 +10,7 @@ from app.gui.actions import Actions
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, EmptyState, button, separator, text_label
+from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
 from app.viewmodels.history.table import (
     COLUMNS,
     ORDERS,
@@ -124,7 +124,7 @@ class HistoryFooter(QWidget):
     def show_message(self, text: str, *, can_undo: bool = False) -> None:
         """Show a message; "" hides it."""
         self._message.setText(text)
-        self._message.setToolTip(text)
+        self._message.setToolTip(plain_tooltip(text))
         self._message.setVisible(bool(text))
         self._undo.setVisible(can_undo)
 
@@ -138,7 +138,7 @@ class HistoryFooter(QWidget):
     def show_storage(self, line: StorageLine) -> None:
         """Show the database's size and its retention of samples."""
         self._storage.setText(line.text)
-        self._storage.setToolTip(str(line.path))
+        self._storage.setToolTip(plain_tooltip(str(line.path)))
         self._retention_days = line.retention_days
         choices = dict.fromkeys((*RETENTION_CHOICES, line.retention_days))
         self._retention.clear()

@@ -7,12 +7,12 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QByteArray, QPoint, Qt
 from PySide6.QtGui import QAction, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QMenu, QMessageBox, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from app.errors import UserError, write_error
 from app.gui.plot.canvas import TimeAxis
 from app.gui.theme import Theme
-from app.gui.widgets.dialogs import ask_save_path
+from app.gui.widgets.dialogs import ask_save_path, warn
 from app.plain import file_name
 from app.report.charts.canvas import Drawing
 from app.report.charts.curves import draw_curves
@@ -34,7 +34,7 @@ def save_chart(parent: QWidget, drawing: Drawing) -> None:
     try:
         write_chart(path, drawing.svg(filled=True))
     except UserError as error:
-        QMessageBox.warning(parent, "Save picture", str(error))
+        warn(parent, "Save picture", str(error))
 
 
 def write_chart(path: Path, svg: str) -> None:

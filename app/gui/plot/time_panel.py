@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtGui import QColor, QContextMenuEvent
-from PySide6.QtWidgets import QGraphicsItem, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGraphicsItem, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.analysis.pyramid import Stroke, stroke_columns
 from app.gui.plot.bands import Bands, Marks, Strip
@@ -16,6 +16,7 @@ from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis, nice_ceiling
 from app.gui.plot.curves import Curves
 from app.gui.plot.legend import Legend
 from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import plain_tooltip, text_label
 from app.records import Floats
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.plot.model import Band, CurveSource, Marker, Points
@@ -56,9 +57,7 @@ class TimePanel(QWidget):
         self._fit = self._dirty = False
         self._top = 0.0
         self._x_range = (0.0, 60.0)
-        self._title_label, self._unit_label = QLabel(title), QLabel(unit)
-        self._title_label.setProperty("role", "heading")
-        self._unit_label.setProperty("role", "caption")
+        self._title_label, self._unit_label = text_label(title, "heading"), text_label(unit, "caption")
         self._legend = Legend(theme)
         self._left, self._times = ValueAxis("left"), TimeAxis("bottom")
         self._canvas = PlotCanvas(self._left, self._times, margin=GRID)
@@ -252,7 +251,7 @@ class TimePanel(QWidget):
             self._view.setYRange(low, high + (high - low) * _NAME_LINE_PX / rest, padding=0)
 
     def _show_band_name(self, time: float) -> None:
-        self._canvas.setToolTip(self._bands.unnamed_at(time))
+        self._canvas.setToolTip(plain_tooltip(self._bands.unnamed_at(time)))
 
     def _build(self) -> None:
         head = QHBoxLayout()

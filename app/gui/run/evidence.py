@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from app import units
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, text_label
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, text_label
 from app.gui.widgets.share_bars import ShareBar, StackedBar
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
@@ -160,7 +160,7 @@ class EvidencePanel(QScrollArea):
     def _legend(self, view: EvidenceView) -> str:
         muted = self._theme.colours.muted
         return " &nbsp; ".join(
-            f'<span style="color:{self._theme.class_colour(part.colour).name()}">■</span>&nbsp;{part.name}'
+            f'<span style="color:{self._theme.class_colour(part.colour).name()}">■</span>&nbsp;{html.escape(part.name)}'
             f'&nbsp;<span style="color:{muted}">{units.percent(100 * part.share, 1)}</span>'
             for part in view.classes
         )
@@ -184,7 +184,7 @@ def _kernel_cells(kernel: KernelRow, bar: ShareBar) -> tuple[QWidget, ...]:
     name = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
     name.setText(kernel.name)
     # Names of kernels are full of angle brackets, which Qt would take for mark-up.
-    name.setToolTip(f"<qt>{html.escape(kernel.help).replace(chr(10), '<br>')}</qt>")
+    name.setToolTip(plain_tooltip(kernel.help))
     share, count = (_number(text) for text in (units.percent(100 * kernel.share, 1), f"{kernel.count:,}"))
     return text_label(kernel.kind, "muted"), name, bar, share, count, text_label(kernel.tensor_cores)
 

@@ -19,6 +19,7 @@ from app.gui.widgets.basic import (
     ElidedComboBox,
     Scroller,
     button,
+    plain_tooltip,
     separator,
     set_role,
     show_text,
@@ -68,7 +69,7 @@ class FieldRow:
         self.note.setText(field.note)
         set_role(self.note, "problem" if field.problem else "caption")
         for widget in (self.label, self.control.widget):
-            widget.setToolTip(f"{field.help}\n{field.note}" if field.note else field.help)
+            widget.setToolTip(plain_tooltip(f"{field.help}\n{field.note}" if field.note else field.help))
             widget.setVisible(visible)
         self.control.widget.setAccessibleDescription(f"{field.help} {field.note}".strip())
         self.note.setVisible(visible and bool(field.note))
@@ -193,7 +194,7 @@ class FormView(QWidget):
                 for name, title in offered:
                     self._workload.addItem(title, name)
             self._workload.setCurrentIndex(self._workload.findData(state.workload))
-            self._workload.setToolTip(self._workload.currentText())
+            self._workload.setToolTip(plain_tooltip(self._workload.currentText()))
 
     def _choose_workload(self, index: int) -> None:
         name = self._workload.itemData(index)

@@ -27,12 +27,13 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, LEFT
-from app.gui.widgets.basic import prepare_spin_box
+from app.gui.widgets.basic import plain_tooltip, prepare_spin_box
 from app.gui.widgets.cell_table import AnyIndex
 from app.viewmodels.run.form import Field, Option
 from workloads.protocol import Value
 
 _NOTE_ALPHA = 0.65
+_NOTE_ROLE = Qt.ItemDataRole.UserRole + 1
 _OPTION_HEIGHT = 3 * GRID
 _WIDEST_LIST = 120 * GRID
 _SELECTED = QPalette.ColorRole.HighlightedText
@@ -71,7 +72,7 @@ class OptionDelegate(QStyledItemDelegate):
             quiet.setAlphaF(_NOTE_ALPHA)
             painter.setPen(quiet)
             area.setLeft(area.left() + self._note_x)
-            note = str(index.data(Qt.ItemDataRole.ToolTipRole) or "")
+            note = str(index.data(_NOTE_ROLE) or "")
             text = option.fontMetrics.elidedText(note, Qt.TextElideMode.ElideRight, area.width())
             painter.drawText(area, LEFT, text)
         painter.restore()
@@ -159,7 +160,8 @@ class ChoiceControl:
             for option in field.options:
                 item = QStandardItem(option.label)
                 item.setData(option.value, Qt.ItemDataRole.UserRole)
-                item.setToolTip(option_note(option))
+                item.setData(option_note(option), _NOTE_ROLE)
+                item.setToolTip(plain_tooltip(option_note(option)))
                 item.setEnabled(option.reason is None)
                 self._items.appendRow(item)
             values = [option.value for option in field.options]

@@ -19,7 +19,7 @@ from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.time_bar import LIVE_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, Scroller, button, set_role, show_text, text_label
+from app.gui.widgets.basic import ElidedLabel, Scroller, button, plain_tooltip, set_role, show_text, text_label
 from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.run.live import LiveState, RunTab, Status
 
@@ -246,7 +246,7 @@ class LiveView(QWidget):
         other.clear()
         other.hide()
         self._name.setText(status.name)
-        self._name.setToolTip(status.name)
+        self._name.setToolTip(plain_tooltip(status.name))
         show_text(self._time_left, status.left)
         show_text(self._detail, status.detail)
         self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))

@@ -5,6 +5,7 @@ screens; it shows what `show_model(model)` gives it, and its signals are for its
 starts no thread, opens no file and knows no controller.
 """
 
+import html
 import re
 
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
@@ -29,6 +30,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID
+from app.plain import plain_text
 
 
 class FlowLayout(QLayout):
@@ -99,9 +101,24 @@ class FlowLayout(QLayout):
 
 
 _SPIN_MARGIN = 6
+_MAX_TOOLTIP_CHARS = 1_000
 _BREAK_HINT = "\N{ZERO WIDTH SPACE}"
 _LONG_WORD = re.compile(r"\S{24,}")
 _NAME_BREAKS = re.compile(r"[_./:](?=\w)")
+
+
+def plain_tooltip(text: str, *, wrap: bool = True) -> str:
+    """Return a text as a tooltip that Qt does not read as mark-up; "" for none.
+
+    Args:
+        text: What it says.
+        wrap: Break it into lines of readable length, not at line feeds alone.
+    """
+    if not text:
+        return ""
+    shown = text if len(text) <= _MAX_TOOLTIP_CHARS else f"{text[:_MAX_TOOLTIP_CHARS]} …"
+    space = "pre-wrap" if wrap else "pre"
+    return f'<p style="white-space: {space}">{html.escape(plain_text(shown), quote=False)}</p>'
 
 
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
@@ -147,7 +164,7 @@ def button(text: str, help: str = "", *, primary: bool = False, flat: bool = Fal
     made.setProperty("primary", "true" if primary else "false")
     made.setProperty("flat", "true" if flat else "false")
     made.setProperty("small", "true" if small else "false")
-    made.setToolTip(help)
+    made.setToolTip(plain_tooltip(help))
     made.setAutoDefault(False)
     return made
 

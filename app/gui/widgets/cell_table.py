@@ -1,6 +1,5 @@
 """Tables of runs: a model over cells, the delegate that paints them, and a view whose columns fit their content."""
 
-import html
 from collections.abc import Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
@@ -15,6 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme
+from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.format.cells import Cell, Column
 
 CELL_ROLE = Qt.ItemDataRole.UserRole
@@ -118,7 +118,6 @@ def tabular(font: QFont) -> QFont:
 
 
 _NO_PARENT = QModelIndex()
-_MAX_TOOLTIP_CHARS = 1_000
 
 
 class CellModel(QAbstractTableModel):
@@ -147,7 +146,7 @@ class CellModel(QAbstractTableModel):
             return cell
         if role == Qt.ItemDataRole.DisplayRole:
             return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
-        return plain_tooltip(cell.tooltip) if role == Qt.ItemDataRole.ToolTipRole else None
+        return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Return titles, their help and alignment."""
@@ -158,7 +157,7 @@ class CellModel(QAbstractTableModel):
             return RIGHT if column.numeric else LEFT
         if role == Qt.ItemDataRole.DisplayRole:
             return self.title(section)
-        return column.help if role == Qt.ItemDataRole.ToolTipRole else None
+        return plain_tooltip(column.help) if role == Qt.ItemDataRole.ToolTipRole else None
 
 
 class CellTable(QTableView):
@@ -233,14 +232,6 @@ class CellTable(QTableView):
         header.setHighlightSections(False)
         header.setMinimumSectionSize(5 * GRID)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-
-
-def plain_tooltip(text: str) -> str | None:
-    """Return a text as a tooltip in lines of readable length, without reading it as mark-up."""
-    if not text:
-        return None
-    shown = text if len(text) <= _MAX_TOOLTIP_CHARS else f"{text[:_MAX_TOOLTIP_CHARS]} …"
-    return f'<p style="white-space: pre-wrap">{html.escape(shown)}</p>'
 
 
 def _content_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:

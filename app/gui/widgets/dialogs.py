@@ -136,9 +136,12 @@ def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: M
         path = path.with_name(path.name + file_types.get(chosen_type, default_path.suffix))
     if not path.exists():
         return path
+    box = _plain_box(QMessageBox.Icon.Question, title, f"{path.name} already exists. Replace it?")
+    box.setParent(parent, box.windowFlags())
     yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
-    question = f"{path.name} already exists. Replace it?"
-    return path if QMessageBox.question(parent, title, question, yes | no, no) == yes else None
+    box.setStandardButtons(yes | no)
+    box.setDefaultButton(no)
+    return path if box.exec() == yes else None
 
 
 def message_box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
@@ -151,9 +154,22 @@ def message_box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: st
         title: Title of the box.
         text: What it says.
     """
-    box = QMessageBox(icon, title, text)
+    box = _plain_box(icon, title, text)
     box.setParent(parent, box.windowFlags())
     theme.apply_style_sheet(box)
+    return box
+
+
+def warn(parent: QWidget, title: str, text: str) -> None:
+    """Say what went wrong, and wait until it is read."""
+    box = _plain_box(QMessageBox.Icon.Warning, title, text)
+    box.setParent(parent, box.windowFlags())
+    box.exec()
+
+
+def _plain_box(icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
+    box = QMessageBox(icon, title, text)
+    box.setTextFormat(Qt.TextFormat.PlainText)
     return box
 
 

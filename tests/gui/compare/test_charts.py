@@ -133,7 +133,7 @@ def test_it_is_saved_as_vectors_and_as_pixels(
 
 def test_what_cannot_be_written_is_said(batch: ChartWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(QMessageBox, "warning", lambda _parent, _title, words: said.append(words))
+    monkeypatch.setattr(QMessageBox, "exec", lambda box: said.append(box.text()))
     save_as(monkeypatch, tmp_path / "nowhere" / "a.svg")
     save_chart(batch, batch.drawing())
     assert "cannot be written" in said[0]

@@ -75,11 +75,11 @@ def test_what_is_there_is_written_over_only_when_asked(
     there.write_text("mine", encoding="utf-8")
     questions: list[str] = []
 
-    def question(_parent: object, _title: str, words: str, *_more: object) -> QMessageBox.StandardButton:
-        questions.append(words)
+    def execute(box: QMessageBox) -> QMessageBox.StandardButton:
+        questions.append(box.text())
         return answer
 
-    monkeypatch.setattr(QMessageBox, "question", question)
+    monkeypatch.setattr(QMessageBox, "exec", execute)
     save(screen, monkeypatch, str(tmp_path / "found"), "HTML (*.html)")
     assert questions == ["found.html already exists. Replace it?"]
     if answer == QMessageBox.StandardButton.Yes:

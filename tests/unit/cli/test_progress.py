@@ -103,8 +103,8 @@ def test_an_experiment_notifies_on_request(
     assert main(words) == 1, "nothing is stored"
     assert not sent.exists()
     assert main([*words, "--notify"]) == 1
-    name, title, text = sent.read_text().splitlines()
-    assert (name, title) == ("--app-name=VariantScope", "Experiment quick has ended")
+    name, end, title, text = sent.read_text().splitlines()
+    assert (name, end, title) == ("--app-name=VariantScope", "--", "Experiment quick has ended")
     assert re.fullmatch(r"It ended early, after \d:\d\d\.", text)
     assert "Notified through notify-send." in capsys.readouterr().err
 
@@ -121,7 +121,7 @@ def test_wrong_use_ends_nothing_that_one_could_be_told_of(sender: Sender, databa
 def test_the_status_becomes_words(sender: Sender, status: int, text: str) -> None:
     sent = sender(0)
     assert run_with_notification("Experiment lstm has ended", lambda: status) == status
-    title, words = sent.read_text().splitlines()[1:]
+    title, words = sent.read_text().splitlines()[2:]
     assert title == "Experiment lstm has ended"
     assert re.fullmatch(rf"{text}, after \d:\d\d\.", words)
 

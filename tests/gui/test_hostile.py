@@ -1,0 +1,116 @@
+"""No screen reads a string from outside as mark-up, whatever it is the name of."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QLabel,
+    QMessageBox,
+    QPlainTextEdit,
+    QTextEdit,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.compare.screen import CompareView
+from app.gui.history.screen import HistoryView
+from app.gui.theme import Theme
+from app.gui.widgets.basic import plain_tooltip, text_label
+from app.gui.widgets.dialogs import message_box
+from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
+from tests.fakes.hostile import HOSTILE, MARKUP, make_hostile_library
+from tests.gui.windows import READ_LIMIT_MS, window_on
+
+_CELLS = 200
+"""Cells of a model that are looked at."""
+
+
+def texts_of(model: QAbstractItemModel | None, role: Qt.ItemDataRole) -> Iterator[str]:
+    """The texts of the first cells of a model, and of its head."""
+    if model is None:
+        return
+    for column in range(model.columnCount()):
+        yield str(model.headerData(column, Qt.Orientation.Horizontal, role) or "")
+        for row in range(min(model.rowCount(), _CELLS)):
+            yield str(model.index(row, column).data(role) or "")
+
+
+def markup_in(shown: QWidget) -> list[str]:
+    """What of a widget and its children Qt would read as mark-up of the hostile library's."""
+    widgets = [shown, *shown.findChildren(QWidget)]
+    found = [f"tooltip of {each}: {each.toolTip()}" for each in widgets if MARKUP in each.toolTip()]
+    labels = [each for each in widgets if isinstance(each, QLabel) and each.textFormat() != Qt.TextFormat.PlainText]
+    found += [f"label {label.text()}" for label in labels if MARKUP in label.text()]
+    for view in (each for each in widgets if isinstance(each, QAbstractItemView | QComboBox)):
+        tips = texts_of(view.model(), Qt.ItemDataRole.ToolTipRole)
+        found += [f"tooltip in {view}: {tip}" for tip in tips if MARKUP in tip]
+    found += [f"text in {each}" for each in widgets if isinstance(each, QTextEdit) and "<img" in each.toHtml()]
+    return found
+
+
+def text_in(shown: QWidget) -> str:
+    """All that a widget and its children show as text."""
+    widgets = shown.findChildren(QWidget)
+    texts = [each.text() for each in widgets if isinstance(each, QLabel)]
+    texts += [each.toPlainText() for each in widgets if isinstance(each, QTextEdit | QPlainTextEdit)]
+    for view in (each for each in widgets if isinstance(each, QAbstractItemView | QComboBox)):
+        texts += texts_of(view.model(), Qt.ItemDataRole.DisplayRole)
+    return "\n".join(texts)
+
+
+@pytest.fixture
+def hostile(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Workbench]:
+    make_hostile_library(database_path)
+    with window_on(qtbot, database_path, theme) as made:
+        yield made
+
+
+def test_names_in_a_library_are_no_markup_on_any_screen(qtbot: QtBot, hostile: Workbench) -> None:
+    window = hostile.window
+    for page in (RUN, MONITOR, HISTORY):
+        window.show_page(page)
+    history = window.findChild(HistoryView)
+    assert isinstance(history, HistoryView)
+    qtbot.waitUntil(lambda: history.table.model().rowCount() > 3, timeout=READ_LIMIT_MS)
+    assert MARKUP in text_in(history)
+    assert markup_in(window) == []
+    hostile.actions.open_run(4)
+    qtbot.waitUntil(lambda: history.shows_run and text_in(history).count(MARKUP) > 10, timeout=READ_LIMIT_MS)
+    assert markup_in(window) == []
+    window.show_page(COMPARE)
+    compare = window.findChild(CompareView)
+    assert isinstance(compare, CompareView)
+    qtbot.waitUntil(lambda: MARKUP in text_in(compare), timeout=READ_LIMIT_MS)
+    assert markup_in(window) == []
+    hostile.actions.compare([1, 2, 3])
+    qtbot.waitUntil(lambda: compare.table.model().rowCount() == 3, timeout=READ_LIMIT_MS)
+    assert MARKUP in text_in(compare)
+    assert markup_in(window) == []
+    queue = hostile.run_view.queue_view()
+    qtbot.waitUntil(lambda: MARKUP in text_in(queue), timeout=READ_LIMIT_MS)
+    hostile.actions.run_again(1)
+    qtbot.waitUntil(lambda: MARKUP in text_in(hostile.run_view.form), timeout=READ_LIMIT_MS)
+    assert markup_in(window) == []
+
+
+def test_boxes_labels_and_tooltips_are_plain(qtbot: QtBot, theme: Theme) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    box = message_box(parent, theme, QMessageBox.Icon.Question, "a title", HOSTILE)
+    box.setInformativeText(HOSTILE)
+    label = text_label(HOSTILE)
+    label.setToolTip(plain_tooltip(HOSTILE))
+    label.setParent(parent)
+    assert len([each for each in parent.findChildren(QLabel) if MARKUP in each.text()]) == 3
+    assert markup_in(parent) == []
+    assert plain_tooltip("") == ""
+    assert r"\u001b]0;x\u0007\u202e" in label.toolTip()
+    rich = QLabel(HOSTILE, parent)
+    assert len(markup_in(parent)) == 1, "the search finds what is not plain"
+    rich.setToolTip(HOSTILE)
+    assert len(markup_in(parent)) == 2
