@@ -15,6 +15,7 @@ from workloads.protocol import (
     Source,
     Variant,
     WorkerOutcome,
+    plain,
 )
 
 
@@ -118,8 +119,8 @@ def _finished(
     return Finished(
         outcome=outcome,
         t_ns=time.monotonic_ns(),
-        reason=reason and reason[:MOST_REASON_CHARS],
-        traceback=traceback_text and traceback_text[-MOST_TRACEBACK_CHARS:],
+        reason=reason and plain(reason[:MOST_REASON_CHARS]),
+        traceback=traceback_text and plain(traceback_text[-MOST_TRACEBACK_CHARS:]),
         allocator_peak_bytes=peak_bytes,
     )
 

@@ -24,7 +24,7 @@ from workloads.job_protocol import (
     TryWeights,
     decode_job_request,
 )
-from workloads.protocol import MOST_REASON_CHARS, Calibration, encode
+from workloads.protocol import MOST_REASON_CHARS, Calibration, encode, plain
 from workloads.weights import WeightsError, compare_outputs, read
 
 
@@ -45,7 +45,7 @@ def perform(request: JobRequest) -> JobResult:
                 backend.prepare_environment(())
                 return describe_file(request.source, request.name)
     except (WeightsError, RefusedError) as error:
-        return JobFailed(reason=str(error)[:MOST_REASON_CHARS])
+        return JobFailed(reason=plain(str(error)[:MOST_REASON_CHARS]))
     except Exception as error:  # noqa: BLE001 - the process's edge: the reason is the result, the traceback goes to stderr
         traceback.print_exc()
         return JobFailed(reason=_failure_reason(error, request, backend))
@@ -64,7 +64,7 @@ def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> 
             found = outcome_of(error, request.spec.variant, None, request.source, known)
         case Calibrate():
             found = outcome_of(error, {}, None, known=known)
-    return found.reason or str(error)[:MOST_REASON_CHARS]
+    return found.reason or plain(str(error)[:MOST_REASON_CHARS])
 
 
 def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:

@@ -6,10 +6,11 @@ number of `PhaseStarted`, `EnvironmentInfo`, `Progress`, `Block`, `Epoch`, and a
 All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` anchors that clock to the wall clock.
 
 The types have limits, which decoding checks: a count is at most what a sum over a run of days can hold in 64 bits, and
-a text is at most as long as the program can store and show.
+a text is at most as long as the program can store and show, without control characters but line ends and tabs.
 """
 
 import hashlib
+import re
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -35,9 +36,11 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Rate = Annotated[float, msgspec.Meta(gt=0.0)]
-Name = Annotated[str, msgspec.Meta(max_length=200)]
-Text = Annotated[str, msgspec.Meta(max_length=4_000)]
-Sentence = Annotated[str, msgspec.Meta(max_length=MOST_REASON_CHARS)]
+_CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+_PLAIN = f"^[^{_CONTROL}]*$"
+Name = Annotated[str, msgspec.Meta(max_length=200, pattern=_PLAIN)]
+Text = Annotated[str, msgspec.Meta(max_length=4_000, pattern=_PLAIN)]
+Sentence = Annotated[str, msgspec.Meta(max_length=MOST_REASON_CHARS, pattern=_PLAIN)]
 Texts = Annotated[tuple[Text, ...], msgspec.Meta(max_length=200)]
 TextByName = Annotated[dict[Name, Text], msgspec.Meta(max_length=200)]
 
@@ -201,7 +204,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", 
     flops_per_s: Rate
 
 
-KernelName = Annotated[str, msgspec.Meta(max_length=20_000)]
+KernelName = Annotated[str, msgspec.Meta(max_length=20_000, pattern=_PLAIN)]
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +289,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_fi
     outcome: WorkerOutcome
     t_ns: Nanoseconds
     reason: Sentence | None = None
-    traceback: Annotated[str, msgspec.Meta(max_length=MOST_TRACEBACK_CHARS)] | None = None
+    traceback: Annotated[str, msgspec.Meta(max_length=MOST_TRACEBACK_CHARS, pattern=_PLAIN)] | None = None
     allocator_peak_bytes: Bytes | None = None
 
 
@@ -299,6 +302,11 @@ _SHOWN_BYTES = 100
 _encoder = msgspec.json.Encoder()
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _start_decoder: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
+
+
+def plain(text: str) -> str:
+    """Return a text as messages may have it: with a replacement character for each control character."""
+    return re.sub(f"[{_CONTROL}]", "\ufffd", text)
 
 
 def encode(message: msgspec.Struct) -> bytes:

@@ -189,4 +189,5 @@ class BoundedLog:
 
 
 def _text(line: bytes) -> str:
-    return line.rpartition(b"\r")[2].decode("utf-8", errors="replace").rstrip()
+    # SQLite's functions end a text at a NUL.
+    return line.rpartition(b"\r")[2].decode("utf-8", errors="replace").rstrip().replace("\0", "\ufffd")

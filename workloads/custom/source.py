@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from workloads.custom.definitions import reserved_names
 from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
 from workloads.job_protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription
-from workloads.protocol import Source, Value
+from workloads.protocol import Source, Value, plain
 
 _MODULE = "own_workload"
 
@@ -109,7 +109,7 @@ def describe_function(function: FunctionType) -> CustomWorkload:
     docstring = inspect.getdoc(function) or ""
     return CustomWorkload(
         name=function.__name__,
-        help=docstring.partition("\n")[0][:_MOST_HELP_CHARS],
+        help=plain(docstring.partition("\n")[0][:_MOST_HELP_CHARS]),
         batch_size=size,
         parameters=tuple(
             _describe_parameter(p, docstring, location)
@@ -162,8 +162,11 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
             f"{location}: {parameter} is none that can be set; "
             "a parameter is an int, float, bool, str or a Literal of words, with a default of that type."
         )
-    if any(isinstance(word, str) and len(word) > _MOST_TEXT_CHARS for word in (default, *choices)):
-        raise CustomWorkloadError(f"{location}: a text of {name} has more than {_MOST_TEXT_CHARS:,} characters.")
+    for text in (word for word in (default, *choices) if isinstance(word, str)):
+        if len(text) > _MOST_TEXT_CHARS or plain(text) != text:
+            raise CustomWorkloadError(
+                f"{location}: a text of {name} has more than {_MOST_TEXT_CHARS:,} characters, or control characters."
+            )
     value: Value = float(default) if kind == "number" else default
     return CustomParameter(name=name, kind=kind, default=value, help=_parameter_help(name, docstring), choices=choices)
 
@@ -187,4 +190,4 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
 def _parameter_help(name: str, docstring: str) -> str:
     """Return what a docstring says of a parameter, on a line of its own such as `units: Units of each layer`."""
     found = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
-    return found[1].strip()[:_MOST_HELP_CHARS] if found else ""
+    return plain(found[1].strip()[:_MOST_HELP_CHARS]) if found else ""

@@ -82,6 +82,7 @@ def peak_bytes(read: Callable[[], object]) -> int:
         (b"half\rError\n", ["Error"]),
         ("µ · 模型\n".encode(), ["µ · 模型"]),
         (b"\xff\xfe\n", ["\ufffd\ufffd"]),
+        (b"a\x00b\n", ["a\ufffdb"]),
         (b"x" * 4_000 + b"\n", ["x" * 4_000]),
         (b"x" * 5_234 + b"\nnext\n", ["x" * 4_000 + " … (1,234 more bytes left out)", "next"]),
         (b"x" * 5_234, ["x" * 4_000 + " … (1,234 more bytes left out)"]),

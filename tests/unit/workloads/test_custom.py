@@ -154,6 +154,7 @@ def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
         ("def f(batch_size=10**400): ...", "mine.py:1: batch_size of f is 1000"),
         ("def f(batch_size=4, x=float('inf')): ...", "mine.py:1: x=inf is none that can be set"),
         ("def f(batch_size=4, text='x' * 4_001): ...", "mine.py:1: a text of text has more than 4,000 characters"),
+        (r"def f(batch_size=4, text='\x1b'): ...", "mine.py:1: a text of text has .*, or control characters"),
         ("def f(batch_size=4, on: bool = 1): ...", "mine.py:1: on: bool = 1 is none that can be set"),
         ("x = 1\ndef f(batch_size: 'Whole' = 4): ...", "mine.py:2: NameError: name 'Whole' is not defined"),
     ],

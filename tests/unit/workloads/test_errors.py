@@ -52,8 +52,9 @@ def test_memory_that_runs_out_where_there_is_no_batch_is_told_as_it_is() -> None
 def test_texts_of_an_error_have_an_end() -> None:
     ending = outcome_of(RefusedError("x" * 5_000_000), VARIANT, None)
     assert decode_message(encode(ending)) == ending
+    assert outcome_of(RefusedError("a\x00\x1b[31mb\tc\n"), VARIANT, None).reason == "a\ufffd\ufffd[31mb\tc\n"
     try:
-        raise ValueError("x" * 5_000_000)
+        raise ValueError("\x1b" + "x" * 5_000_000)
     except ValueError as error:
         ending = outcome_of(error, VARIANT, None, Source(path="mine.py", text=""))
     assert decode_message(encode(ending)) == ending

@@ -12,7 +12,7 @@ from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from workloads.kernels import classify, makes_products, on_tensor_cores
-from workloads.protocol import MOST_KERNELS, DeviceTime, Kernel
+from workloads.protocol import MOST_KERNELS, DeviceTime, Kernel, plain
 from workloads.tensorflow.evidence.graph import Op, plain_type
 
 _DTYPES = {
@@ -162,7 +162,7 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
         programs=tuple(op for program in _programs(space) for op in program_ops(program)),
         op_times_ns=_op_times_ns(kernels),
         notes=tuple(
-            f"The profiler says: {message[:_MOST_NOTE_CHARS]}"
+            f"The profiler says: {plain(message[:_MOST_NOTE_CHARS])}"
             for message in (*space.errors, *space.warnings)[:_MOST_NOTES]
         ),
     )
