@@ -143,7 +143,7 @@ class NvmlSource:
                 self._list.set_driver(*_read_versions())
             self.stopped.wait(_RETRY_S)
         self._order(energy=False)
-        for thread in self._threads.values():
+        for thread in (*self._threads.values(), *filter(None, (self._fast_thread,))):
             thread.join()
         if is_open:
             _shut_down()

@@ -24,7 +24,7 @@ from app.samples import HOST, DeviceLost, FieldsUpdated, Inventory
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml import environment
-from tests.fakes.nvml_cards import ENERGY, SLOW_ENERGY, TWO_H200, Card, Driver
+from tests.fakes.nvml_cards import ENERGY, SLOW_ENERGY, TWO_H200, Card, Driver, Flaw
 from tests.fakes.sessions import started_feed
 
 LIMIT_S = 120.0
@@ -199,6 +199,20 @@ def test_closing_stdin_ends_both_threads_also_while_energy_is_watched() -> None:
         for line in sampler.stdout:
             if json.loads(line)["type"] == "slow_sample":
                 break
+        sampler.stdin.close()
+        assert sampler.wait(LIMIT_S) == 0
+        sampler.stdin = None
+
+
+def test_closing_stdin_ends_it_although_the_driver_hangs() -> None:
+    # Five reads while it is probed, then ticks.
+    hang = Flaw("nvmlDeviceGetTemperature", first=8, delay_ms=3_600_000)
+    with process("20", cards=(Card(uuid="GPU-hangs", flaws=(hang,)),)) as sampler:
+        assert sampler.stdout is not None
+        assert sampler.stdin is not None
+        messages = (json.loads(line) for line in sampler.stdout)
+        samples = (each for each in messages if each["type"] == "sample" and each["device"] == "GPU-hangs")
+        list(itertools.islice(samples, 2))
         sampler.stdin.close()
         assert sampler.wait(LIMIT_S) == 0
         sampler.stdin = None
