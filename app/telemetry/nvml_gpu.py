@@ -118,6 +118,7 @@ class GpuReader:
                 self._batch = FastBatch(self.gpu.uuid, calls, self._power_alone(calls), self._plausible)
             is_time = self._periods.is_time(t_ns)
             if (values := self._batch.read(t_ns, whole=is_time)) is not None:
+                self._answers.came()
                 if is_time:
                     self._periods.observe(t_ns, dict(zip(names, values, strict=True)))
                 return self._batch.line(t_ns, values)

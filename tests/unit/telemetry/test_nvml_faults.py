@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import msgspec
 import pynvml
 import pytest
 
@@ -19,7 +20,7 @@ from app.telemetry.nvml import NvmlSource
 from app.telemetry.nvml_probe import LOST_ERRORS
 from app.telemetry.sampler import take_inventory
 from tests.fakes.nvml import FakeNvml, installed
-from tests.fakes.nvml_cards import ENERGY, TWO_H200, Card, Driver, Flaw
+from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
 from tests.fakes.scenarios import load
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import Readers, opened, slow_values
@@ -64,10 +65,11 @@ def reading(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[N
 
 def read_fast(source: NvmlSource, said: Said) -> threading.Thread:
     """A thread that reads the fast fields until the source is closed."""
+    decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(SamplerMessage)
 
     def run() -> None:
-        while not source.stopped.is_set() and (samples := source.read(thread)) is not None:
-            said.write(samples)
+        while not source.stopped.is_set() and (lines := source.read(thread)) is not None:
+            said.write(map(decoder.decode, lines.splitlines()))
             time.sleep(0.01)
 
     thread = threading.Thread(target=run)
@@ -143,6 +145,17 @@ def test_a_gpu_that_answers_something_is_not_lost(clock: Clock) -> None:
             (sample,) = source.read()
     assert isinstance(sample, Sample)
     assert (sample.power_mw, sample.sm_clock_mhz, sample.load_pct) == (None, None, 99)
+
+
+def test_a_slow_field_that_fails_alone_is_no_loss(clock: Clock) -> None:
+    flaw = Flaw("nvmlDeviceGetFanSpeed", "UNKNOWN", first=6)
+    card = Card(uuid="GPU-x", gpm={}, fields={}, energy_mj=NOT_SUPPORTED, fan_pct=30, flaws=(flaw,))
+    with opened(card, missing=("nvmlDeviceGetMemoryInfo_v2",)) as (source, _):
+        (reader,) = source.list.readers
+        for clock.passed_s in range(1, 20):
+            assert reader.read_line() is not None
+            source.read_slow()
+        assert source.gpus, "the fast fields are there"
 
 
 def test_an_error_of_the_moment_while_probing_is_tried_again(clock: Clock) -> None:
