@@ -101,10 +101,12 @@ def _wrong_counts(columns: SampleColumns) -> Found:
 def _contradictions(columns: SampleColumns) -> Found:
     """Find readings of the energy counter against which the power speaks; and the power too where it never changed.
 
-    Not where power is missing for a while, or had implausible readings itself.
+    Not where power is missing for a while, or where either had implausible readings already.
     """
+    if not columns.device.implausible.keys().isdisjoint(("power_mw", "energy_mj")):
+        return
     power_readings, power_t_ns, power_mw = _present(columns.t_ns, columns.fields.get("power_mw"))
-    if power_mw.size < 2 or "power_mw" in columns.device.implausible:
+    if power_mw.size < 2:
         return
     readings, t_ns, counted_mj = _present(columns.slow_t_ns, columns.slow.get("energy_mj"))
     covered = (t_ns >= power_t_ns[0]) & (t_ns <= power_t_ns[-1])

@@ -12,6 +12,7 @@ import msgspec
 from app.errors import UserError, read_error
 from app.fields import Sample, SlowSample
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
+from app.telemetry.plausible import PlausibleReadings
 from app.telemetry.replay import Timed, TraceStarted
 from workloads.catalog import Machine
 
@@ -80,9 +81,16 @@ class Trace:
     def events(self) -> Iterator[Timed]:
         """Return the telemetry in the order of the file, after a `TraceStarted`."""
         yield Timed(self.start_ns, TraceStarted(t_ns=self.start_ns, devices=self.inventory.devices))
+        readings = {
+            device.device: PlausibleReadings(device.kind, device.memory_total_bytes)
+            for device in self.inventory.devices
+        }
         for line in _lines(self.text, self.name):
-            if not isinstance(line.message, _DeviceLine):
-                yield Timed(line.message.t_ns, line.message)
+            message = line.message
+            if isinstance(message, Sample | SlowSample):
+                message = readings[message.device].without_implausible(message)
+            if not isinstance(message, _DeviceLine):
+                yield Timed(message.t_ns, message)
 
 
 def read_trace(path: Path) -> Trace:

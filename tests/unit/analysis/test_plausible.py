@@ -114,6 +114,13 @@ def test_a_counter_that_cannot_be_true_gives_way_to_the_power(energy: list[tuple
     assert energy_j(samples, 60) == pytest.approx(265 * 60, rel=0.01)
 
 
+@pytest.mark.parametrize("by_j", [5_000, -500_000])
+def test_a_counter_that_was_set_anew_does_not_speak_against_a_steady_power(by_j: float) -> None:
+    samples = columns(60, 265.0, energy_j=back(20, by_j, 60))
+    assert counts(samples) == {"energy_mj": 1}
+    assert energy_j(samples, 60) == pytest.approx(265 * 60)
+
+
 def test_a_power_that_never_changes_while_the_counter_speaks_against_it_is_not_believed_either() -> None:
     counted = [(at, 9_000 + 700 * at) for at in range(0, 61, 4)]
     samples = columns(60, 70.0, energy_j=[(float(at), joules) for at, joules in counted])

@@ -83,6 +83,21 @@ def test_a_trace_written_by_hand_needs_no_more_than_time_and_device(tmp_path: Pa
     assert len(list(trace.events())) == 4, "a kind of a later version is left out"
 
 
+def test_readings_that_cannot_be_true_are_left_out(tmp_path: Path) -> None:
+    garbage = sample(START_NS, power_mw=4_294_967_295, load_pct=50.0, worker_load_pct=-1.0)
+    counter = {"kind": "slow_sample"}
+    back = [sample(START_NS + n * S, energy_mj=energy_mj) | counter for n, energy_mj in enumerate((9, 8, 10), 1)]
+    played = [each.event for each in read_trace(written(tmp_path / "t.jsonl", garbage, *back)).events()]
+    fast, *slow = (each for each in played if isinstance(each, Sample | SlowSample))
+    assert isinstance(fast, Sample)
+    assert (fast.power_mw, fast.load_pct, fast.implausible) == (None, 50.0, ("power_mw",))
+    assert [(each.energy_mj, each.implausible) for each in slow if isinstance(each, SlowSample)] == [
+        (9, ()),
+        (None, ("energy_mj",)),
+        (10, ()),
+    ]
+
+
 def test_a_line_that_is_still_being_written_does_not_count(tmp_path: Path) -> None:
     path = by_watch(tmp_path / "going_on.jsonl", INVENTORY, *TELEMETRY)
     with path.open("a", encoding="utf-8") as file:
