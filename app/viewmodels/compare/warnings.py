@@ -249,7 +249,7 @@ def _lost_devices(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 def _implausible_readings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Warn of runs whose telemetry is not to be trusted; their speed is."""
-    values = {run.row.run: counts for run in runs if (counts := format_implausible(run))}
+    values = {run.row.run: counts for run in runs if (counts := format_implausible(run, _MAX_LISTED))}
     sentence = f"Readings of telemetry that cannot be true were left out ({_format_reasons(values)})."
     return [ComparisonWarning(key="implausible", sentence=sentence, values=values, possible_pct=0.0)] if values else []
 

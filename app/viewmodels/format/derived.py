@@ -153,23 +153,21 @@ def _describe_loss(loss: DeviceLoss) -> str:
     return lost if loss.answered_s is None else f"{lost} It answered again after {units.seconds(loss.answered_s)}."
 
 
-def format_implausible(run: StoredRun) -> str:
-    """Return how many readings of each field cannot be true and were left out: `Power 120, Load 7 of GPU 0`."""
-    by_device = [
-        (
-            columns.device,
-            [(field, columns.device.implausible.get(field.name)) for field in fields_of(columns.device.kind)],
-        )
-        for columns in run.samples
-    ]
-    parts = [
-        (
-            ", ".join(f"{field.label_on(device.kind)} {count:,}" for field, count in counts if count),
-            device_label(device),
-        )
-        for device, counts in by_device
-    ]
-    return "; ".join(f"{counts} of {label}" for counts, label in parts if counts)
+def format_implausible(run: StoredRun, most: int | None = None) -> str:
+    """Return how many readings of each field cannot be true and were left out: `Power 120, Load 7 of GPU 0`.
+
+    Args:
+        run: The run.
+        most: How many fields of a device are named; None is all.
+    """
+    parts: list[str] = []
+    for device in (columns.device for columns in run.samples):
+        fields = [field for field in fields_of(device.kind) if device.implausible.get(field.name)]
+        named = [f"{field.label_on(device.kind)} {device.implausible[field.name]:,}" for field in fields[:most]]
+        if named:
+            more = f" and {len(fields) - len(named)} more fields" if len(fields) > len(named) else ""
+            parts.append(f"{', '.join(named)}{more} of {device_label(device)}")
+    return "; ".join(parts)
 
 
 def implausible_note(run: StoredRun) -> str:
