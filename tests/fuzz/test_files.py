@@ -196,7 +196,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 
 @given(edit=edits)
-@one_in(4)
+@one_in(5)
 def test_a_database_is_imported_whole_or_refused(
     edit: tuple[str, Any, Any],
     theirs: Path,

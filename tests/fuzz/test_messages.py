@@ -168,7 +168,7 @@ def doubled(kind: str) -> list[Line | bytes]:
 @example(lines=with_changes("block", end_ns=SOUND[place("block")]["start_ns"]), exit_code=0)
 @example(lines=with_changes("finished", outcome="failed", reason="x" * 5_000_000), exit_code=0)
 @example(lines=list(SOUND), exit_code=7)
-@one_in(2)
+@one_in(3)
 def test_a_worker_may_say_anything(
     lines: list[Line | bytes],
     exit_code: int,

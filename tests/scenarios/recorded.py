@@ -165,21 +165,24 @@ def _run(recording: Recording, feed: TelemetryFeed, folder: Path) -> Iterator[No
     instances = sum("MIG" in gpu.name for gpu in gpus)
     spec = dummy(inventory, gpus=min(instances, 1) or len(gpus), steps=0, seconds=600.0)
     begins_ns: list[int] = []
+    began = threading.Event()
 
     def begin() -> list[WorkerEvent]:
         now_ns = time.monotonic_ns()
         begins_ns.append(now_ns)
+        began.set()
         hello = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=now_ns, utc_ns=time.time_ns())
         return [hello, PhaseStarted(phase="warmup", t_ns=now_ns), PhaseStarted(phase="measure", t_ns=now_ns + 1)]
 
     launcher = ScriptedLauncher(begin)
     recorder = Recorder()
     run = Going(RunSession(spec, with_launcher(services(folder, feed), launcher), [recorder]), recorder)
+    began.wait(LIMIT_S)
     try:
         yield
     finally:
-        end_ns = time.monotonic_ns()
         for worker, begin_ns in zip(launcher.workers, begins_ns, strict=True):
+            end_ns = max(time.monotonic_ns(), begin_ns + 3 * _BLOCK_NS)
             worker.say(
                 *_blocks(begin_ns + 1, end_ns),
                 PhaseStarted(phase="finish", t_ns=end_ns),
