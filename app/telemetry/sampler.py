@@ -80,15 +80,18 @@ class FastThread(threading.Thread):
         """Write a sample of each GPU at every tick."""
         next_ns = time.monotonic_ns()
         while not self._nvml.stopped.is_set() and (lines := self._nvml.read(self)) is not None:
-            if lines:
-                self._output.write_lines(lines)
+            if not lines:
+                self._nvml.stopped.wait(_LONGEST_SLEEP_S)
+                next_ns = time.monotonic_ns()  # a GPU that comes back begins a grid of its own
+                continue
+            self._output.write_lines(lines)
             # Ticks that were missed are left out, never made up for: the next one is the next of the same grid.
             missed = max(0, time.monotonic_ns() - next_ns) // self._period_ns
             next_ns += (1 + missed) * self._period_ns
             left_s = max(0, next_ns - time.monotonic_ns()) / 1e9
             # Waiting on the event costs more processor time than the GPUs' cheapest fields; a short sleep ends soon.
-            if not lines or left_s > _LONGEST_SLEEP_S:
-                self._nvml.stopped.wait(max(left_s, _LONGEST_SLEEP_S) if lines else _LONGEST_SLEEP_S)
+            if left_s > _LONGEST_SLEEP_S:
+                self._nvml.stopped.wait(left_s)
             else:
                 time.sleep(left_s)
 

@@ -10,7 +10,7 @@ import pynvml
 import pytest
 
 from app.fields import Sample, SlowSample
-from app.records import OTHERS_ON_GPU_KEY, RunEvent
+from app.records import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY, RunEvent
 from app.runs.host import ClockAnchor
 from app.runs.recording import OtherProcesses, TelemetryRecorder
 from app.runs.sinks import FanOut
@@ -49,6 +49,12 @@ def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words
     for each in lists:
         processes.add(each)
     assert processes.description == words
+
+
+def test_a_list_that_cannot_be_read_is_noted() -> None:
+    processes = OtherProcesses(WORKER_PID)
+    processes.add(Processes(t_ns=1, device="GPU-a", reason="no permission"))
+    assert processes.environment == {OTHERS_UNKNOWN_KEY: "no permission"}
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """The sampler's process on fake cards: its ticks, its slow thread, and how it ends."""
 
 import collections
+import io
 import itertools
 import json
 import os
 import queue
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ from app.fields import Sample, SlowSample
 from app.samples import HOST, DeviceLost, FieldsUpdated, Inventory
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.telemetry.sampler import FastThread, Output
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import ENERGY, SLOW_ENERGY, TWO_H200, Card, Driver, Flaw
 from tests.fakes.sessions import started_feed
@@ -48,6 +51,34 @@ def sampling(*cards: Card, hz: float = 20.0) -> Iterator[tuple[TelemetryFeed, Me
             feed.wait_inventory(LIMIT_S)
             feed.subscribe(said.put)
             yield feed, said
+
+
+class _Driver:
+    """Stands in for NVML and its event: no GPU for some readings, then one; `waits_s` are the pauses asked for."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self._answers = iter(answers)
+        self.stopped = self
+        self.waits_s: list[float] = []
+
+    def replace_fast_thread(self, _: threading.Thread) -> None:
+        pass
+
+    def read(self, _: threading.Thread) -> bytes | None:
+        return next(self._answers)
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, timeout_s: float) -> None:
+        self.waits_s.append(timeout_s)
+
+
+def test_a_gpu_that_comes_back_is_read_at_its_rate_at_once() -> None:
+    driver = _Driver(*[b""] * 20, b"1\n", b"2\n", None)
+    FastThread(driver, Output(io.BytesIO()), period_ns=60 * 10**9).run()  # type: ignore[arg-type]
+    assert driver.waits_s[:20] == [0.25] * 20
+    assert all(59 < wait_s <= 120 for wait_s in driver.waits_s[20:])
 
 
 def until(said: Messages, kind: type[M], that: Callable[[M], bool] = lambda _: True) -> M:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from app.fields import Sample
-from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY
+from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import Host
-from app.samples import HOST, Device, GpuProcess, Inventory, Processes
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, TelemetryGap
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from workloads.catalog import Gpu, Machine
@@ -156,6 +156,30 @@ def test_no_gate_waits_for_nothing(clock: Clock, devices: tuple[str, ...]) -> No
     machine = Machinery(clock, IdleLimits(wait_s=0.0))
     assert machine.wait(devices) == "off"
     assert machine.wait_reasons == []
+
+
+def test_processes_that_nobody_can_list_are_not_waited_for_and_that_is_noted(clock: Clock) -> None:
+    machine = Machinery(clock).rest()
+    assert OTHERS_UNKNOWN_KEY not in machine.facts
+    machine.hand([Processes(t_ns=0, device="GPU-0", reason="no permission")])
+    assert machine.wait(ON_GPU, machine.gpu(40)) == "N s, GPU 0 at 40 °C"
+    assert machine.facts[OTHERS_UNKNOWN_KEY] == "no permission"
+
+
+def test_a_gpu_that_is_lost_is_not_waited_for(clock: Clock) -> None:
+    machine = Machinery(clock).rest()
+    hot = machine.gpu(70)
+    assert machine.wait(ON_GPU, hot, [DeviceLost(t_ns=1, device="GPU-0", reason="It fell off the bus.")]).startswith(
+        "N s"
+    )
+    assert "GPU 0 at 70 °C" in machine.wait_reasons
+
+
+def test_without_a_sampler_old_readings_do_not_count(clock: Clock) -> None:
+    machine = Machinery(clock).rest()
+    gap = TelemetryGap(t_ns=1, reason="The telemetry process ended by itself.")
+    assert machine.wait(ON_GPU, machine.gpu(70), [gap], machine.gpu(40)) == "N s, GPU 0 at 40 °C"
+    assert machine.wait_reasons[-1] == "GPU 0 without telemetry, the host without telemetry"
 
 
 def test_a_closed_gate_listens_no_longer(clock: Clock) -> None:
