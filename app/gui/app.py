@@ -200,6 +200,7 @@ class Workbench(QObject):
         if self.replay.playing:
             self.replay.stop()
         close_jobs(self.window)
+        self.monitor.close()
         self.feed.close()
         self.bridge.close()
         self.queue.shut_down()

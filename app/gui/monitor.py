@@ -284,10 +284,14 @@ class MonitorController(QObject):
         self._model = MonitorModel(recent)
         self._shown_s = 0.0
         # Where nothing is read any more, nothing else refreshes the screen: it has to say how old its numbers are.
-        timer = QTimer(self)
-        timer.setInterval(_REFRESH_STALE_MS)
-        timer.timeout.connect(self.refresh)
-        timer.start()
+        self._timer = QTimer(self)
+        self._timer.setInterval(_REFRESH_STALE_MS)
+        self._timer.timeout.connect(self.refresh)
+        self._timer.start()
+
+    def close(self) -> None:
+        """Refresh the screen no more."""
+        self._timer.stop()
 
     def handle(self, event: WindowEvent) -> None:
         """Take one event."""

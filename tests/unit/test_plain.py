@@ -169,15 +169,18 @@ def is_ours(text: ast.expr) -> bool:
     """Whether a text is written in the code, or made plain."""
     if isinstance(text, ast.IfExp):
         return is_ours(text.body) and is_ours(text.orelse)
-    return isinstance(text, ast.Constant) or ast.unparse(text).startswith("plain_tooltip(")
+    return isinstance(text, ast.Constant) or ast.unparse(text).startswith(
+        ("plain_tooltip(", "self.toolTip(", "_NO_CHART")
+    )
 
 
 def test_what_widgets_show_is_plain() -> None:
     """Qt takes a tooltip, or the text of a label or box of its own, for mark-up where it looks like it."""
     found = list(calls())
-    tooltips = [(name, call) for name, called, call in found if called == "setToolTip"]
-    assert len(tooltips) > 20
-    assert [f"{name}:{call.lineno}" for name, call in tooltips if not is_ours(call.args[-1])] == []
+    tooltips = [(name, call.args[-1]) for name, called, call in found if called in ("setToolTip", "setTabToolTip")]
+    tooltips += [(name, call.args[1]) for name, _, call in found if ast.unparse(call.func) == "QToolTip.showText"]
+    assert len(tooltips) > 25
+    assert [f"{name}:{text.lineno}" for name, text in tooltips if not is_ours(text)] == []
     made = {(name, called) for name, called, _ in found if called in ("QLabel", "QMessageBox")}
     assert made == {
         ("app/gui/widgets/basic.py", "QLabel"),

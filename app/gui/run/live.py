@@ -68,7 +68,7 @@ class RunTabs(QTabBar):
         while self.count() < len(runs):
             self.addTab("")
         for index, run in enumerate(runs):
-            self.setTabToolTip(index, run.help)
+            self.setTabToolTip(index, plain_tooltip(run.help))
             self.setTabData(index, run.run)
         self._update_icons()
         self._update_titles()

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import units
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.history.kernel_time import ClassShare
 
 _STACK_HEIGHT = 2 * GRID
@@ -44,7 +45,7 @@ class StackedBar(QWidget):
     def event(self, event: QEvent) -> bool:
         """Show name and share of the part under the pointer."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
-            QToolTip.showText(event.globalPos(), self.text_at(event.pos().x()), self)
+            QToolTip.showText(event.globalPos(), plain_tooltip(self.text_at(event.pos().x())), self)
             return True
         return super().event(event)
 
