@@ -121,7 +121,7 @@ def _header(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Header:
         raise WeightsError(f"{path} {_foreign_file_problem(arrays)}")
     try:
         header = msgspec.json.decode(str(arrays[_HEADER]), type=_Header)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         raise WeightsError(f"{path} {_foreign_file_problem(arrays)}") from None
     if header.format != _FORMAT or header.version > _VERSION:
         raise WeightsError(

@@ -171,7 +171,7 @@ def _lines(text: bytes, name: str) -> Iterator[_Line]:
             head = _HEAD.decode(line)
             if head.kind in _DECODERS:
                 yield _Line(number, head, _DECODERS[head.kind].decode(line))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             if not line.endswith(b"\n"):
                 return
             raise UserError(f"Line {number} of {name} is not what `watch --json` writes ({error}).") from error

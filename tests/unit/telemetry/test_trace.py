@@ -121,6 +121,12 @@ def test_a_file_that_is_no_trace_is_one_sentence(tmp_path: Path, lines: list[obj
     assert str(caught.value).startswith(sentence)
 
 
+def test_brackets_without_end_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "deep.jsonl").write_text(f'{{"t_ns": 1, "x": {"[" * 100_000}{"]" * 100_000}}}\n')
+    with pytest.raises(UserError, match=r"^Line 1 of deep.jsonl is not what `watch --json` writes"):
+        read_trace(tmp_path / "deep.jsonl")
+
+
 def test_a_file_of_bytes_or_none_at_all_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00")
     with pytest.raises(UserError, match=r"^Line 1 of picture.png is not what `watch --json` writes"):

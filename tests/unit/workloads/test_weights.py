@@ -113,6 +113,9 @@ def test_a_foreign_file_is_told_by_what_is_in_it(tmp_path: Path) -> None:
     np.savez(path, kernel=np.zeros((2, 12)), bias=np.zeros(12))
     with pytest.raises(WeightsError, match="not written by this program: it has no header, but kernel, bias"):
         read(path, variant_of())
+    np.savez(path, header=np.array(f'{{"x": {"[" * 100_000}{"]" * 100_000}}}'))
+    with pytest.raises(WeightsError, match="not written by this program"):
+        read(path, variant_of())
 
 
 def test_a_file_of_another_run_names_the_sizes_that_differ(path: Path) -> None:
