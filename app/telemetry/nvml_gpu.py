@@ -113,7 +113,8 @@ class GpuReader:
         Where one is not, it is read as by `read` for a while.
         """
         t_ns, (calls, names) = time.monotonic_ns(), self.probe.fast
-        if calls and t_ns >= self._batch_due_ns:
+        # A slow driver is not held up by preparing a batch anew for each field that is found.
+        if calls and t_ns >= self._batch_due_ns and not (self._batch is None and self.probe.is_new):
             if self._batch is None or self._batch.calls is not calls:
                 self._batch = FastBatch(self.gpu.uuid, calls, self._power_alone(calls), self._plausible)
             is_time = self._periods.is_time(t_ns)

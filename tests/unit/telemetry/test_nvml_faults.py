@@ -2,6 +2,7 @@
 
 import itertools
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ from tests.unit.telemetry.sources import Readers, opened, slow_values
 
 LIMIT_S = 120.0
 PROCESSES = "nvmlDeviceGetComputeRunningProcesses"
+FUNCTIONS = ("*", "nvmlGpm*", "nvmlDeviceGetHandle*", "nvmlDeviceGet[A-M]*", "nvmlDeviceGet[P-Z]*")
+ERRORS = ("UNKNOWN", "RESET_REQUIRED", "NOT_SUPPORTED", "NOT_FOUND", "INVALID_ARGUMENT", "TIMEOUT", 0)
 M = TypeVar("M")
 
 
@@ -39,6 +42,14 @@ class Said:
     def write(self, messages: Any) -> None:
         for message in messages:
             self._messages.put(message)
+
+    def __iter__(self) -> Iterator[SamplerMessage | None]:
+        """Every message, and None now and then where there is none."""
+        while True:
+            try:
+                yield self._messages.get(timeout=0.05)
+            except queue.Empty:
+                yield None
 
     def wait(self, kind: type[M], that: Callable[[M], bool] = lambda _: True) -> M:
         end_s = time.monotonic() + LIMIT_S
@@ -318,3 +329,36 @@ def test_closing_while_the_driver_is_away_is_quiet(monkeypatch: pytest.MonkeyPat
         while not fake._is_away:
             time.sleep(0.01)
         assert fake._samples, "GPM holds some, which cannot be given back"
+
+
+def any_flaw(random_of: random.Random) -> Flaw:
+    return Flaw(
+        random_of.choice(FUNCTIONS),
+        random_of.choice(ERRORS),
+        first=random_of.randrange(1, 12),
+        times=random_of.choice((1, 3, 1_000_000)),
+        from_s=random_of.choice((0.0, 0.2)),
+        delay_ms=random_of.choice((0, 0, 20, 150)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_one_gpu_does_the_other_is_read(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "_HANG_S", 0.1)
+    random_of = random.Random(seed)
+    bad = Card(uuid="GPU-bad", flaws=tuple(any_flaw(random_of) for _ in range(3)))
+    with reading(Driver(cards=(bad, TWO_H200[1])), monkeypatch) as (source, said, _):
+        threads, listed, read = [read_fast(source, said)], set[str](), 0
+        for message in said:
+            if source.leave_hanging():
+                threads.append(read_fast(source, said))
+            if isinstance(message, Inventory):
+                listed = {device.device for device in message.devices}
+            elif isinstance(message, Sample):
+                assert message.device in listed, "no sample comes before its inventory"
+                read += message.device == "GPU-bbbb"
+            if read == 30:
+                break
+        source.stopped.set()
+        for thread in threads:
+            thread.join()
