@@ -23,23 +23,15 @@ class OtherProcesses:
         self._worker_pid = worker_pid
         self._earlier_pids = frozenset(earlier_pids)
         self._worker_listed = False
-        self._unlisted_reason: str | None = None
         self._seen: dict[int, GpuProcess] = {}
         self._max_at_once = 0
 
     def add(self, listed: Processes) -> None:
         """Add one list of one GPU."""
-        self._unlisted_reason = listed.reason or self._unlisted_reason
         others = {each.pid: each for each in listed.processes if each.pid != self._worker_pid}
         self._worker_listed |= len(others) < len(listed.processes)
         self._seen = self._seen | others
         self._max_at_once = max(self._max_at_once, len(others.keys() - self._earlier_pids))
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Who the others were, and why that may be unknown; empty if all lists were read and nobody was seen."""
-        found = {OTHERS_ON_GPU_KEY: self.description, OTHERS_UNKNOWN_KEY: self._unlisted_reason}
-        return {key: text for key, text in found.items() if text}
 
     @property
     def description(self) -> str:
@@ -113,8 +105,10 @@ class TelemetryRecorder:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Who else used the run's GPUs, for its environment; empty if nobody was seen."""
-        return self._other_processes.environment if self._other_processes is not None else {}
+        """Who else used the run's GPUs and why that may be unknown, for its environment; empty if nobody was seen."""
+        description = self._other_processes.description if self._other_processes is not None else ""
+        found = {OTHERS_ON_GPU_KEY: description, OTHERS_UNKNOWN_KEY: self._feed.unlisted_reason(self._recorded)}
+        return {key: text for key, text in found.items() if text}
 
     def stop(self) -> None:
         """Stop recording."""

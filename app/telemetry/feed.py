@@ -149,6 +149,12 @@ class TelemetryFeed:
             lists = [found for device, found in self._processes.items() if device in devices]
         return frozenset(each.pid for listed in lists for each in listed.processes)
 
+    def unlisted_reason(self, devices: Collection[str]) -> str | None:
+        """Return why the driver does not list the processes on one of these GPUs; None if it does."""
+        with self._changed:
+            lists = [found for device, found in self._processes.items() if device in devices]
+        return next((found.reason for found in lists if found.reason is not None), None)
+
     def read_energy(self) -> None:
         """Read the energy counters now, because a phase begins or ends."""
         self._send(ReadEnergy())

@@ -97,11 +97,10 @@ class IdleWait:
         ending = self._wait_until_idle(gpus, limit_s, continue_waiting) if limit_s else "off"
         with self._changed:
             load_pct = self._host_load_pct
-            lists = [self._process_lists[gpu.device] for gpu in gpus if gpu.device in self._process_lists]
         found = {
             IDLE_WAIT_KEY: ending,
             HOST_LOAD_KEY: None if load_pct is None else f"{load_pct:.0f}",
-            OTHERS_UNKNOWN_KEY: next((each.reason for each in lists if each.reason), None),
+            OTHERS_UNKNOWN_KEY: self._host.telemetry.unlisted_reason(devices),
         }
         return {key: value for key, value in found.items() if value is not None}
 

@@ -51,10 +51,13 @@ def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words
     assert processes.description == words
 
 
-def test_a_list_that_cannot_be_read_is_noted() -> None:
-    processes = OtherProcesses(WORKER_PID)
-    processes.add(Processes(t_ns=1, device="GPU-a", reason="no permission"))
-    assert processes.environment == {OTHERS_UNKNOWN_KEY: "no permission"}
+def test_a_list_that_could_not_be_read_before_the_run_is_noted() -> None:
+    feed = TelemetryFeed()
+    gpu = Device(device="GPU-a", kind="gpu", index=0, name="NVIDIA H200")
+    feed._dispatch(Processes(t_ns=1, device="GPU-a", reason="no permission"))
+    assert TelemetryRecorder(feed, [gpu], Inbox()).environment == {OTHERS_UNKNOWN_KEY: "no permission"}
+    feed._dispatch(Processes(t_ns=2, device="GPU-a"))
+    assert TelemetryRecorder(feed, [gpu], Inbox()).environment == {}
 
 
 @pytest.mark.parametrize(
