@@ -1,6 +1,7 @@
 """The command `bench`: measure the program's own cost, each figure with a baseline of the same run."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.bench import aa, compare, database, flood, quick, resume, sampler, why, window, worker
+from app.bench import aa, compare, database, flood, quick, resume, sampler, soak, why, window, worker
 from app.bench.harness import Result
 from app.cli.options import (
     COUNT,
@@ -17,6 +18,7 @@ from app.cli.options import (
     command,
     given_parameters,
     no_gate_option,
+    number,
     option_name,
     parallel_option,
     settings_option,
@@ -39,10 +41,18 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "resume": resume.measure,
     "quick": quick.measure,
     "flood": flood.measure,
+    "soak": soak.measure,
 }
-
-
-_AA_OPTIONS = ("workload", "settings", "pairs", "parallel", "no_gate", "again")
+_LONG = ("soak",)
+"""Benchmarks that are made only when they are named."""
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "compare": ("cases",),
+    "resume": ("kills",),
+    "quick": ("times",),
+    "soak": ("runs", "hours"),
+    "aa": ("workload", "settings", "pairs", "parallel", "no_gate", "again"),
+}
+"""Options that go with one benchmark alone."""
 
 
 @command("bench", "bench start", "bench resume --kills 10", "bench aa lstm -s seconds=2 --pairs 30")
@@ -51,7 +61,7 @@ _AA_OPTIONS = ("workload", "settings", "pairs", "parallel", "no_gate", "again")
     required=False,
     type=OneOf((*BENCHMARKS, "aa")),
     metavar="[NAME]",
-    help=f"The benchmark, one of {', '.join(BENCHMARKS)} (default: all these); "
+    help=f"The benchmark, one of {', '.join(BENCHMARKS)} (default: all these but {', '.join(_LONG)}); "
     "or aa: one variant against itself on this machine.",
 )
 @workload_argument
@@ -68,22 +78,28 @@ _AA_OPTIONS = ("workload", "settings", "pairs", "parallel", "no_gate", "again")
 @click.option("--kills", type=COUNT, metavar="N", help="With resume: how often to kill the program (default 50).")
 @click.option("--cases", type=COUNT, metavar="N", help="With compare: cases of each kind (default 2,000).")
 @click.option("--times", type=COUNT, metavar="N", help="With quick: how often to repeat it (default 10).")
+@click.option("--runs", type=COUNT, metavar="N", help="With soak: runs of the window and of a command (default 1,000).")
+@click.option(
+    "--hours",
+    type=number("above 0", lambda value: 0 < value < math.inf),
+    metavar="H",
+    help="With soak: how long these runs take together (default: as short as they can be).",
+)
 @click.pass_context
 def bench(context: click.Context, /, *, as_json: bool, database: Path | None, name: str | None, **values: Any) -> int:
     """Run one benchmark or all, print the figures; return 0 when every limit is kept."""
-    counts = {"compare": "cases", "resume": "kills", "quick": "times"}
     given = given_parameters(context)
-    for of, options in {**{of: (option,) for of, option in counts.items()}, "aa": _AA_OPTIONS}.items():
+    for of, options in _OPTIONS.items():
         if name != of and (wrong := [option_name(option) for option in options if option in given]):
             raise UsageError(f"{wrong[0]} goes with `bench {of}`.")
     if name == "aa":
         return aa.run(
-            aa.AaOptions(database=database, **{option: values[option] for option in _AA_OPTIONS}), as_json=as_json
+            aa.AaOptions(database=database, **{option: values[option] for option in _OPTIONS["aa"]}), as_json=as_json
         )
     results = [
         result
-        for each in ([name] if name else BENCHMARKS)
-        for result in _measure(each, values[counts[each]] if each in counts else None)
+        for each in ([name] if name else [each for each in BENCHMARKS if each not in _LONG])
+        for result in _measure(each, {option: values[option] for option in _OPTIONS.get(each, ()) if option in given})
     ]
     if as_json:
         document = {
@@ -97,9 +113,9 @@ def bench(context: click.Context, /, *, as_json: bool, database: Path | None, na
     return 1 if any(result.passed is False for result in results) else 0
 
 
-def _measure(name: str, count: int | None) -> Sequence[Result]:
+def _measure(name: str, options: Mapping[str, Any]) -> Sequence[Result]:
     print(f"measuring {name} …", file=sys.stderr, flush=True)
-    return BENCHMARKS[name]() if count is None else BENCHMARKS[name](count)
+    return BENCHMARKS[name](**options)
 
 
 def _print(results: Sequence[Result]) -> None:

@@ -24,6 +24,7 @@ from app.runs.experiment.estimates import count_timing_runs, expected_resolution
 from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.progress import describe_imported
 from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.experiment.reuse import ReusableRuns
 from app.runs.experiment.schedule import remaining_runs, stopping_rule
 from app.runs.experiment.session import Experiment, PlannedRun
 from app.runs.experiment.transfer_trials import pending_trials
@@ -198,7 +199,7 @@ class EntryReporter:
     """A listener of `QueueRunner` that prints everything on stderr."""
 
     def __init__(self) -> None:
-        self._ended: dict[int, EntryStatus] = {}
+        self._ended: dict[int, tuple[EntryStatus, tuple[int, ...]]] = {}
         self._line = StatusLines()
         self._waits: dict[int, WaitLine] = {}
 
@@ -234,14 +235,26 @@ class EntryReporter:
         self._line.say(sentence)
 
     def entry_ended(self, status: EntryStatus) -> None:
-        """Keep the result; an entry that another overtook, or whose plan was extended, ends more than once."""
-        self._ended.pop(status.entry.entry, None)
-        self._ended[status.entry.entry] = status
+        """Keep the result; an entry that another overtook, or whose plan was extended, ends more than once.
 
-    @property
-    def all_ended(self) -> list[EntryStatus]:
-        """Return the entries as they ended last, in that order."""
-        return list(self._ended.values())
+        Of its runs only the numbers are kept: the queue of a night has thousands.
+        """
+        runs = tuple(run.row.run for run in status.experiment.runs)
+        kept = replace(
+            status,
+            experiment=replace(status.experiment, runs=()),
+            reusable=ReusableRuns(runs=()),
+            comparable_runs=(),
+        )
+        self._ended.pop(status.entry.entry, None)
+        self._ended[status.entry.entry] = (kept, runs)
+
+    def all_ended(self, store: Store) -> list[EntryStatus]:
+        """Return the entries as they ended last, in that order, with their runs as they are stored."""
+        return [
+            replace(kept, experiment=replace(kept.experiment, runs=tuple(map(store.load_header, runs))))
+            for kept, runs in self._ended.values()
+        ]
 
 
 def run_entries(
@@ -268,7 +281,9 @@ def run_entries(
             raise  # what is paused is in it
         except UserError as error:
             raise UserError(f"{error} {describe_paused(services.database, only)}".strip()) from error
-    return [_refreshed(ended, services) for ended in lines.all_ended]
+    with Store.open(services.database) as store:
+        all_ended = lines.all_ended(store)
+    return [_refreshed(ended, services) for ended in all_ended]
 
 
 def describe_paused(database: Path, only: Sequence[int] | None, excluding: Collection[int | None] = ()) -> str:

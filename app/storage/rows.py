@@ -147,6 +147,12 @@ def _summary(values: Mapping[str, Any], gpus: int) -> Summary:
     return replace(summary, mean_power_mw=None, energy_mj_per_example=None, energy_source=None, energy_error_pct=None)
 
 
+@lru_cache(maxsize=32)
+def gpu_set(uuids: tuple[str, ...]) -> frozenset[str]:
+    """Return the GPUs of a run; the runs on the same ones share it."""
+    return frozenset(uuids)
+
+
 def _optional_bool(stored: int | None) -> bool | None:
     """Return SQLite's 0, 1 or NULL as a bool or None."""
     return None if stored is None else bool(stored)

@@ -274,7 +274,7 @@ class Store:
             return RunHeader(
                 row=found[0],
                 environment=rows.environment(environment),
-                gpu_uuids=frozenset(device for (device,) in gpus),
+                gpu_uuids=rows.gpu_set(tuple(device for (device,) in gpus)),
                 portability=measurements.load_portability(self._db, run),
                 equality=measurements.load_equality(self._db, run),
             )

@@ -307,8 +307,11 @@ def entry_status(
     machine = inventory.machine
     with Store.open(services.database) as store:
         own_runs = runs_of_entry(store, entry)
-        reusable = reusable_runs(store, plan, current_fingerprint(inventory), machine, own_runs, throttle_filter)
-        comparable_runs = tuple(runs_on_same_hardware(store.list_runs(), machine))
+        rows = store.list_runs()
+        reusable = reusable_runs(
+            store, plan, current_fingerprint(inventory), machine, own_runs, throttle_filter, stored=rows
+        )
+    comparable_runs = tuple(runs_on_same_hardware(rows, machine))
     stored = runs_with_weights(plan, reusable.runs, services.database)
     experiment = Experiment.from_runs(plan, "stopped", stored, machine)
     return EntryStatus(
