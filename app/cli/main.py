@@ -11,7 +11,7 @@ import click
 
 from app.cli.commands import PROGRAM, ProgramGroup, UpperLayers, describe_wrong_use
 from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
-from app.cli.terminal import plain_output
+from app.cli.terminal import drop_output, plain_output
 from app.errors import UserError
 from app.log import LEVELS, configure
 from app.samples import SAMPLE_MS
@@ -93,12 +93,12 @@ def _answer(words: Sequence[str], upper: UpperLayers) -> int:
         return 1
     except BrokenPipeError:
         # The reader of our output (head, less) has seen enough.
-        _drop_output()
+        drop_output(1)
         return 1
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _drop_output()
+        drop_output(1)
         print(
             "The result cannot be written: the disk is full. Free some space; what is stored is kept.", file=sys.stderr
         )
@@ -125,10 +125,3 @@ def _prepare_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-
-
-def _drop_output() -> None:
-    """Send what stdout still holds nowhere: its flush at exit would fail again, in a traceback."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)

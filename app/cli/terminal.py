@@ -5,15 +5,18 @@ All of it is plain: what is printed, by whatever code, reaches a terminal withou
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TextIO, cast
 
 from app.plain import plain_text
+
+_log = logging.getLogger("variantscope.run")
 
 _GAP = "  "
 _PARTS = 3
@@ -48,11 +51,38 @@ class PlainStream:
         return getattr(self.stream, name)
 
 
+class MessageStream(PlainStream):
+    """Stderr, whose messages are dropped once nobody can read them: a run outlives its terminal, and a full disk."""
+
+    def write(self, text: str) -> int:
+        """Write the text plain, or drop it."""
+        self._try(lambda: super(MessageStream, self).write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, or drop it."""
+        self._try(self.stream.flush)
+
+    def _try(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            _log.warning("messages are dropped from now on: %s", error)
+            drop_output(self.stream.fileno())
+
+
+def drop_output(file: int) -> None:
+    """Send what an open file still holds nowhere: a flush at exit would fail again, in a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, file)
+    os.close(nowhere)
+
+
 @contextlib.contextmanager
 def plain_output() -> Iterator[None]:
     """Make all output plain while the body runs."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (cast(TextIO, PlainStream(stream)) for stream in before)
+    sys.stdout, sys.stderr = cast(TextIO, PlainStream(sys.stdout)), cast(TextIO, MessageStream(sys.stderr))
     try:
         yield
     finally:

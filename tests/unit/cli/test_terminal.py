@@ -184,3 +184,15 @@ def test_a_table_on_a_terminal_has_a_bold_header_unless_the_user_wants_no_styles
     monkeypatch.setenv("NO_COLOR", "1")
     print_table(("name", "match"), [("a", "✔")])
     assert capsys.readouterr().out == "name  match\na     ✔\n"
+
+
+def test_messages_that_nobody_can_read_are_dropped_and_end_nothing() -> None:
+    with Path("/dev/full").open("w", buffering=1, encoding="utf-8") as full:
+        messages = MessageStream(full)
+        for _ in range(2):
+            messages.write("measure\n")
+            messages.flush()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", buffering=1, encoding="utf-8") as unread:
+        MessageStream(unread).writelines(["warm-up\n", "measure\n"])
