@@ -19,11 +19,12 @@ from app.gui.app import Workbench
 from app.gui.experiment.queue import QueueView
 from app.gui.theme import Theme
 from app.gui.threads import GuiGarbageCollector
-from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
+from app.gui.window import MONITOR, RUN
 from app.log import configure
 
 _LOOK_MS = 50
-_PAGES = (MONITOR, RUN, HISTORY, RUN, COMPARE, RUN)
+_PAGES = (MONITOR, RUN)
+"""History and Compare show what is stored, and hold more of it with every run."""
 
 
 class UnattendedWindow(QObject):
