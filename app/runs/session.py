@@ -27,7 +27,7 @@ from app.records import (
     Waiting,
 )
 from app.runs.custom import stored_source
-from app.runs.host import Host
+from app.runs.host import ClockAnchor, Host
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size
@@ -100,6 +100,7 @@ class RunSession:
         self._step = StepSink()
         self._source: Source | None = None
         self._is_over = False
+        self._began: ClockAnchor | None = None
         self.number: int | None = None
         self.stored: StoredRun | None = None
         """The run as it is stored, once it has ended; None if its end could not be stored."""
@@ -211,7 +212,7 @@ class RunSession:
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
         devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
-        now = self._host.now()
+        now = self._began = self._host.now()
         run = store.begin(
             self._spec,
             uid=self._uid,
@@ -301,10 +302,11 @@ class RunSession:
 
     def _store_end(self, store: Store, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
         self._is_over = True
-        now = self._host.now()
-        store.finish(
-            self._run_number(), outcome=outcome, summary=summary, t_ns=now.t_ns, utc_ns=now.utc_ns, phases=phases
-        )
+        assert self._began is not None, "only what has begun ends"
+        t_ns = self._host.now().t_ns
+        # Not the wall clock's time, which somebody may have set meanwhile: a run would end before it began.
+        utc_ns = self._began.utc_at(t_ns)
+        store.finish(self._run_number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 
     def _run_number(self) -> int:
         if self.number is None:

@@ -1,5 +1,6 @@
 """Watching one worker from its start to its end, and ending it by a ladder when it has to be ended."""
 
+import contextlib
 import logging
 import queue
 import threading
@@ -21,6 +22,9 @@ _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "
 _MAX_SHOWN_CHARS = 200
 _DRAIN_S = 2.0
 _MAX_CLOCK_ERROR_NS = 1_000_000_000
+_LOOK_S = 1.0
+_STOOD_STILL_S = 5.0
+"""A wait of a second that takes so much longer: the program was suspended, or an extremely busy machine forgot it."""
 
 _log = logging.getLogger("variantscope.worker")
 
@@ -140,6 +144,7 @@ class Supervisor:
         self._fatal_message: str | None = None
         self._started = False
         self._deadline_s = time.monotonic() + limits.hello_s
+        self._looked_s = time.monotonic()
 
     def watch(self) -> WorkerExit:
         """Read the inbox until the worker's process is gone."""
@@ -148,7 +153,7 @@ class Supervisor:
             deadline_s, overdue = self._deadline_s, time.monotonic() >= self._deadline_s
             for _ in range(max(1, self._inbox.qsize())):
                 try:
-                    item = self._inbox.get(timeout=max(0.0, self._deadline_s - time.monotonic()))
+                    item = self._next_item()
                 except queue.Empty:
                     self._on_timeout()
                     break
@@ -158,6 +163,29 @@ class Supervisor:
             else:
                 if overdue and self._deadline_s == deadline_s:
                     self._on_timeout()
+
+    def _next_item(self) -> InboxItem:
+        """Return what comes next; raises `queue.Empty` when the worker's time is over.
+
+        When everything was suspended (SIGSTOP, a frozen container), the worker stood still as well: its time goes on
+        from there.
+        """
+        while True:
+            wait_s = min(_LOOK_S, max(0.0, self._deadline_s - time.monotonic()))
+            item = None
+            with contextlib.suppress(queue.Empty):
+                item = self._inbox.get(timeout=wait_s)
+            stood_still_s = time.monotonic() - self._looked_s - wait_s
+            self._looked_s = time.monotonic()
+            if stood_still_s > _STOOD_STILL_S:
+                self._deadline_s += stood_still_s
+                reason = f"This program stood still for {stood_still_s:.0f} s, and so did the run."
+                _log.warning("%s", reason)
+                self._forward(TelemetryGap(t_ns=time.monotonic_ns(), reason=reason))
+            if item is not None:
+                return item
+            if time.monotonic() >= self._deadline_s:
+                raise queue.Empty
 
     def _ending(self, exited: Exited) -> WorkerExit:
         return WorkerExit(

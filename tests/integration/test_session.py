@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -181,6 +182,24 @@ def test_what_cannot_run_here_is_refused_and_stored(tmp_path: Path, feed: Teleme
     assert outcome.reason.startswith("64 GPU")
     assert event_names(recorder.events) == ["RunStarted", "RunEnded"]
     assert (stored.row.outcome, stored.phases, stored.row.ended_utc_ns is None) == (outcome, (), False)
+
+
+def test_a_clock_that_is_set_back_meanwhile_changes_no_duration(
+    tmp_path: Path, feed: TelemetryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time_ns
+
+    class HourBack:
+        def handle(self, event: RunEvent) -> None:
+            if isinstance(event, PhaseStarted) and event.phase == "measure":
+                monkeypatch.setattr("app.runs.host.time.time_ns", lambda: real() - 3600 * 10**9)
+
+    outcome, _, stored = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed), HourBack())
+    row = stored.row
+    assert outcome.name == "completed"
+    assert row.ended_utc_ns is not None
+    assert 0 < row.ended_utc_ns - row.started_utc_ns < LIMIT_S * 1e9
+    assert stored.phases[-1].end_ns == stored.anchor_t_ns + row.ended_utc_ns - row.started_utc_ns
 
 
 def test_garbage_goes_to_the_log_and_the_run_completes(tmp_path: Path, feed: TelemetryFeed) -> None:

@@ -1,5 +1,6 @@
 """The supervisor on an inbox filled beforehand: what it hands on, what it answers, and how far it climbs."""
 
+import queue
 import threading
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +13,7 @@ from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit
 from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerTimeouts
-from app.samples import HOST, DeviceLost
+from app.samples import HOST, DeviceLost, TelemetryGap
 from tests.fakes.sessions import LIMIT_S
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, PhaseStarted
 
@@ -107,6 +108,35 @@ def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
     ending, rungs, _ = watch(HELLO, DONE, obeys="terminated", limits=replace(AT_ONCE, message_gap_s=60.0))
     assert rungs == ["closed stdin", "terminated"]
     assert (ending.finished, ending.fault) == (DONE, None)
+
+
+class Suspended(Inbox):
+    """An inbox whose first reader wakes up ten minutes late, as everything stood still; the worker then ends."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def get(self, timeout: float) -> InboxItem:
+        if self.qsize():
+            return super().get(0.0)
+        self.clock[0] += timeout + (600.0 if self.clock[0] < 600.0 else 0.0)
+        if self.clock[0] > 610.0:
+            self.put(Exited(0))
+        raise queue.Empty
+
+
+def test_the_time_in_which_everything_stood_still_is_told_and_not_the_worker_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, events = [0.0], list[RunEvent]()
+    monkeypatch.setattr("app.runs.supervisor.time.monotonic", lambda: clock[0])
+    inbox = Suspended(clock)
+    inbox.put(HELLO)
+    worker = Obedient(inbox, "never")
+    ending = Supervisor(worker, inbox, WorkerTimeouts(message_gap_s=300.0), events.append, CLOCK).watch()
+    assert (worker.rungs, ending.fault) == ([], None)
+    assert [event.reason for event in events if isinstance(event, TelemetryGap)] == [
+        "This program stood still for 600 s, and so did the run."
+    ]
 
 
 @pytest.mark.parametrize(
