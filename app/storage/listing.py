@@ -21,6 +21,8 @@ RUNNING = "running"
 MAX_SEARCH_TERMS = 50
 """Search terms per query: SQLite takes some hundred conditions, and nobody types so many."""
 
+_PART_ROWS = 100
+
 TRASH = "SELECT run FROM runs WHERE deleted_utc_ns IS NOT NULL"
 """SQL of the runs in the trash; an index answers it without reading the wide rows."""
 
@@ -145,6 +147,11 @@ def load_rows(db: Database, runs: Sequence[int]) -> list[RunRow]:
 
 def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
     """Return the rows of the runs for which an SQL condition on `runs` is true; the SQL may end in ORDER BY."""
+    return list(each_row(db, condition, *values))
+
+
+def each_row(db: Database, condition: str, *values: Any) -> Iterator[RunRow]:
+    """Yield what `select_rows` returns; of a part at a time, for what is read of a run is three times its row."""
     columns = (
         *(f"runs.{name}" for name in rows.RUN_COLUMNS),
         rows.PLANNED_SQL,
@@ -152,14 +159,14 @@ def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
     )
     found = db.execute(
         f"SELECT {', '.join(columns)} FROM runs LEFT JOIN evidence USING (run) WHERE {condition}", values
-    ).fetchall()
-    runs = json.dumps([row[0] for row in found])
-    gpu_names = _values_by_run(db, "name", "devices WHERE kind = 'gpu' AND", "device_index", runs)
-    tags = _values_by_run(db, "tag", "tags WHERE", "tag", runs)
-    experiments = _values_by_run(db, "experiment", "experiment_runs WHERE", "experiment", runs)
-    return [
-        rows.run_row(row, gpu_names.get(row[0], ()), tags.get(row[0], ()), experiments.get(row[0], ())) for row in found
-    ]
+    )
+    while part := found.fetchmany(_PART_ROWS):
+        runs = json.dumps([row[0] for row in part])
+        gpu_names = _values_by_run(db, "name", "devices WHERE kind = 'gpu' AND", "device_index", runs)
+        tags = _values_by_run(db, "tag", "tags WHERE", "tag", runs)
+        experiments = _values_by_run(db, "experiment", "experiment_runs WHERE", "experiment", runs)
+        for row in part:
+            yield rows.run_row(row, gpu_names.get(row[0], ()), tags.get(row[0], ()), experiments.get(row[0], ()))
 
 
 def _values_by_run(db: Database, column: str, table: str, order: str, runs: str) -> dict[int, tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -213,8 +213,12 @@ class Store:
 
     def list_runs(self) -> list[RunRow]:
         """Return all runs but those in the trash, newest first."""
+        return list(self.each_run())
+
+    def each_run(self) -> Iterator[RunRow]:
+        """Yield what `list_runs` returns, without holding all of it."""
         with translate_sqlite_errors(self.path):
-            return listing.select_rows(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
+            yield from listing.each_row(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
         """Load everything stored of one run, in the trash or not, but readings that cannot be true (`plausible_run`).

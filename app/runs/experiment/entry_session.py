@@ -307,11 +307,8 @@ def entry_status(
     machine = inventory.machine
     with Store.open(services.database) as store:
         own_runs = runs_of_entry(store, entry)
-        rows = store.list_runs()
-        reusable = reusable_runs(
-            store, plan, current_fingerprint(inventory), machine, own_runs, throttle_filter, stored=rows
-        )
-    comparable_runs = tuple(runs_on_same_hardware(rows, machine))
+        reusable = reusable_runs(store, plan, current_fingerprint(inventory), machine, own_runs, throttle_filter)
+        comparable_runs = tuple(runs_on_same_hardware(store.each_run(), machine))
     stored = runs_with_weights(plan, reusable.runs, services.database)
     experiment = Experiment.from_runs(plan, "stopped", stored, machine)
     return EntryStatus(

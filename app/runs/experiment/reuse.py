@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from app.analysis.comparability import differing_variables, throttled_pct
 from app.paths import program_version
@@ -15,6 +16,9 @@ from app.storage.reference import is_reference
 from app.storage.store import Store
 from workloads.catalog import FRAMEWORK, Machine, check, installed_framework
 from workloads.protocol import RunSpec
+
+_MOST_COMPARABLE = 300
+"""Stored runs that durations and spreads are estimated from: more take memory in every program that makes runs."""
 
 
 class ThrottleFilter:
@@ -134,23 +138,24 @@ class FingerprintByInterpreter:
         return replace(self.base, framework=self.framework[interpreter]) if known else self.base
 
 
-def matching_results(stored: Sequence[RunRow], plan: Plan) -> list[RunRow]:
+def matching_results(stored: Iterable[RunRow], plan: Plan) -> list[RunRow]:
     """Return the results of the plan's variants, oldest first; `stored` is newest first."""
     workloads = {spec.workload for spec in plan.specs}
-    return [
+    newest_first = [
         row
-        for row in reversed(stored)
+        for row in stored
         if row.spec.workload in workloads
         and row.purpose is None
         and is_result(row)
         and any(variant in plan.specs for variant in matching_variants(row.spec))
     ]
+    return newest_first[::-1]
 
 
-def runs_on_same_hardware(stored: Sequence[RunRow], machine: Machine) -> list[RunRow]:
-    """Return the stored runs on the CPU, or on GPUs of models that this machine has."""
+def runs_on_same_hardware(stored: Iterable[RunRow], machine: Machine) -> list[RunRow]:
+    """Return the stored runs on the CPU, or on GPUs of models that this machine has: the newest, to estimate from."""
     names = {gpu.name for gpu in machine.gpus}
-    return [row for row in stored if set(row.gpu_names) <= names]
+    return list(islice((row for row in stored if set(row.gpu_names) <= names), _MOST_COMPARABLE))
 
 
 def reusable_runs(
@@ -176,7 +181,7 @@ def reusable_runs(
         throttle_filter: Decides which runs count, and keeps that in mind for those to come.
         stored: All rows of the store, where they were read already.
     """
-    results = matching_results(store.list_runs() if stored is None else stored, plan)
+    results = matching_results(store.each_run() if stored is None else stored, plan)
     rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
     runs = [store.load_header(row.run) for row in rows]
     interpreters = {_interpreter(spec) for spec in plan.specs} - {""}
@@ -193,7 +198,7 @@ def reusable_runs(
 
 def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
     """Return the stored runs made in the environment of the newest; reference runs if there are no others."""
-    results = matching_results(store.list_runs(), plan)
+    results = matching_results(store.each_run(), plan)
     runs = [store.load_header(row.run) for row in _without_reference(results) or results]
     measured = [run for run in runs if run.row.completed]
     if not runs:
