@@ -461,3 +461,14 @@ def test_a_gate_without_figures_cannot_tell(command_line: CommandLine) -> None:
     words = ["experiment", "--no-gate", *dummy_arguments(behaviour="train,fail"), "--repeats", "2"]
     failed = command_line.json(*words, "--fail-if-slower", "10%", status=4)
     assert failed["gate"]["reasons"][0].startswith("Failed: 2 of 4 runs done; some gave no result.")
+
+
+def test_a_run_needs_no_home_no_locale_and_nobody_who_reads(tmp_path: Path) -> None:
+    """Without what a service, a container or a batch system may lack: HOME, XDG folders, TMPDIR, a locale, streams."""
+    nowhere = dict.fromkeys(("HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "TMPDIR"), "/dev/null")
+    bare = CommandLine(tmp_path, {**nowhere, "LC_ALL": "C", "PYTHONUTF8": "0", "VARIANTSCOPE_LOG_DIR": ""})
+    done = bare("run", *dummy_arguments(), redirect="<&- 2>&-")
+    assert done.returncode == 0
+    assert "throughput" in done.stdout
+    assert "?steps/s" in done.stdout, "a space that ASCII lacks"
+    assert bare.json("show", "1")["outcome"] == "completed"

@@ -1,13 +1,14 @@
 """Output of the command line: aligned tables, strict JSON, and progress on a terminal."""
 
 import json
+import os
 import sys
 
 import pytest
 
 from app.cli import progress
 from app.cli.progress import ProgressSink, StatusLines
-from app.cli.terminal import print_json, print_table, print_text
+from app.cli.terminal import MessageStream, print_json, print_table, print_text
 from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary, Waiting
 from tests.fakes.runs import SPEC
 from tests.fakes.terminal import screen, use_terminal
@@ -187,12 +188,8 @@ def test_a_table_on_a_terminal_has_a_bold_header_unless_the_user_wants_no_styles
 
 
 def test_messages_that_nobody_can_read_are_dropped_and_end_nothing() -> None:
-    with Path("/dev/full").open("w", buffering=1, encoding="utf-8") as full:
-        messages = MessageStream(full)
-        for _ in range(2):
-            messages.write("measure\n")
-            messages.flush()
     reader, writer = os.pipe()
     os.close(reader)
-    with open(writer, "w", buffering=1, encoding="utf-8") as unread:
+    with os.fdopen(writer, "w", buffering=1, encoding="utf-8") as unread:
         MessageStream(unread).writelines(["warm-up\n", "measure\n"])
+        MessageStream(unread).flush()
