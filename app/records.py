@@ -40,6 +40,9 @@ HOST_LOAD_KEY = "host_load_pct"
 """Key of a run's environment: the load of all processors just before it."""
 THROTTLED_KEY = "throttled_pct"
 """Key of a run's environment: share of its measured part that was throttled; absent if none was."""
+STOOD_STILL_KEY = "stood_still_s"
+"""Key of a run's environment: seconds in which program and run were suspended; absent if they never were."""
+
 PLANNED_KEY = "planned_repeats"
 """Key of a run's environment: how many repeats its experiment planned, as `3` or `until ± 0.5 %`; absent by hand."""
 CUSTOM_SOURCE_KEY = "own_source"
@@ -61,6 +64,7 @@ PER_RUN_KEYS = frozenset(
         IDLE_WAIT_KEY,
         HOST_LOAD_KEY,
         THROTTLED_KEY,
+        STOOD_STILL_KEY,
         PLANNED_KEY,
         CUSTOM_SOURCE_KEY,
         CUSTOM_PATH_KEY,

@@ -93,7 +93,7 @@ def compare(
         stored = [store.load(number) for number in numbers]
         if baseline is None:
             baseline = default_baseline([run.row for run in stored])
-        older = store.load_earlier(baseline, numbers, EARLIER_RUNS)
+        older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER_RUNS)]
     comparison = compare_runs(prepare_comparison(stored), baseline, older, gate.margin_pct)
     if report is not None:
         write_report(report, comparison, time.time_ns())

@@ -14,7 +14,7 @@ from app.cli.terminal import print_table, print_text, say
 from app.errors import DatabaseError, UserError
 from app.plan import Plan
 from app.queries import FINISHED_STATES
-from app.records import RunHeader, RunRow
+from app.records import STOOD_STILL_KEY, RunHeader, RunRow
 from app.report.article.tables import MeasuredTable
 from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
 from app.report.model import ArticleSection
@@ -59,8 +59,11 @@ def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
 
 def describe_throttled(made: RunHeader) -> str:
     """Say that a run does not count, why, and what follows."""
+    again = "it does not count and is made again."
+    if still_s := made.environment.get(STOOD_STILL_KEY):
+        return f"Run {made.row.run} was suspended for {still_s} s with this program: {again}"
     share = units.percent(throttled_pct(made.environment))
-    return f"Run {made.row.run} was throttled for {share} of its measured part: it does not count and is made again."
+    return f"Run {made.row.run} was throttled for {share} of its measured part: {again}"
 
 
 def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine) -> list[str]:

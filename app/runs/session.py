@@ -27,7 +27,7 @@ from app.records import (
     Waiting,
 )
 from app.runs.custom import stored_source
-from app.runs.host import ClockAnchor, Host
+from app.runs.host import Host
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size
@@ -100,7 +100,7 @@ class RunSession:
         self._step = StepSink()
         self._source: Source | None = None
         self._is_over = False
-        self._began: ClockAnchor | None = None
+        self._began = self._host.now()  # durations are of the monotonic clock: the other may be set meanwhile
         self.number: int | None = None
         self.stored: StoredRun | None = None
         """The run as it is stored, once it has ended; None if its end could not be stored."""
@@ -302,9 +302,7 @@ class RunSession:
 
     def _store_end(self, store: Store, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
         self._is_over = True
-        assert self._began is not None, "only what has begun ends"
         t_ns = self._host.now().t_ns
-        # Not the wall clock's time, which somebody may have set meanwhile: a run would end before it began.
         utc_ns = self._began.utc_at(t_ns)
         store.finish(self._run_number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 

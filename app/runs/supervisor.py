@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from app.errors import UserError
 from app.fields import Sample, SlowSample
-from app.records import LogLine, RunEvent, TelemetryEvent
+from app.records import STOOD_STILL_KEY, LogLine, RunEvent, TelemetryEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.message_order import MessageOrder
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit, fatal_message
 from app.samples import DeviceLost, FieldsUpdated, TelemetryGap
-from workloads.protocol import PROTOCOL_VERSION, Finished, Hello, Message, PhaseStarted, ProtocolError
+from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, Message, PhaseStarted, ProtocolError
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")
 _MAX_SHOWN_CHARS = 200
@@ -145,6 +145,7 @@ class Supervisor:
         self._started = False
         self._deadline_s = time.monotonic() + limits.hello_s
         self._looked_s = time.monotonic()
+        self._stood_still_s = 0.0
 
     def watch(self) -> WorkerExit:
         """Read the inbox until the worker's process is gone."""
@@ -182,6 +183,8 @@ class Supervisor:
                 reason = f"This program stood still for {stood_still_s:.0f} s, and so did the run."
                 _log.warning("%s", reason)
                 self._forward(TelemetryGap(t_ns=time.monotonic_ns(), reason=reason))
+                self._stood_still_s += stood_still_s
+                self._forward(EnvironmentInfo(environment={STOOD_STILL_KEY: f"{self._stood_still_s:.0f}"}))
             if item is not None:
                 return item
             if time.monotonic() >= self._deadline_s:

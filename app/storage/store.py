@@ -216,7 +216,7 @@ class Store:
         return list(self.each_run())
 
     def each_run(self) -> Iterator[RunRow]:
-        """Yield what `list_runs` returns, without holding all of it."""
+        """Yield all runs but those in the trash, newest first."""
         with translate_sqlite_errors(self.path):
             yield from listing.each_row(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
@@ -282,10 +282,6 @@ class Store:
                 portability=measurements.load_portability(self._db, run),
                 equality=measurements.load_equality(self._db, run),
             )
-
-    def load_earlier(self, run: int, excluding: Sequence[int], limit: int) -> list[StoredRun]:
-        """Load what `Library.earlier_runs` finds for the same arguments, without samples and log."""
-        return [self.load(number, ()) for number in self.library.earlier_runs(run, excluding, limit)]
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         return self._db.execute(

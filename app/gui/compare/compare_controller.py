@@ -246,7 +246,10 @@ def _read_runs(
 
 def _compare_with_earlier(database: Path, found: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:
     with Store.open(database) as store:
-        older = store.load_earlier(baseline, [run.row.run for run in found.runs], EARLIER_RUNS)
+        older = [
+            store.load(number, ())
+            for number in store.library.earlier_runs(baseline, [run.row.run for run in found.runs], EARLIER_RUNS)
+        ]
     return compare(found, baseline, older, margin_pct)
 
 

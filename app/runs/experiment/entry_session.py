@@ -219,7 +219,7 @@ class EntrySession:
         """Return whether a run counts; one that was throttled for too long leaves the experiment."""
         accepted = self._throttle_filter.accepts(run)
         if not accepted:
-            _log.info("run %d does not count: it was throttled for too long", run.row.run)
+            _log.info("run %d does not count: it was throttled or suspended for too long", run.row.run)
             with Store.open(self._services.database) as store:
                 store.queue.remove_runs(self._entry.entry, [run.row.run])
         self._listener.run_ended(run, accepted=accepted)

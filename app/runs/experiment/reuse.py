@@ -8,7 +8,7 @@ from itertools import islice
 from app.analysis.comparability import differing_variables, throttled_pct
 from app.paths import program_version
 from app.plan import MAX_THROTTLED_PCT, Plan
-from app.records import SOURCES_KEY, RunHeader, RunRow
+from app.records import SOURCES_KEY, STOOD_STILL_KEY, RunHeader, RunRow
 from app.runs.environment import sources_hash
 from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory
@@ -24,6 +24,8 @@ _MOST_COMPARABLE = 300
 class ThrottleFilter:
     """Decides which runs count, in the order they were made, stored runs first: its state follows from what is stored.
 
+    One that was throttled, or suspended with its program, is made once more.
+
     Thread: one at a time.
     """
 
@@ -32,14 +34,14 @@ class ThrottleFilter:
         self._awaiting_repeat: list[RunSpec] = []
 
     def accepts(self, run: RunHeader) -> bool:
-        """Return whether a run counts: not if it was throttled for too long, unless it repeats one that was."""
+        """Return whether a run counts: not if it was throttled or suspended, unless it repeats one that was."""
         if not run.row.completed:
             return True
         variant = run.row.spec
         if variant in self._awaiting_repeat:
             self._awaiting_repeat.remove(variant)
             return True
-        if throttled_pct(run.environment) <= self._max_pct:
+        if throttled_pct(run.environment) <= self._max_pct and STOOD_STILL_KEY not in run.environment:
             return True
         self._awaiting_repeat.append(variant)
         return False

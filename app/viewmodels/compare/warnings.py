@@ -15,6 +15,7 @@ from app.records import (
     IDLE_WAIT_KEY,
     OTHERS_ON_GPU_KEY,
     OTHERS_UNKNOWN_KEY,
+    STOOD_STILL_KEY,
     RunRow,
     StoredRun,
 )
@@ -114,6 +115,7 @@ def comparison_warnings(
         *_throttled(runs, are_clocks_known=bool(clocks)),
         *clocks,
         *_idle_wait_timed_out(runs),
+        *_suspended(runs),
         *_shared_gpu(runs),
         *_unknown_others(runs),
         *_lost_devices(runs),
@@ -225,6 +227,14 @@ def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     values = {run: reason for run, reason in values.items() if reason}
     sentence = f"The wait for cool, unused GPUs timed out before a run ({_format_reasons(values)})."
     return [ComparisonWarning(key=IDLE_WAIT_KEY, sentence=sentence, values=values)] if values else []
+
+
+def _suspended(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    values = {
+        run.row.run: f"{run.environment[STOOD_STILL_KEY]} s" for run in runs if STOOD_STILL_KEY in run.environment
+    }
+    sentence = f"Everything was suspended during a run, and its figures hold that time too ({_format_reasons(values)})."
+    return [ComparisonWarning(key=STOOD_STILL_KEY, sentence=sentence, values=values)] if values else []
 
 
 def _shared_gpu(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:

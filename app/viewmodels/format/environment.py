@@ -18,6 +18,7 @@ from app.records import (
     PLANNED_KEY,
     SOURCES_KEY,
     STANDBY_KEY,
+    STOOD_STILL_KEY,
     THROTTLED_KEY,
     StoredRun,
 )
@@ -43,6 +44,7 @@ _NAMES: Mapping[str, str] = {
     IDLE_WAIT_KEY: "Waited before the run",
     HOST_LOAD_KEY: "Host load before the run, %",
     THROTTLED_KEY: "Throttled while measuring, %",
+    STOOD_STILL_KEY: "Suspended, s",
     PLANNED_KEY: "Repeats its experiment planned",
     CUSTOM_PATH_KEY: "Own workload's file",
     CUSTOM_SOURCE_KEY: "Own workload's source",

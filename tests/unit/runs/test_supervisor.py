@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import DatabaseError
 from app.fields import Sample
-from app.records import LogLine, RunEvent
+from app.records import STOOD_STILL_KEY, LogLine, RunEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit
@@ -137,6 +137,7 @@ def test_the_time_in_which_everything_stood_still_is_told_and_not_the_worker_s(m
     assert [event.reason for event in events if isinstance(event, TelemetryGap)] == [
         "This program stood still for 600 s, and so did the run."
     ]
+    assert EnvironmentInfo(environment={STOOD_STILL_KEY: "600"}) in events
 
 
 @pytest.mark.parametrize(

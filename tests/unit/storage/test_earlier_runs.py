@@ -17,7 +17,7 @@ def test_earlier_runs_are_those_of_the_same_variant_that_ended_well_newest_first
         store.library.delete([3])
         assert store.library.earlier_runs(7, [], 10) == [4, 2, 1]
         assert store.library.earlier_runs(7, [4], 1) == [2]
-        (loaded,) = store.load_earlier(7, [4], 1)
+        (loaded,) = [store.load(number, ()) for number in store.library.earlier_runs(7, [4], 1)]
         assert loaded.row.run == 2
         assert store.load(2).samples[0].t_ns.size > 0
         assert all(one.t_ns.size == 0 for one in loaded.samples)

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from app.analysis.comparability import used_gpus
 from app.plan import Plan
-from app.records import SOURCES_KEY, THROTTLED_KEY, SampleColumns, StoredRun
+from app.records import SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY, SampleColumns, StoredRun
 from app.runs.experiment.reuse import (
     EnvironmentFingerprint,
     ReusableRuns,
@@ -171,6 +171,13 @@ def made(number: int, pct: float, *, large: bool = False, outcome: OutcomeName =
 def test_a_throttled_run_counts_only_if_it_repeats_one(throttled_pct: list[float], counts: list[bool]) -> None:
     repeated = ThrottleFilter()
     assert [repeated.accepts(made(number, pct).header) for number, pct in enumerate(throttled_pct)] == counts
+
+
+def test_a_run_that_was_suspended_is_made_once_more() -> None:
+    repeated = ThrottleFilter()
+    environment = {**ENVIRONMENT, STOOD_STILL_KEY: "600"}
+    suspended = [result(number, SMALL, environment=environment).header for number in (1, 2)]
+    assert [repeated.accepts(run) for run in suspended] == [False, True]
 
 
 def test_each_variant_is_repeated_for_itself() -> None:

@@ -15,6 +15,7 @@ from app.records import (
     IDLE_WAIT_KEY,
     OTHERS_ON_GPU_KEY,
     OTHERS_UNKNOWN_KEY,
+    STOOD_STILL_KEY,
     THROTTLED_KEY,
     StoredRun,
 )
@@ -191,6 +192,13 @@ def test_somebody_else_on_the_gpu(store: Store) -> None:
     assert (warning.key, warning.values) == (OTHERS_ON_GPU_KEY, {1: "python3 (4242)"})
 
 
+def test_a_run_that_was_suspended(store: Store) -> None:
+    suspended = stored(store, 1, environment={**ENVIRONMENT, STOOD_STILL_KEY: "600"})
+    assert only(comparison_warnings([suspended, stored(store, 2)])).sentence == (
+        "Everything was suspended during a run, and its figures hold that time too (run 1: 600 s)."
+    )
+
+
 def test_nobody_knows_who_else_is_on_the_gpu(store: Store) -> None:
     unknown = stored(store, 1, environment={**ENVIRONMENT, OTHERS_UNKNOWN_KEY: "no permission"})
     warning = only(comparison_warnings([unknown, stored(store, 2)]))
@@ -232,7 +240,10 @@ def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
 
 
 def earlier(store: Store, run: StoredRun, *shown: StoredRun) -> list[StoredRun]:
-    return store.load_earlier(run.row.run, [each.row.run for each in shown], 10)
+    return [
+        store.load(number, ())
+        for number in store.library.earlier_runs(run.row.run, [each.row.run for each in shown], 10)
+    ]
 
 
 def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
