@@ -56,7 +56,7 @@ class Watched:
         """Read memory, files and threads at a progress from 0 to 1; nothing of a process that is gone."""
         with suppress(psutil.Error):
             program = psutil.Process(self.process.pid)
-            self._add(self.name, program, progress, self._own_words())
+            self._add(self.name, program, progress, self._window_state())
             for child in program.children():
                 if _SAMPLER in child.cmdline():
                     self._add(f"sampler of the {self.name}", child, progress, {})
@@ -78,7 +78,7 @@ class Watched:
             }
         self.series.setdefault(name, []).append({**reading, **more})
 
-    def _own_words(self) -> Reading:
+    def _window_state(self) -> Reading:
         """Return what the window said last of its objects and frames."""
         lines = self.output.read_text(encoding="utf-8").splitlines() if self.output else []
         found = [json.loads(line) for line in lines[-2:]]

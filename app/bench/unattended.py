@@ -77,7 +77,6 @@ class UnattendedWindow(QObject):
         state = {
             "frame_ms": (time.perf_counter() - began_s) * 1e3 if self._page == RUN else None,
             "qt_objects": len(window.findChildren(QObject)),
-            "python_objects": len(gc.get_objects()),
             "python_blocks": sys.getallocatedblocks(),
         }
         print(json.dumps(state), flush=True)

@@ -243,20 +243,20 @@ class EntryReporter:
         Of its runs only the numbers are kept: the queue of a night has thousands.
         """
         runs = tuple(run.row.run for run in status.experiment.runs)
-        kept = replace(
+        without_runs = replace(
             status,
             experiment=replace(status.experiment, runs=()),
             reusable=ReusableRuns(runs=()),
             comparable_runs=(),
         )
         self._ended.pop(status.entry.entry, None)
-        self._ended[status.entry.entry] = (kept, runs)
+        self._ended[status.entry.entry] = (without_runs, runs)
 
     def all_ended(self, store: Store) -> list[EntryStatus]:
         """Return the entries as they ended last, in that order, with their runs as they are stored."""
         return [
-            replace(kept, experiment=replace(kept.experiment, runs=tuple(map(store.load_header, runs))))
-            for kept, runs in self._ended.values()
+            replace(status, experiment=replace(status.experiment, runs=tuple(map(store.load_header, runs))))
+            for status, runs in self._ended.values()
         ]
 
 
