@@ -26,6 +26,9 @@ TAG = "type"
 
 MOST_MESSAGE_BYTES = 4 * 2**20
 """A line that is longer is no message."""
+MOST_NAME_CHARS = 200
+MOST_TEXT_CHARS = 20_000
+MOST_TEXTS = 200
 MOST_REASON_CHARS = 2_000
 MOST_TRACEBACK_CHARS = 100_000
 MOST_KERNELS = 5_000
@@ -38,11 +41,11 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Rate = Annotated[float, msgspec.Meta(gt=0.0)]
 _CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 _PLAIN = f"^[^{_CONTROL}]*$"
-Name = Annotated[str, msgspec.Meta(max_length=200, pattern=_PLAIN)]
-Text = Annotated[str, msgspec.Meta(max_length=4_000, pattern=_PLAIN)]
+Name = Annotated[str, msgspec.Meta(max_length=MOST_NAME_CHARS, pattern=_PLAIN)]
+Text = Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARS, pattern=_PLAIN)]
 Sentence = Annotated[str, msgspec.Meta(max_length=MOST_REASON_CHARS, pattern=_PLAIN)]
-Texts = Annotated[tuple[Text, ...], msgspec.Meta(max_length=200)]
-TextByName = Annotated[dict[Name, Text], msgspec.Meta(max_length=200)]
+Texts = Annotated[tuple[Text, ...], msgspec.Meta(max_length=MOST_TEXTS)]
+TextByName = Annotated[dict[Name, Text], msgspec.Meta(max_length=MOST_TEXTS)]
 
 Value = bool | int | float | str
 Variant = dict[str, Value]
@@ -204,16 +207,13 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", 
     flops_per_s: Rate
 
 
-KernelName = Annotated[str, msgspec.Meta(max_length=20_000, pattern=_PLAIN)]
-
-
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel (on the CPU one op) of the traced steps by name: how often it ran, and its time over all devices.
 
     `tensor_cores`: whether its products were computed on them; None if the name does not say, or it has no products.
     """
 
-    name: KernelName
+    name: Text
     kind: KernelClass
     count: Count
     time_ns: Nanoseconds
@@ -305,8 +305,8 @@ _start_decoder: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
 
 
 def plain(text: str) -> str:
-    """Return a text as messages may have it: with a replacement character for each control character."""
-    return re.sub(f"[{_CONTROL}]", "\ufffd", text)
+    """Return a text as messages may have it: control characters, and bytes that are no UTF-8, are replaced."""
+    return re.sub(f"[{_CONTROL}\ud800-\udfff]", "\ufffd", text)
 
 
 def encode(message: msgspec.Struct) -> bytes:

@@ -3,6 +3,7 @@
 `python -m workloads.worker standby` imports the framework before it says hello, for whichever run it will be given.
 """
 
+import itertools
 import os
 import signal
 import sys
@@ -17,6 +18,9 @@ from workloads.dummy import ignores_stop
 from workloads.errors import TrainingError, outcome_of
 from workloads.flops import flops_per_step
 from workloads.protocol import (
+    MOST_NAME_CHARS,
+    MOST_TEXT_CHARS,
+    MOST_TEXTS,
     PROTOCOL_VERSION,
     STANDBY,
     EnvironmentInfo,
@@ -29,6 +33,7 @@ from workloads.protocol import (
     RunSpec,
     Start,
     decode_start,
+    plain,
 )
 from workloads.training import Loop, Report, Task, plan_of
 
@@ -79,7 +84,7 @@ class Worker:
         # In a standby that was still importing when its order came, this phase is what of that was left.
         self._report(PhaseStarted(phase="import", t_ns=self._order_ns))
         if environment := {**import_libraries(spec, uuids), **self._environment}:
-            self._report(EnvironmentInfo(environment=environment))
+            self._report(environment_message(environment))
         completed = False
         if not self._stopped():
             self._phase("build")
@@ -97,7 +102,7 @@ class Worker:
             self._save_weights()
             self._calibrate(spec)
         if self._backend and (loaded := self._backend.loaded_versions()):
-            self._report(EnvironmentInfo(environment=loaded))
+            self._report(environment_message(loaded))
         if not completed:
             return _stopped(peak_bytes)
         return Finished(outcome="completed", t_ns=time.monotonic_ns(), allocator_peak_bytes=peak_bytes)
@@ -145,6 +150,12 @@ class Worker:
 
     def _peak_bytes(self) -> int | None:
         return self._task.allocator_peak_bytes() if self._task is not None else None
+
+
+def environment_message(found: Mapping[str, str]) -> EnvironmentInfo:
+    """Return what was found of the environment, cut to what a message takes: variables are as long as users like."""
+    texts = {plain(name[:MOST_NAME_CHARS]): plain(text[:MOST_TEXT_CHARS]) for name, text in found.items()}
+    return EnvironmentInfo(environment=dict(itertools.islice(texts.items(), MOST_TEXTS)))
 
 
 def _stopped(peak_bytes: int | None = None) -> Finished:

@@ -112,7 +112,7 @@ class BoundedLog:
             self._extend(data[start:end])
             if self._lines.missing_s(1) or self._bytes.missing_s(len(self._line)):
                 self._leave_out(self._line + b"\n")
-                self._line, self._cut_bytes, self._state = b"", 0, b""
+                self._line, self._cut_bytes, self._state, self._is_state_shown = b"", 0, b"", False
             else:
                 is_shown = self._is_state_shown and not self._line
                 line = self._take()

@@ -33,6 +33,7 @@ from workloads.protocol import (
     decode_start,
     encode,
 )
+from workloads.worker import environment_message
 
 MESSAGES: list[Message] = [
     Hello(protocol=PROTOCOL_VERSION, pid=7, t_ns=1, utc_ns=2),
@@ -115,7 +116,7 @@ def test_jobs_and_results_come_back() -> None:
         b'{"type":"facts","facts":{"a":"\\u0000"}}\n',
         b'{"type":"facts","facts":{"\\u001b[2J":"a"}}\n',
         b'{"type":"finished","outcome":"failed","t_ns":1,"reason":"\xc2\x9b"}\n',
-        b'{"type":"facts","facts":{"a":"' + b"x" * 4_001 + b'"}}\n',
+        b'{"type":"facts","facts":{"a":"' + b"x" * 20_001 + b'"}}\n',
         b'{"type":"facts","facts":{' + b",".join(b'"%d":""' % n for n in range(201)) + b"}}\n",
     ],
     ids=lambda line: line[:70].decode(errors="replace"),
@@ -136,3 +137,17 @@ def test_a_spec_with_an_unknown_field_is_no_order() -> None:
     line = b'{"type":"start","protocol":1,"spec":{"workload":"dummy","variant":{},"surprise":1}}\n'
     with pytest.raises(ProtocolError, match="surprise"):
         decode_start(line)
+
+
+def test_whatever_is_in_a_variable_of_the_environment_is_a_message() -> None:
+    found = {
+        "XLA_FLAGS": "x" * 100_000,
+        "TF_A": "\udc80\x1b[2J\0",
+        "N" * 300: "long",
+        **{f"NCCL_{n}": "" for n in range(300)},
+    }
+    message = environment_message(found)
+    assert decode_message(encode(message)) == message
+    first = list(message.environment.items())[:3]
+    assert first == [("XLA_FLAGS", "x" * 20_000), ("TF_A", "\ufffd\ufffd[2J\ufffd"), ("N" * 200, "long")]
+    assert len(message.environment) == 200
