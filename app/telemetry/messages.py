@@ -5,8 +5,6 @@ import msgspec
 from app.fields import Sample, SlowSample
 from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap
 
-Reading = Sample | DeviceLost
-
 SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsUpdated | TelemetryGap
 """What telemetry says: an inventory, again when devices change, readings and what they teach; gaps are the feed's."""
 

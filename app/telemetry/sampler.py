@@ -45,7 +45,7 @@ def take_inventory() -> Inventory:
 
 
 class Output:
-    """The pipe to the program, shared by two threads; each write is whole lines."""
+    """The pipe to the program, shared by all threads; each write is whole lines."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
