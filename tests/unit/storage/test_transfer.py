@@ -297,7 +297,8 @@ def test_an_exported_database_is_for_others_as_any_file(full: Path, tmp_path: Pa
 def test_long_runs_move_whole(full: Path, database_path: Path) -> None:
     with Store.open(full) as store:
         store._db.conn.executemany(
-            "INSERT INTO samples (device_id, t_ns, power_mw) VALUES (3, ?, ?)", ((10 * S + n, n) for n in range(50_000))
+            "INSERT INTO samples (device_id, t_ns, power_mw) VALUES (3, ?, ?)",
+            ((10 * S + n, n) for n in range(1, 50_001)),
         )
         store._db.conn.commit()
     shares: list[float] = []
