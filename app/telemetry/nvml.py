@@ -28,7 +28,9 @@ _NVML_ABSENCE_REASONS = {
 _RETRY_S = 4.0
 _HANG_S = 3.0
 _MOST_GPUS = 64
+_LINES_EVERY_NS = 95_000_000
 
+_NO_VERSIONS: tuple[str | None, str | None] = (None, None)
 _Reading = tuple[GpuReader | None, int]
 
 
@@ -48,6 +50,7 @@ class NvmlSource:
         self._slow = threading.Event()
         self._fast_thread: threading.Thread | None = None
         self._reading: _Reading = (None, 0)
+        self._lines_due_ns = 0
         self._watched: tuple[_Reading, float] = (self._reading, 0.0)
 
     def start(self) -> None:
@@ -80,24 +83,30 @@ class NvmlSource:
         return bool(self._list.readers)
 
     def read(self, thread: threading.Thread) -> bytes | None:
-        """Return a line with a fast sample of each GPU; None where another thread has taken the place of this one."""
-        lines = []
+        """Read the fast fields of each GPU; return the lines that are to be written.
+
+        None says that another thread has taken the place of this one.
+        """
         readers, tick = self._list.readers, self._reading[1] + 1
         for reader in readers:
             self._reading = reader, tick
-            try:
-                line = reader.read_line()
-            except pynvml.NVMLError as error:
-                line = None
-                self._list.lose(reader, str(error))
+            reader.take()
             if self._fast_thread is not thread:
                 for left in readers:
                     left.is_left = False
                 return None
-            if line is not None:
-                lines.append(line)
         self._reading = None, tick
-        return b"".join(lines)
+        if (t_ns := time.monotonic_ns()) < self._lines_due_ns:
+            return b""
+        self._lines_due_ns = t_ns + _LINES_EVERY_NS
+        return b"".join([self._lines(reader) for reader in readers])
+
+    def _lines(self, reader: GpuReader) -> bytes:
+        try:
+            return reader.lines()
+        except pynvml.NVMLError as error:
+            self._list.lose(reader, str(error))
+            return b""
 
     def replace_fast_thread(self, thread: threading.Thread) -> None:
         """Let this thread read the fast fields from now on."""
@@ -132,15 +141,17 @@ class NvmlSource:
 
     def _watch_driver(self) -> None:
         """Open the driver and what it shows until the end; again where nothing is left of it."""
-        is_open = False
+        is_open, versions = False, _NO_VERSIONS
         while not self.stopped.is_set():
             if is_open and not any(thread.is_alive() for thread in self._threads.values()):
                 _shut_down()
-                is_open = False
+                is_open, versions = False, _NO_VERSIONS
             is_open = is_open or self._open_driver()
             if is_open:
                 self._open_gpus()
-                self._list.set_driver(*_read_versions())
+                if None in versions:
+                    versions = _read_versions()
+                    self._list.set_driver(*versions)
             self.stopped.wait(_RETRY_S)
         self._order(energy=False)
         for thread in (*self._threads.values(), *filter(None, (self._fast_thread,))):

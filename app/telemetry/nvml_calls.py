@@ -160,11 +160,13 @@ def compute_processes(handle: Any) -> list[tuple[int, int | None]]:
 class NvmlCall:
     """One call and the fields it gives. `prepare(handle)` gives the call made ready for one device.
 
-    That gives the fields' numbers in their order; both raise `pynvml.NVMLError`.
+    That gives the fields' numbers in their order; both raise `pynvml.NVMLError`. As a fast call it is made every
+    `every_ms` at most, however often samples are made.
     """
 
     fields: tuple[str, ...]
     prepare: Callable[[Any], PreparedRead]
+    every_ms: int = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +181,9 @@ class ScheduledCall:
     counter: bool = False
 
 
-def field_values_call(**ids: int) -> NvmlCall:
+def field_values_call(every_ms: int = 50, **ids: int) -> NvmlCall:
     """Return a call of several fields in one `nvmlDeviceGetFieldValues`; it fails if one of them is not there."""
-    return NvmlCall(tuple(ids), prepare_field_values(*ids.values()))
+    return NvmlCall(tuple(ids), prepare_field_values(*ids.values()), every_ms)
 
 
 def single_field_call(name: str, read: Callable[[Any], Number]) -> NvmlCall:
@@ -198,7 +200,8 @@ def _memory_info_v2() -> Any:
 
 
 def _memory_used_call(function: str, make: Callable[[], Any]) -> NvmlCall:
-    return NvmlCall(("memory_bytes",), prepare_structure(function, make, f"{type(make()).used.offset}xQ"))
+    read = prepare_structure(function, make, f"{type(make()).used.offset}xQ")
+    return NvmlCall(("memory_bytes",), read, every_ms=100)
 
 
 def _throttle_reasons_call(function: str) -> NvmlCall:
@@ -219,13 +222,17 @@ _THERMAL_CALL = field_values_call(
     hardware=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
 )
 
-POWER_CALL = field_values_call(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT)
+_POWER_EVERY_MS = 0
 
 FAST_CALLS: tuple[tuple[NvmlCall, ...], ...] = (
     (
-        field_values_call(power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT, power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE),
-        POWER_CALL,
-        NvmlCall(("power_mw",), prepare_number("nvmlDeviceGetPowerUsage")),
+        field_values_call(
+            _POWER_EVERY_MS,
+            power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT,
+            power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE,
+        ),
+        field_values_call(_POWER_EVERY_MS, power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT),
+        NvmlCall(("power_mw",), prepare_number("nvmlDeviceGetPowerUsage"), _POWER_EVERY_MS),
     ),
     (
         NvmlCall(
@@ -246,7 +253,8 @@ FAST_CALLS: tuple[tuple[NvmlCall, ...], ...] = (
     ),
     (NvmlCall(("power_limit_mw",), prepare_number("nvmlDeviceGetEnforcedPowerLimit")),),
 )
-"""The calls of every tick: for each the ways to make it, best first."""
+"""The fast calls: for each the ways to make it, best first. Power is read at every tick, which may be 10 ms; memory, on
+an H200 the only one of them that enters the kernel, ten times a second."""
 
 ENERGY_CALL = ScheduledCall((single_field_call("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 4.0)
 

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,8 @@ import pynvml
 from app.fields import Sample, SlowSample
 from app.samples import Device, FieldsUpdated, GpuProcess, Processes
 from app.telemetry import nvml_calls
-from app.telemetry.nvml_batch import FastBatch
-from app.telemetry.nvml_calls import POWER_CALL, Number, PreparedRead, compute_processes, read_text
+from app.telemetry.nvml_batch import FastBatch, Reading, within
+from app.telemetry.nvml_calls import Number, compute_processes, read_text
 from app.telemetry.nvml_periods import FieldPeriods
 from app.telemetry.nvml_probe import LOST_ERRORS, Answers, PreparedCall, Probe, SlowSchedule, absence_reason
 from app.telemetry.plausible import PlausibleReadings
@@ -25,7 +25,6 @@ _OBSERVE_S, _OBSERVE_PAUSE_S = 1.2, 0.002
 _PROCESSES_EVERY_S = 2.0
 _TOGETHER_S = 0.1
 """What is due so soon is read along: to wake up costs more than most reads."""
-_BATCH_AGAIN_NS = 1_000_000_000
 _MOST_BYTES = 2**50
 _MOST_INSTANCES = 16
 _UUID_PREFIXES = ("GPU-", "MIG-")
@@ -39,8 +38,8 @@ class GpuReader:
     index of the GPU, then the number of the instance in it, or -1. Where the GPU is lost every reading raises
     `pynvml.NVMLError`: one that says so, or the last of those that came alone for two seconds.
 
-    Thread: `read` and `read_line` belong to the fast thread, all else to the GPU's own. `is_left` says that a fast
-    reading hangs.
+    Thread: `take` and `lines` belong to the fast thread, all else to the GPU's own. `is_left` says that a fast reading
+    hangs.
     """
 
     handle: Any
@@ -56,7 +55,8 @@ class GpuReader:
     _updated: FieldsUpdated | None = None
     _plausible: PlausibleReadings = field(init=False)
     _batch: FastBatch | None = None
-    _batch_due_ns: int = 0
+    _low: tuple[float, ...] = ()
+    _high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         self.probe = Probe(self.handle, self._answers)
@@ -84,58 +84,47 @@ class GpuReader:
         self._updated = update
         return update
 
-    def read(self) -> Sample | None:
-        """Return every fast field found so far; None where there is none yet."""
-        calls, names = self.probe.fast
+    def take(self) -> None:
+        """Read the fast fields found so far."""
+        t_ns, calls = time.monotonic_ns(), self.probe.fast
         if not calls:
-            return None
-        t_ns, numbers, errors = time.monotonic_ns(), list[Number | None](), list[pynvml.NVMLError]()
-        for call in calls:
-            try:
-                numbers += call.read()
-            except pynvml.NVMLError as error:
-                numbers += [None] * len(call.fields)
-                errors.append(error)
-        if len(errors) == len(calls):
+            return
+        if self._batch is None or self._batch.calls is not calls:
+            self._batch = FastBatch(self.gpu.uuid, calls)
+            self._low, self._high = self._plausible.limits_of(self._batch.names)
+        self._batch.take(t_ns)
+
+    def lines(self) -> bytes:
+        """Return what was taken since the last time as the sampler writes it; nothing before there is a field."""
+        batch = self._batch
+        return b"" if batch is None else b"".join([self._line(batch, reading) for reading in batch.hand_over()])
+
+    def _line(self, batch: FastBatch, reading: Reading) -> bytes:
+        values = batch.values(reading)
+        if values is None or not within(self._low, values, self._high):
+            return self._line_with_gaps(batch, reading)
+        self._answers.came()
+        if self._periods.is_time(reading.t_ns):
+            self._observe(reading, dict(zip(batch.names, values, strict=True)))
+        return batch.line(reading.t_ns, values)
+
+    def _line_with_gaps(self, batch: FastBatch, reading: Reading) -> bytes:
+        """Return a sample of which some fields failed, or may not be plausible."""
+        values, errors = batch.values_there(reading)
+        if len(errors) == len(batch.calls):
             self._answers.failed(errors)
         else:
             self._answers.raise_if_lost(errors)
             self._answers.came()
-        values = dict(zip(names, numbers, strict=True))
         implausible = self._plausible.remove(values)
-        if self._periods.is_time(t_ns):
-            self._periods.observe(t_ns, values)
-        return Sample(t_ns=t_ns, device=self.gpu.uuid, implausible=implausible, **values)  # type: ignore[arg-type]
+        self._low, self._high = self._plausible.limits_of(batch.names)
+        if self._periods.is_time(reading.t_ns):
+            self._observe(reading, values)
+        sample = Sample(t_ns=reading.t_ns, device=self.gpu.uuid, implausible=implausible, **values)  # type: ignore[arg-type]
+        return msgspec.json.encode(sample) + b"\n"
 
-    def read_line(self) -> bytes | None:
-        """Return what `read` does as the sampler writes it, at half the cost where every field is there and plausible.
-
-        Where one is not, it is read as by `read` for a while.
-        """
-        t_ns, (calls, names) = time.monotonic_ns(), self.probe.fast
-        # A slow driver is not held up by preparing a batch anew for each field that is found.
-        if calls and t_ns >= self._batch_due_ns and not (self._batch is None and self.probe.is_new):
-            if self._batch is None or self._batch.calls is not calls:
-                self._batch = FastBatch(self.gpu.uuid, calls, self._power_alone(calls), self._plausible)
-            is_time = self._periods.is_time(t_ns)
-            if (values := self._batch.read(t_ns, whole=is_time)) is not None:
-                self._answers.came()
-                if is_time:
-                    self._periods.observe(t_ns, dict(zip(names, values, strict=True)))
-                return self._batch.line(t_ns, values)
-            self._batch, self._batch_due_ns = None, t_ns + _BATCH_AGAIN_NS
-        sample = self.read()
-        return None if sample is None else msgspec.json.encode(sample) + b"\n"
-
-    def _power_alone(self, calls: Sequence[PreparedCall]) -> PreparedRead | None:
-        """Return the cheapest read of power alone."""
-        call = next((call for call in calls if call.fields[0] == "power_mw"), None)
-        if call is None or len(call.fields) == 1:
-            return None if call is None else call.read
-        try:
-            return POWER_CALL.prepare(self.handle)
-        except pynvml.NVMLError:
-            return None
+    def _observe(self, reading: Reading, values: Mapping[str, Number | None]) -> None:
+        self._periods.observe(reading.t_ns, {name: values[name] for name in reading.fields})
 
     def read_slow(self, now_s: float) -> Iterator[SlowSample | Processes]:
         """Yield the slow fields that are due by now, and the processes."""
@@ -177,8 +166,7 @@ class GpuReader:
 
     def tick_s(self) -> float:
         """Return about how long the fast fields take together."""
-        calls, _ = self.probe.fast
-        return sum(self.probe.fields[call.fields[0]].cost_us or 0.0 for call in calls) / 1e6
+        return sum(self.probe.fields[call.fields[0]].cost_us or 0.0 for call in self.probe.fast) / 1e6
 
     def close(self) -> None:
         """Free what GPM holds."""

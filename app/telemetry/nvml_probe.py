@@ -87,10 +87,11 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A call made ready for this card."""
+    """A call made ready for this card, and how often it is made at most where it is a fast one."""
 
     fields: tuple[str, ...]
     read: PreparedRead
+    every_ms: int
 
 
 @dataclass(slots=True)
@@ -126,8 +127,7 @@ class Probe:
     answers: Answers
     fields: dict[str, FieldInfo] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
-    fast: tuple[tuple[PreparedCall, ...], tuple[str, ...]] = ((), ())
-    """The fast calls and the names of all their fields: one object, for the fast thread takes both at once."""
+    fast: tuple[PreparedCall, ...] = ()
     slow: list[SlowSchedule] = field(default_factory=list)
     energy: SlowSchedule | None = None
     gpm: Gpm | None = None
@@ -206,7 +206,7 @@ class Probe:
                     break
                 continue
             self.absent.update(reasons)
-            self._add_call(PreparedCall(call.fields, read), search.slow)
+            self._add_call(PreparedCall(call.fields, read, call.every_ms), search.slow)
             self._add_fields(call.fields, cost_us)
             return True
         self.absent.update(reasons)
@@ -214,8 +214,7 @@ class Probe:
 
     def _add_call(self, call: PreparedCall, slow: ScheduledCall | None) -> None:
         if slow is None:
-            calls, names = self.fast
-            self.fast = (*calls, call), (*names, *call.fields)
+            self.fast = (*self.fast, call)
         elif slow is ENERGY_CALL:
             self.energy = SlowSchedule(call, slow.interval_s, slow.counter)
         else:

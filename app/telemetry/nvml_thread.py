@@ -16,7 +16,7 @@ from app.telemetry.nvml_list import GpuList
 T = TypeVar("T")
 
 _INSTANCES_EVERY_S = 4.0
-_LONGEST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 2.0
 _FIELDS_EVERY_S, _NEW_FIELDS_S = 5.0, 0.25
 
 

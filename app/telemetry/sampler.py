@@ -80,11 +80,12 @@ class FastThread(threading.Thread):
         """Write a sample of each GPU at every tick."""
         next_ns = time.monotonic_ns()
         while not self._nvml.stopped.is_set() and (lines := self._nvml.read(self)) is not None:
-            if not lines:
+            if lines:
+                self._output.write_lines(lines)
+            if not self._nvml.has_gpus:
                 self._nvml.stopped.wait(_LONGEST_SLEEP_S)
                 next_ns = time.monotonic_ns()  # a GPU that comes back begins a grid of its own
                 continue
-            self._output.write_lines(lines)
             # Ticks that were missed are left out, never made up for: the next one is the next of the same grid.
             missed = max(0, time.monotonic_ns() - next_ns) // self._period_ns
             next_ns += (1 + missed) * self._period_ns

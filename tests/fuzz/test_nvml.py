@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from app.fields import FIELDS, Sample, SlowSample
 from app.telemetry.messages import SamplerMessage
-from app.telemetry.nvml_gpu import GpuReader
 from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import Card, Course, Driver, Flaw
 from tests.fuzz.budget import one_in
@@ -97,10 +96,6 @@ def read_all(readers: Readers, clock: Clock) -> Iterable[SamplerMessage]:
     """Everything that is said of a driver in a few seconds."""
     for _ in range(5):
         yield from readers.read()
-        for reader in readers.list.readers:
-            line = readers._try(reader, GpuReader.read_line)
-            if line is not None:
-                yield msgspec.json.decode(line, type=SamplerMessage)
         yield from readers.read_slow()
         yield from readers.read_energy()
         yield from readers.fields_seen()

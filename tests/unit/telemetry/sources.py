@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import pynvml
 
 from app.fields import Sample, SlowSample
@@ -66,7 +67,7 @@ class Readers:
 
     def read(self) -> list[Sample | DeviceLost]:
         self.said.clear()
-        samples = [sample for reader in self.list.readers if (sample := self._try(reader, GpuReader.read)) is not None]
+        samples = [sample for reader in self.list.readers for sample in self._try(reader, read_sample) or ()]
         lost = [message for message in self.said if isinstance(message, DeviceLost)]
         found: list[Sample | DeviceLost] = [*samples, *lost]
         return sorted(found, key=lambda message: message.device)
@@ -98,6 +99,12 @@ class Readers:
         except pynvml.NVMLError as error:
             self.list.lose(reader, str(error))
             return None
+
+
+def read_sample(reader: GpuReader) -> list[Sample]:
+    """What a tick reads of a GPU, as it is written; nothing before there is a field."""
+    reader.take()
+    return [msgspec.json.decode(line, type=Sample) for line in reader.lines().splitlines()]
 
 
 @contextmanager

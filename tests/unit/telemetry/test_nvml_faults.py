@@ -24,7 +24,7 @@ from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
 from tests.fakes.scenarios import load
 from tests.unit.telemetry.clock import Clock
-from tests.unit.telemetry.sources import Readers, opened, slow_values
+from tests.unit.telemetry.sources import Readers, opened, read_sample, slow_values
 
 LIMIT_S = 120.0
 PROCESSES = "nvmlDeviceGetComputeRunningProcesses"
@@ -164,7 +164,7 @@ def test_a_slow_field_that_fails_alone_is_no_loss(clock: Clock) -> None:
     with opened(card, missing=("nvmlDeviceGetMemoryInfo_v2",)) as (source, _):
         (reader,) = source.list.readers
         for clock.passed_s in range(1, 20):
-            assert reader.read_line() is not None
+            assert read_sample(reader)
             source.read_slow()
         assert source.gpus, "the fast fields are there"
 
