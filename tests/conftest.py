@@ -28,7 +28,7 @@ _LOG_FOLDER = tempfile.mkdtemp(prefix="variantscope-log-")
 os.environ["VARIANTSCOPE_LOG_DIR"] = _LOG_FOLDER
 atexit.register(shutil.rmtree, _LOG_FOLDER, ignore_errors=True)
 
-settings.register_profile("long", max_examples=3_000, deadline=None, print_blob=True)
+settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 LEAVING_S = 60.0

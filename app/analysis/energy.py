@@ -4,7 +4,8 @@ The counter misses nothing between readings, so it is preferred, but not in a ru
 implausible: how far it jumped cannot be known. Either way the ends of a window are uncertain: a value read at one
 moment may be as old as the driver's renewal period, and the nearest reading may lie a little off the edge.
 `Energy.error_mj` bounds what that can make of it, with the highest power seen around each end: power x distance at both
-ends, and power x period once, for a value that is old at both ends is too low at both.
+ends, and power x period once, for a value that is old at both ends is too low at both. To the integral of power comes
+the highest power x the time in which nothing was read, for nobody knows what was used then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.analysis.align import TimeSeries, combine, with_gaps
+from app.analysis.align import GAP_PERIODS, TimeSeries, combine, with_gaps
 from app.records import Floats, Ints, SampleColumns, StoredRun
 
 COUNTER_SOURCE = "energy counter"
@@ -20,6 +21,8 @@ INTEGRAL_SOURCE = "integral of power"
 
 _TYPICAL_PERIOD_NS = 100e6
 """How often drivers were seen to renew power and energy: for a field not watched long enough to know its own."""
+_GAP_S = 1.0
+"""Times without a reading that are shorter, or a few of the usual ones, are a busy machine's."""
 _MAX_ABSENT_SHARE = 0.05
 """Where more of a window's samples have no power, implausible ones above all, there is no integral of it."""
 
@@ -101,7 +104,14 @@ def _energy_by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy |
     times = np.concatenate(([0.0], t_s[inside], [length_s]))
     used_mj = float(np.trapezoid(np.concatenate((edges[:1], power_mw[inside], edges[1:])), times))
     ends = [_edge_uncertainty(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
-    return Energy(used_mj, _error_mj(ends, period_ns, used_mj / length_s), INTEGRAL_SOURCE)
+    unread_mj = _unread_s(times) * float(power_mw[inside].max())
+    return Energy(used_mj, _error_mj(ends, period_ns, used_mj / length_s) + unread_mj, INTEGRAL_SOURCE)
+
+
+def _unread_s(times_s: Floats) -> float:
+    """Return the seconds of a window in which nothing was read, as while a killed sampler is replaced."""
+    gaps_s = np.diff(times_s)
+    return float(gaps_s[gaps_s > max(_GAP_S, GAP_PERIODS * float(np.median(gaps_s)))].sum())
 
 
 def _present_values(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:

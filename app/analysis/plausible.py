@@ -8,6 +8,7 @@ never changes while the load does is not read anew.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -26,6 +27,8 @@ SLACK_MJ = 10_000.0
 FROZEN_NS = 60_000_000_000
 FROZEN_LOAD_PCT = 50.0
 """A power that stays the same to the milliwatt for so long, while the load changes by so much, is not read anew."""
+
+_COUNTERS = tuple(name for name, field in FIELDS.items() if field.kind == "counter")
 
 Marks = NDArray[np.bool_]
 Found = Iterator[tuple[str, Marks]]
@@ -55,22 +58,32 @@ def _without(columns: SampleColumns, found: Mapping[str, Marks]) -> SampleColumn
     )
 
 
-def _known_limits(columns: SampleColumns) -> dict[str, float | None]:
-    """Return what limits the device's fields; by the highest power limit, for power follows a lower one late."""
-    limits_mw, highest_mw = columns.fields.get("power_limit_mw"), FIELDS["power_limit_mw"].limits.high
-    plausible = limits_mw[limits_mw <= highest_mw] if limits_mw is not None else np.zeros(0)
-    total_bytes = columns.device.memory_total_bytes if columns.device.kind == "gpu" else None
-    return {"memory_total_bytes": total_bytes, "power_limit_mw": float(plausible.max(initial=0.0))}
+def _highest_limit_mw(columns: SampleColumns) -> float:
+    """Return the highest power limit that is plausible: power follows a lower one only after a while; 0 if none is."""
+    limits_mw = columns.fields.get("power_limit_mw")
+    if limits_mw is None:
+        return 0.0
+    return float(limits_mw.max(initial=0.0, where=limits_mw <= FIELDS["power_limit_mw"].limits.high))
+
+
+@lru_cache(maxsize=64)
+def _bounds(names: tuple[str, ...], total_bytes: int | None, limit_mw: float) -> tuple[Floats, Floats]:
+    """Return the least and the highest plausible values of fields; runs of a machine share them."""
+    known = {"memory_total_bytes": total_bytes, "power_limit_mw": limit_mw}
+    limits = [FIELDS[name].limits for name in names]
+    return np.array([each.low for each in limits]), np.array([each.highest(known.get(each.of)) for each in limits])
 
 
 def _beyond_limits(columns: SampleColumns) -> Found:
-    known = _known_limits(columns)
+    limit_mw = _highest_limit_mw(columns)
+    total_bytes = columns.device.memory_total_bytes if columns.device.kind == "gpu" else None
     for table in (columns.fields, columns.slow):
-        limits = [FIELDS[name].limits for name in table]
-        low, high = [each.low for each in limits], [each.highest(known.get(each.of)) for each in limits]
         readings = np.array(list(table.values()))  # all fields at once: each alone costs more than its comparison
-        if readings.size:
-            wrong = (np.fmin.reduce(readings, axis=1) < low) | (np.fmax.reduce(readings, axis=1) > high)
+        if not readings.size:
+            continue
+        low, high = _bounds(tuple(table), total_bytes, limit_mw)
+        wrong = (np.fmin.reduce(readings, axis=1) < low) | (np.fmax.reduce(readings, axis=1) > high)
+        if wrong.any():
             for row, name in enumerate(table):
                 if wrong[row]:
                     yield name, (readings[row] < low[row]) | (readings[row] > high[row])
@@ -78,7 +91,7 @@ def _beyond_limits(columns: SampleColumns) -> Found:
 
 def _wrong_counts(columns: SampleColumns) -> Found:
     """Find counters that go back, or faster than what they count can."""
-    names = [name for name in columns.slow if FIELDS[name].kind == "counter"]
+    names = [name for name in _COUNTERS if name in columns.slow]
     if not names or not columns.slow_t_ns.size:
         return
     counts = np.array([columns.slow[name] for name in names])
@@ -92,7 +105,7 @@ def _wrong_counts(columns: SampleColumns) -> Found:
         wrong = steps < 0
         if rate:
             limits = FIELDS[rate].limits
-            fastest = limits.highest(_known_limits(columns).get(limits.of))
+            fastest = limits.highest(_highest_limit_mw(columns))
             wrong |= steps > fastest * (np.diff(t_ns) / 1e9 + SLACK_S)
         if wrong.any():
             yield name, _marks(columns.slow_t_ns.size, readings[1:][wrong])

@@ -14,10 +14,12 @@ from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
 from app.cli.terminal import drop_output, plain_output
 from app.errors import UserError
 from app.log import LEVELS, configure
+from app.plain import one_line
 from app.samples import SAMPLE_MS
 from workloads.catalog import UsageError
 
 _NONE = UpperLayers()
+_MAX_USAGE_CHARS = 2_000
 
 
 def _print_version(context: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -83,7 +85,7 @@ def _answer(words: Sequence[str], upper: UpperLayers) -> int:
         sys.stdout.flush()
         return status
     except click.UsageError as error:
-        print(describe_wrong_use(error), file=sys.stderr)
+        print(one_line(describe_wrong_use(error), _MAX_USAGE_CHARS), file=sys.stderr)
         return 2
     except UsageError as error:
         print(error, file=sys.stderr)

@@ -62,6 +62,7 @@ class TelemetryRecorder:
         self._began_ns = 0
         self._final_ns = 0
         self._awaited: set[str] = set()
+        self._lost: set[str] = set()
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -123,13 +124,25 @@ class TelemetryRecorder:
             if isinstance(message, Processes):
                 self._receive_processes(message)
             else:
+                if isinstance(message, DeviceLost):
+                    self._lost.add(message.device)
                 self._inbox.put(message)
 
     def _receive_inventory(self, inventory: Inventory) -> None:
-        """Record what a card that came back, or another sampler, knows of the run's devices."""
+        """Record what a card that came back, or another sampler, knows of the run's devices.
+
+        A card that was lost after the run had chosen it, and before this listened, is told by the inventory alone.
+        """
         for device in inventory.devices:
-            if device.device in self._recorded and device.lost is None and device.fields:
-                self._inbox.put(FieldsUpdated(device=device.device, fields=device.fields, absent=device.absent))
+            if device.device not in self._recorded:
+                continue
+            if device.lost is not None and device.device not in self._lost:
+                self._lost.add(device.device)
+                self._inbox.put(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=device.lost))
+            elif device.lost is None:
+                self._lost.discard(device.device)
+                if device.fields:
+                    self._inbox.put(FieldsUpdated(device=device.device, fields=device.fields, absent=device.absent))
 
     def _receive_processes(self, listed: Processes) -> None:
         # An older list may still contain the worker of the previous run.

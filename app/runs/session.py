@@ -257,11 +257,11 @@ class RunSession:
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by), Summary()
             self._storage_error = error
             # Where this fails too, the run is marked as crashed once this program is gone.
+            store.use_reserve()
             with contextlib.suppress(DatabaseError):
                 self._store_end(store, outcome, summary)
         self._emit_end(outcome, summary)
-        rescued = None if store.rescue is None else DatabaseError(store.rescue)
-        self._storage_error = rescued or self._storage_error or sink.failure
+        self._storage_error = (DatabaseError(store.rescue) if store.rescue else self._storage_error) or sink.failure
         return outcome
 
     def _conclude(

@@ -1,6 +1,7 @@
 """Open and migrate a database file, translate SQLite errors, run transactions, read and write settings."""
 
 import contextlib
+import functools
 import logging
 import os
 import sqlite3
@@ -224,18 +225,24 @@ def _make_private(path: Path) -> None:
 def _needs_migration(db: Database, path: Path) -> bool:
     """Return whether migrations are pending; raise `DatabaseError` for a newer or a foreign database."""
     # Tables before id: another program may create both, in one transaction, between the two queries.
-    (table_count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
-    if table_count and application_id != APPLICATION_ID:
+    if tables and application_id != APPLICATION_ID:
         raise DatabaseError(f"{path} is a database of another program; {_USE_ANOTHER_FILE}.")
-    applied = {migration.name for migration in migrations.applied(db)}
+    applied: set[str] = set()
+    if migrations.migrations_table in tables:
+        found = db.execute(
+            f"SELECT name FROM {migrations.migrations_table} WHERE migration_set = ?", (migrations.name,)
+        )
+        applied = {name for (name,) in found}
     if not applied <= set(known_migrations()):
         raise DatabaseError(
             f"{path} was written by a newer version of VariantScope; update the program or {_USE_ANOTHER_FILE}."
         )
-    return bool(migrations.pending(db))
+    return len(applied) < len(known_migrations())
 
 
+@functools.cache
 def known_migrations() -> tuple[str, ...]:
     """Return the names of all migrations of this version in order: on an empty database each one is pending."""
     with contextlib.closing(Database(memory=True, execute_plugins=False)) as empty:

@@ -1,9 +1,12 @@
 """The store of a run in progress: if its database is gone or stays locked, the run continues in a rescue file."""
 
+import contextlib
 import logging
+import os
 import sqlite3
+import tempfile
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,9 @@ _FIRST_TABLES = (RUNS, Table("devices", "run"))
 _LATER_TABLES = (*RUN_TABLES, *DEVICE_TABLES)
 _LARGE_EVENTS = (Sample, SlowSample, LogLine)
 
+_RESERVED_BYTES = 256_000
+"""Set aside for a run's end: some pages of the log."""
+
 _Rows = tuple[str, tuple[str, ...], Iterable[rows.Row]]
 """Rows of a table: its name, its columns, and the rows."""
 
@@ -38,12 +44,15 @@ class RunStore(Store):
     def __init__(self, db: Database, path: Path) -> None:
         super().__init__(db, path)
         self._guard: FileGuard | None = None
+        self._reserve = contextlib.ExitStack()
         try:
             if self.is_read_only:
                 raise DatabaseError(read_only_sentence(path))
+            self._reserve.enter_context(_reserve_space(path))
             with translate_sqlite_errors(path):
                 self._guard = FileGuard(path)
         except BaseException:
+            self._reserve.close()
             db.close()
             raise
         self._first_rows: list[_Rows] = []
@@ -107,8 +116,13 @@ class RunStore(Store):
         self.rescue = f"{reason}; the run is in {path}, and `python -m app import {path}` adds it to a database."
         self._db, self.path, self._guard = db, path, None
 
+    def use_reserve(self) -> None:
+        """Give back the space that was set aside, so that a run's end can be stored on a full disk."""
+        self._reserve.close()
+
     def close(self) -> None:
         """Close the file; leave alone one that has taken its place."""
+        self.use_reserve()
         if self._guard is None:
             super().close()
         elif self._guard.problem() is None:
@@ -155,6 +169,18 @@ class RunStore(Store):
 def _insert(connection: sqlite3.Connection, found: Iterable[_Rows]) -> None:
     for name, columns, values in found:
         rows.insert(connection, name, columns, values)
+
+
+@contextlib.contextmanager
+def _reserve_space(database: Path) -> Iterator[None]:
+    """Take space beside the database with an unnamed file, which is gone when the process ends."""
+    try:
+        with tempfile.TemporaryFile(dir=database.absolute().parent) as file:
+            file.write(os.urandom(_RESERVED_BYTES))
+            file.flush()
+            yield
+    except OSError as error:
+        raise DatabaseError(f"The disk that holds {database} cannot be written ({error.strerror}).") from error
 
 
 def _open_rescue_file(database: Path, uid: str) -> tuple[Path, Database]:

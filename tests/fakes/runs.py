@@ -116,9 +116,9 @@ def begin(store: Store, *, uid: str = "uid-1", owner: Owner | None = None, spec:
     )
 
 
-def keep(store: Store, *, uid: str = "uid-1") -> int:
+def keep(store: Store, *, uid: str = "uid-1", owner: Owner | None = None) -> int:
     """Store the whole made-up run; return its number."""
-    run = begin(store, uid=uid)
+    run = begin(store, uid=uid, owner=owner)
     store.write(run, (*PHASES, *BLOCKS, *SAMPLES, LOG[0]))
     store.write(run, (LOG[1], LOST), first_log_line=1)
     store.write(run, (EVIDENCE, *EPOCHS))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import psutil
+import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
@@ -17,6 +17,7 @@ from app.gui.theme import DARK, Theme
 from app.gui.widgets.basic import plain_tooltip
 from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
+from tests.fakes.sessions import kill_sampler
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press
 
 
@@ -191,10 +192,12 @@ def test_a_switch_to_dark_restyles_the_page_in_sight_once_and_the_others_when_th
     assert run.styleSheet() == monitor.styleSheet()
 
 
-def test_when_the_sampler_is_killed_the_window_says_so_and_runs_nothing(qtbot: QtBot, workbench: Workbench) -> None:
+def test_when_the_sampler_is_given_up_the_window_says_so_and_runs_nothing(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.telemetry.feed._RESTART_PAUSES_S", ())
     choose(workbench)
-    (sampler,) = (one for one in psutil.Process().children() if "app.telemetry.sampler" in one.cmdline())
-    sampler.kill()
+    kill_sampler(workbench.feed)
     words = "The telemetry process does not answer; start the program again."
 
     def said() -> dict[str, str]:

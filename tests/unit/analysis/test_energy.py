@@ -55,6 +55,20 @@ def test_the_counter_s_difference_at_constant_power_is_power_times_time() -> Non
     assert used.error_mj == pytest.approx(W700 * (PERIOD_S + 2 * 1.0)), "each edge lies 1 s from its nearest reading"
 
 
+def test_nobody_knows_what_was_used_while_nothing_was_read() -> None:
+    """The integral bridges the two seconds of a killed sampler; its error allows for all of them. A counter counts."""
+    times_s = np.delete(np.arange(0.0, 10.01, 0.1), range(41, 60))
+    power = (times_s, np.full(times_s.size, W700))
+    used = gpu_energy(gpu(power=power), at(1.0), at(9.0))
+    assert used is not None
+    assert used.source == INTEGRAL_SOURCE
+    assert used.energy_mj == pytest.approx(8 * W700)
+    assert used.error_mj == pytest.approx(W700 * (PERIOD_S + 2.0))
+    counted = gpu_energy(gpu(power=power, counter=steady([0.0, 1.0, 9.0, 10.0])), at(1.0), at(9.0))
+    assert counted is not None
+    assert counted.error_mj == pytest.approx(W700 * PERIOD_S)
+
+
 def test_readings_at_the_edges_leave_only_the_period_as_error() -> None:
     used = gpu_energy(gpu(counter=steady([0.0, 2.0, 5.0, 6.0])), at(2.0), at(5.0))
     assert used is not None

@@ -15,11 +15,12 @@ from app.runs.host import ClockAnchor
 from app.runs.recording import OtherProcesses, TelemetryRecorder
 from app.runs.sinks import FanOut
 from app.runs.supervisor import Inbox, Supervisor, WorkerTimeouts
-from app.samples import HOST, Device, DeviceLost, GpuProcess, Processes
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of, wait_listed
+from workloads.catalog import Machine
 from workloads.protocol import PhaseStarted
 
 WORKER_PID = 100
@@ -49,6 +50,21 @@ def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words
     for each in lists:
         processes.add(each)
     assert processes.description == words
+
+
+def test_a_card_lost_before_the_recorder_listens_is_told_once() -> None:
+    feed, inbox = TelemetryFeed(), Inbox()
+    gpu = Device(device="GPU-a", kind="gpu", index=0, name="NVIDIA H200")
+    feed._dispatch(Inventory(machine=Machine(cpu_count=2), devices=(gpu,)))
+    feed._dispatch(DeviceLost(t_ns=1, device="GPU-a", reason="It is gone."))
+    recorder = TelemetryRecorder(feed, [gpu], inbox)
+    recorder.start()
+    feed._dispatch(feed.wait_inventory())
+    recorder.stop()
+    lost = inbox.get(0.0)
+    assert isinstance(lost, DeviceLost)
+    assert lost.reason == "It is gone."
+    assert inbox.qsize() == 0
 
 
 def test_a_list_that_could_not_be_read_before_the_run_is_noted() -> None:
