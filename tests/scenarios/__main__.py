@@ -22,7 +22,7 @@ WATCHED_S = "8"
 
 def _commands(scenario: Scenario) -> dict[str, list[str]]:
     """The commands of the table by its columns; the run takes all GPUs, or the CPU."""
-    gpus = 0 if scenario.init_error or scenario.silent else len(scenario.cards)
+    gpus = 0 if scenario.init_error or scenario.silent else len({card.uuid for card in scenario.cards})
     watch = ["watch", "--every", "0.2", "--seconds", WATCHED_S]
     return {
         "gpus": ["gpus"],
