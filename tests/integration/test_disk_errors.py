@@ -1,6 +1,7 @@
 """A disk that fails at any write of a run: the outcome is a sentence, and what is stored is whole."""
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,32 +25,35 @@ from tests.fakes.sessions import Recorder, dummy
 from tests.fakes.sqlite_vfs import on_vfs
 from workloads.protocol import PROTOCOL_VERSION, Block, Finished, Hello, PhaseStarted, Start
 
-MS = 1_000_000
-BLOCKS = tuple(
-    Block(phase="measure", first_step=n, steps=1, examples=8, start_ns=(10 + n) * MS, end_ns=(11 + n) * MS, loss=1.0)
-    for n in range(4)
-)
-MESSAGES: tuple[WorkerEvent, ...] = (
-    Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=time.monotonic_ns(), utc_ns=time.time_ns()),
-    PhaseStarted(phase="measure", t_ns=9 * MS),
-    *BLOCKS,
-    Finished(outcome="completed", t_ns=20 * MS),
-    Exited(0),
-)
+
+def messages() -> Iterator[WorkerEvent]:
+    """A whole run of four blocks, a microsecond each."""
+    now_ns = time.monotonic_ns()
+    yield Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=now_ns, utc_ns=time.time_ns())
+    yield PhaseStarted(phase="measure", t_ns=now_ns)
+    for step in range(4):
+        start_ns = now_ns + 1000 * step
+        yield Block(phase="measure", first_step=step, steps=1, examples=8, start_ns=start_ns, end_ns=start_ns + 1000)
+    yield PhaseStarted(phase="finish", t_ns=now_ns + 5000)
+    yield Finished(outcome="completed", t_ns=now_ns + 6000)
+    yield Exited(0)
 
 
-class Said:
-    """A worker that has said everything already."""
+class Talker:
+    """A worker that says all it has to say on a thread of its own, and ends."""
 
     pid = 1
 
-    def launch(self, _: Start, post: Callable[[WorkerEvent], None]) -> "Said":
-        for message in MESSAGES:
-            post(message)
+    def launch(self, _: Start, post: Callable[[WorkerEvent], None]) -> "Talker":
+        def talk() -> None:
+            for message in messages():
+                post(message)
+
+        threading.Thread(target=talk, name="a test's worker").start()
         return self
 
     def ask_to_stop(self) -> None:
-        """It has ended."""
+        """It ends by itself."""
 
     terminate = kill = ask_to_stop
 
@@ -95,10 +99,9 @@ def prepared(tmp_path: Path) -> Path:
 def run_on(disk: FailingDisk, database: Path, feed: TelemetryFeed) -> tuple[str, list[Outcome]]:
     """Make a run; return the sentence that it ended with, if any, and its outcomes as listeners get them."""
     recorder = Recorder()
-    host = Host(telemetry=feed, launcher=Said(), leases=Leases(database.parent))
+    host = Host(telemetry=feed, launcher=Talker(), leases=Leases(database.parent))
     session = RunSession(dummy(feed.wait_inventory()), RunServices(database=database, host=host), [recorder])
     sentence = ""
-
     use_reserve = RunStore.use_reserve
 
     def make_room(store: RunStore) -> None:
@@ -132,6 +135,7 @@ def test_a_disk_that_fails_at_any_write(
     counted = FailingDisk(first=10**9, full=full)
     shutil.copyfile(prepared, tmp_path / "profiles.db")
     assert run_on(counted, tmp_path / "profiles.db", feed)[0] == ""
+    assert counted.writes > 50
     ends = set()
     for first in range(1, counted.writes + 1):
         folder = tmp_path / str(first)
@@ -143,9 +147,10 @@ def test_a_disk_that_fails_at_any_write(
         assert (expected in sentence) == bool(disk.failed - {"profiles.db"}), first
         for outcome, first_steps in stored_runs(database):
             assert first_steps == list(range(len(first_steps))), first
-            assert outcome is None or outcome.name == ("failed" if sentence else "completed")
-            assert not sentence or outcome is None or outcome.reason == sentence
-            ends.add(outcome and outcome.name)
+            assert outcome is not None, first
+            assert outcome.name == ("failed" if sentence else "completed"), outcome
+            assert not sentence or outcome.reason == sentence
+            ends.add(outcome.name)
         assert [outcome.name for outcome in outcomes] in ([], ["failed" if sentence else "completed"])
         shutil.rmtree(folder)
     assert ends == {"completed", "failed"}
