@@ -13,7 +13,6 @@ from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.plot.model import Curve, CurveSource, LiveSeries, Panel, Span
 from app.viewmodels.plot.telemetry_buffer import (
     HOST_COLOUR,
-    NOT_SUPPORTED,
     WORKER_COLOUR,
     absence_reason,
     device_colour,
@@ -172,7 +171,8 @@ def _device_curve(field: Field, device: Device, source: CurveSource, scale: floa
             return make_curve("worker", "Worker", WORKER_COLOUR, source, format_value, scale)
         return make_curve("host", "All", HOST_COLOUR, source, format_value, scale)
     curve = make_curve(device.device, device_label(device), device_colour(device), source, format_value, scale)
-    return replace(curve, value_text=NOT_SUPPORTED) if absence_reason(device, field.name) else curve
+    reason = absence_reason(device, field.name)
+    return replace(curve, value_text=reason) if reason else curve
 
 
 def _formatter(field: Field, device: Device, cpu_count: int) -> Callable[[float | None], str]:

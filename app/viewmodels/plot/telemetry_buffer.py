@@ -12,7 +12,6 @@ from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, LiveSeries
 
 HOST_COLOUR = 7
 WORKER_COLOUR = 1
-NOT_SUPPORTED = "not supported"
 
 MONITOR_FIELDS = ("power_mw", "load_pct", "memory_bytes")
 """The fields that the Monitor plots for every device."""
@@ -75,7 +74,7 @@ def device_colour(device: Device) -> int:
 
 def absence_reason(device: Device, field: str) -> str | None:
     """Return the reason why a device does not report a field, or None where it does."""
-    return device.absent.get(field)
+    return device.absent.get(field) if device.lost is None else "lost"
 
 
 class MachineState(NamedTuple):

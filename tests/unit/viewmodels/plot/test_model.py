@@ -1,6 +1,11 @@
 import numpy as np
 
+from app.samples import DeviceLost
+from app.telemetry.feed import updated_inventory
 from app.viewmodels.plot.model import LiveSeries, Points, ShiftedCurve
+from app.viewmodels.plot.panels import device_panels
+from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
+from tests.unit.viewmodels.events import GPU_INVENTORY, samples
 
 
 def test_an_absent_value_is_a_gap_and_not_the_last_value() -> None:
@@ -70,3 +75,13 @@ def test_a_value_of_what_has_no_period_is_known_between_its_ends_only() -> None:
     assert series.range_at(14.0) == (10.0, 10.0)
     assert series.range_at(9.0) is None
     assert series.range_at(21.0) is None
+
+
+def test_the_legend_says_why_a_gpu_has_no_value() -> None:
+    buffer = TelemetryBuffer()
+    for sample in samples(0, 5):
+        buffer.add(sample)
+    lost = updated_inventory(GPU_INVENTORY, DeviceLost(t_ns=5, device="GPU-0", reason="it fell off the bus"))
+    panels = {panel.key: panel.curves for panel in device_panels(lost.devices, buffer.read_curve)}
+    assert panels["load_pct"][0].value_text == "lost"
+    assert panels["load_pct"][1].value_text == "96\N{NO-BREAK SPACE}%"
