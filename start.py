@@ -45,7 +45,14 @@ OFFLINE = re.compile(
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
-HALF = ("tests/unit", "tests/integration/test_portability.py", "tests/integration/test_worker.py")  # of the tests' time
+HALF = (  # of the tests' time
+    "tests/unit",
+    "tests/fuzz",
+    "tests/scenarios",
+    "tests/contract",
+    "tests/integration/test_portability.py",
+    "tests/integration/test_worker.py",
+)
 WITHOUT_HALF = " ".join(["pytest", *(f"--ignore={path}" for path in HALF)])
 CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", WITHOUT_HALF)
 BACKGROUND_CHECK = " ".join(["pytest -p no:cacheprovider", *HALF])
