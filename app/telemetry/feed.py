@@ -127,7 +127,10 @@ class TelemetryFeed:
             inventory = self._inventory
         if inventory is not None:
             listener(inventory)
-        return lambda: self._unsubscribe(listener)
+        # Closed, it forgets the listener: one that keeps it would else be in a cycle until a full garbage collection.
+        subscription = contextlib.ExitStack()
+        subscription.callback(self._unsubscribe, listener)
+        return subscription.close
 
     def follow(self, pid: int) -> None:
         """Add this process's own load and memory to the host's samples; with several processes neither is reported."""

@@ -1,5 +1,7 @@
 """The queue with real workers: its order, what changes it between two runs, and experiments that were cut off."""
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,8 @@ from app.errors import UserError
 from app.plan import Plan
 from app.queries import QueueProgress
 from app.records import StoredRun
+from app.runs.experiment import queue_runner
+from app.runs.experiment.entry_session import EntrySession
 from app.runs.experiment.progress import ProgressReporter, queue_progress
 from app.runs.experiment.queue import add_plan, enqueue, entry_plan
 from app.runs.experiment.queue_runner import QueueRunner
@@ -244,6 +248,27 @@ def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunService
     assert (here.done, here.planned) == (2, 4)
     assert here.message == "2 runs were made on another machine, with another CPU: they count all the same."
     assert RecordedRunner(used).run().ends == [("a", "complete", 4)]
+
+
+def test_an_experiment_that_has_ended_is_freed_without_a_garbage_collection(
+    used: RunServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the runs of ended experiments stay in memory until a full collection, which may be thousands of runs."""
+    made = weakref.WeakSet[EntrySession]()
+
+    class Watched(EntrySession):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.add(self)
+
+    monkeypatch.setattr(queue_runner, "EntrySession", Watched)
+    add(used, "a")
+    gc.disable()
+    try:
+        assert RecordedRunner(used).run().ends == [("a", "complete", 2)]
+        assert not made
+    finally:
+        gc.enable()
 
 
 def test_killed_at_random_moments_it_always_goes_on(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ class EntrySession:
     def end(self) -> None:
         """Start no further run; returns at once."""
         self._is_ending.set()
-        if self._session is not None:
-            self._session.stop()
+        if (session := self._session) is not None:
+            session.stop()
 
     def stop(self) -> None:
         """Stop the current runs, too; returns at once."""
@@ -163,6 +163,8 @@ class EntrySession:
             experiment = self._with_trials(experiment, session.may_continue)
             is_unfinished = bool(pending_trials(experiment.plan, experiment.runs)) and not session.may_continue()
         self.is_over = not is_unfinished
+        # Each has the other: such a cycle, with all runs of the experiment, would wait for a full garbage collection.
+        self._session = None
         return replace(status, entry=self._entry, experiment=experiment, state=experiment.state)
 
     def prepare(self, may_continue: Callable[[], bool]) -> None:

@@ -1,5 +1,6 @@
 """The sampler's process and the feed that reads it, for real."""
 
+import gc
 import itertools
 import os
 import queue
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -132,6 +134,27 @@ def test_who_unsubscribed_hears_no_more_and_the_others_do(feed: TelemetryFeed, m
     heard = len(left)
     list(itertools.islice(samples(messages), 10))
     assert len(left) <= heard + 1
+
+
+def test_who_unsubscribed_is_freed_without_a_garbage_collection() -> None:
+    """A full collection comes only when there is a quarter more than before: until then each run would add to it."""
+
+    class Hearer:
+        def __init__(self, feed: TelemetryFeed) -> None:
+            self.unsubscribe = feed.subscribe(self.hear)
+
+        def hear(self, _: SamplerMessage) -> None:
+            """Hear nothing: the feed was never started."""
+
+    hearer = Hearer(TelemetryFeed())
+    freed = weakref.ref(hearer)
+    gc.disable()
+    try:
+        hearer.unsubscribe()
+        del hearer
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_a_sampler_that_dies_is_an_error_in_words() -> None:
