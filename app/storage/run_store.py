@@ -180,7 +180,9 @@ def _reserve_space(database: Path) -> Iterator[None]:
             file.flush()
             yield
     except OSError as error:
-        raise DatabaseError(f"The disk that holds {database} cannot be written ({error.strerror}).") from error
+        raise DatabaseError(
+            f"The disk that holds {database} cannot be written ({error.strerror}); free some space, then run again."
+        ) from error
 
 
 def _open_rescue_file(database: Path, uid: str) -> tuple[Path, Database]:
