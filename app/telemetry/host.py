@@ -129,13 +129,15 @@ class HostSource:
         return round((time.perf_counter_ns() - started_ns) / 1e3, 1)
 
     def _read_worker(self) -> tuple[float | None, int | None]:
-        if self._worker is None:
+        worker = self._worker  # another thread may follow another one meanwhile
+        if worker is None:
             return None, None
         try:
-            with self._worker.oneshot():
-                load_pct, memory_bytes = self._worker.cpu_percent(), self._worker.memory_info().rss
+            with worker.oneshot():
+                load_pct, memory_bytes = worker.cpu_percent(), worker.memory_info().rss
         except (psutil.NoSuchProcess, psutil.AccessDenied):
-            self._worker = None
+            if self._worker is worker:
+                self._worker = None
             return None, None
         # A process that has ended but was not yet waited for holds no memory: that is no reading of the worker.
         return (load_pct, memory_bytes) if memory_bytes else (None, None)

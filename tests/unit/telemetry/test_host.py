@@ -1,11 +1,12 @@
-"""Package power from made-up RAPL folders."""
+"""Package power from made-up RAPL folders, and a worker that another thread follows no longer."""
 
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
-from app.telemetry.host import RaplPower
+from app.telemetry.host import HostSource, RaplPower
 
 
 def zone(folder: Path, name: str, energy_uj: int) -> Path:
@@ -89,3 +90,20 @@ def test_a_zone_that_vanishes_gives_nothing_and_harms_nothing(tmp_path: Path) ->
     counter.unlink()
     assert rapl.power_mw() is None
     assert rapl.absence_reason() == "No such file or directory"
+
+
+def test_a_worker_that_is_followed_no_longer_while_it_is_read_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = HostSource()
+    source.start()
+    source.follow(os.getpid())
+    cpu_percent = psutil.Process.cpu_percent
+
+    def unfollowed(process: psutil.Process) -> float:
+        source.follow(None)
+        return cpu_percent(process)
+
+    monkeypatch.setattr(psutil.Process, "cpu_percent", unfollowed)
+    (sample,) = source.read()
+    assert sample.worker_memory_bytes
+    (after,) = source.read()
+    assert after.worker_memory_bytes is None
