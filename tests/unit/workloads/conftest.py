@@ -15,6 +15,8 @@ def tensorflow_on_cpu() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
+    # These models are tiny, and the other half of the tests needs the other core.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
