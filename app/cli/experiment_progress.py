@@ -1,5 +1,6 @@
 """Queue entries run with their progress on the terminal, and the sentences and tables of their results."""
 
+import gc
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -251,6 +252,8 @@ class EntryReporter:
         )
         self._ended.pop(status.entry.entry, None)
         self._ended[status.entry.entry] = (without_runs, runs)
+        # Python would not look for what a night's runs left behind before there are thousands of them.
+        gc.collect()
 
     def all_ended(self, store: Store) -> list[EntryStatus]:
         """Return the entries as they ended last, in that order, with their runs as they are stored."""
