@@ -1,0 +1,272 @@
+"""The messages between the program and an agent, which makes runs on a host: orders to its stdin, reports on its stdout.
+
+One JSON object a line in both directions. The messages of the host's sampler (`app.telemetry.messages`) come between
+the reports on the same stdout: each has a tag of its own. Everything on the host ends when the agent's stdin closes.
+Times are of the host's clocks.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from workloads.job_protocol import JobRequest, JobResult
+from workloads.protocol import TAG, Start
+
+AGENT_PROTOCOL = 1
+"""Version of these messages. The agent is sent by the program, by the hash of its sources: both have the same one."""
+HEARTBEAT_S = 1.0
+"""How often the program pings an agent; an agent answers each ping at once."""
+MOST_EVENTS = 2_000
+"""Events of one worker that an agent sends before the program has taken them (`Took`)."""
+
+Number = Annotated[int, msgspec.Meta(ge=0)]
+"""Chosen by the program: it counts the orders that are answered, and the workers, leases and jobs that they make."""
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping", tag_field=TAG):
+    """Ask for a `Pong`."""
+
+    number: Number
+
+
+class StartSampler(msgspec.Struct, frozen=True, tag="start_sampler", tag_field=TAG):
+    """Start the sampler, which writes its messages between the reports; in place of one that runs."""
+
+    hz: float
+
+
+class StopSampler(msgspec.Struct, frozen=True, tag="stop_sampler", tag_field=TAG):
+    """End the sampler."""
+
+
+class OrderSampler(msgspec.Struct, frozen=True, tag="order_sampler", tag_field=TAG):
+    """Pass an order on to the sampler: a `SamplerCommand` as it is."""
+
+    command: msgspec.Raw
+
+
+class LaunchWorker(msgspec.Struct, frozen=True, kw_only=True, tag="launch_worker", tag_field=TAG):
+    """Start a worker; answered by `WorkerLaunched` or `Refused`."""
+
+    number: Number
+    start: Start
+
+
+class EndWorker(msgspec.Struct, frozen=True, kw_only=True, tag="end_worker", tag_field=TAG):
+    """End a worker by one step."""
+
+    worker: Number
+    method: Literal["close stdin", "terminate", "kill"]
+
+
+class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took", tag_field=TAG):
+    """Say that so many events of a worker were taken: it may send as many more."""
+
+    worker: Number
+    events: int
+
+
+class TakeLease(msgspec.Struct, frozen=True, kw_only=True, tag="take_lease", tag_field=TAG):
+    """Lease the first `count` free devices; answered by `Leased` or `Refused`."""
+
+    number: Number
+    devices: tuple[str, ...]
+    count: int
+
+
+class ReleaseLease(msgspec.Struct, frozen=True, tag="release_lease", tag_field=TAG):
+    """Give the devices of a lease back; `lease` is the number of its order."""
+
+    lease: Number
+
+
+class StartJob(msgspec.Struct, frozen=True, kw_only=True, tag="start_job", tag_field=TAG):
+    """Run a small job; answered by `JobDone` or `Refused`."""
+
+    number: Number
+    request: JobRequest
+
+
+class CancelJob(msgspec.Struct, frozen=True, tag="cancel_job", tag_field=TAG):
+    """End a job that takes too long; it is still answered."""
+
+    job: Number
+
+
+class DescribeHost(msgspec.Struct, frozen=True, tag="describe_host", tag_field=TAG):
+    """Ask for a `HostDescribed`: what is known of a run's environment before its worker starts."""
+
+    number: Number
+
+
+class KeepStandby(msgspec.Struct, frozen=True, tag="keep_standby", tag_field=TAG):
+    """Have standby workers from now on, or none."""
+
+    wanted: bool
+
+
+class ReadFile(msgspec.Struct, frozen=True, kw_only=True, tag="read_file", tag_field=TAG):
+    """Ask for a piece of a file in the agent's own scratch folder; answered by `FilePart` or `Refused`."""
+
+    number: Number
+    name: str
+    offset: int
+
+
+class WriteFile(msgspec.Struct, frozen=True, kw_only=True, tag="write_file", tag_field=TAG):
+    """Add a piece to a file in the agent's own scratch folder; answered by `FilePart` without data, or `Refused`."""
+
+    number: Number
+    name: str
+    offset: int
+    data: bytes
+
+
+Order = (
+    Ping
+    | StartSampler
+    | StopSampler
+    | OrderSampler
+    | LaunchWorker
+    | EndWorker
+    | Took
+    | TakeLease
+    | ReleaseLease
+    | StartJob
+    | CancelJob
+    | DescribeHost
+    | KeepStandby
+    | ReadFile
+    | WriteFile
+)
+
+
+class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", tag_field=TAG):
+    """The agent's first report.
+
+    Attributes:
+        protocol: `AGENT_PROTOCOL` of its sources.
+        pid: Its process id.
+        t_ns: Now on the host's monotonic clock.
+        utc_ns: The same moment on its wall clock.
+        hostname: The host's own name.
+        host_id: A hash of its machine id; the same for every name under which it is reached.
+        boot_id: The boot that its monotonic clock counts from.
+        python: Version of the agent's Python.
+        scratch: The agent's own folder for files of jobs and weights; it is gone with the agent.
+    """
+
+    protocol: int
+    pid: int
+    t_ns: int
+    utc_ns: int
+    hostname: str
+    host_id: str
+    boot_id: str
+    python: str
+    scratch: str
+
+
+class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong", tag_field=TAG):
+    """The answer to a ping: the host's clocks when it came."""
+
+    number: Number
+    t_ns: int
+    utc_ns: int
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
+    """Why an order could not be followed, in one sentence for the user; `kind` says which error it was there."""
+
+    number: Number
+    kind: Literal["user error", "os error", "job error", "job crashed", "cancelled", "bug"]
+    reason: str
+
+
+class SamplerEnded(msgspec.Struct, frozen=True, tag="sampler_ended", tag_field=TAG):
+    """The sampler's process is gone; a negative exit code is the signal that ended it."""
+
+    exit_code: int
+
+
+class WorkerLaunched(msgspec.Struct, frozen=True, kw_only=True, tag="worker_launched", tag_field=TAG):
+    """A worker was started, or a standby worker got the order."""
+
+    worker: Number
+    pid: int
+
+
+class WorkerSaid(msgspec.Struct, frozen=True, kw_only=True, tag="worker_said", tag_field=TAG):
+    """A message of a worker, as it said it."""
+
+    worker: Number
+    message: msgspec.Raw
+
+
+class WorkerLogged(msgspec.Struct, frozen=True, kw_only=True, tag="worker_logged", tag_field=TAG):
+    """A line of a worker's log."""
+
+    worker: Number
+    t_ns: int
+    text: str
+
+
+class WorkerBroke(msgspec.Struct, frozen=True, kw_only=True, tag="worker_broke", tag_field=TAG):
+    """A worker said something that is no message."""
+
+    worker: Number
+    reason: str
+    line: str
+
+
+class WorkerExited(msgspec.Struct, frozen=True, kw_only=True, tag="worker_exited", tag_field=TAG):
+    """A worker's last event."""
+
+    worker: Number
+    exit_code: int
+
+
+class Leased(msgspec.Struct, frozen=True, kw_only=True, tag="leased", tag_field=TAG):
+    """The devices that were leased; none, with nothing held, if fewer were free than wanted."""
+
+    number: Number
+    devices: tuple[str, ...] | None
+
+
+class JobDone(msgspec.Struct, frozen=True, kw_only=True, tag="job_done", tag_field=TAG):
+    """What a job found."""
+
+    number: Number
+    result: JobResult
+
+
+class HostDescribed(msgspec.Struct, frozen=True, kw_only=True, tag="host_described", tag_field=TAG):
+    """What the agent knows of a run's environment, by key."""
+
+    number: Number
+    environment: dict[str, str]
+
+
+class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_field=TAG):
+    """A piece of a file, and the file's size."""
+
+    number: Number
+    data: bytes = b""
+    size: int
+
+
+Report = (
+    AgentHello
+    | Pong
+    | Refused
+    | SamplerEnded
+    | WorkerLaunched
+    | WorkerSaid
+    | WorkerLogged
+    | WorkerBroke
+    | WorkerExited
+    | Leased
+    | JobDone
+    | HostDescribed
+    | FilePart
+)
