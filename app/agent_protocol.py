@@ -1,4 +1,4 @@
-"""The messages between the program and an agent, which makes runs on a host: orders to its stdin, reports on its stdout.
+"""The messages between the program and an agent, which makes runs on a host: orders on its stdin, reports on stdout.
 
 One JSON object a line in both directions. The messages of the host's sampler (`app.telemetry.messages`) come between
 the reports on the same stdout: each has a tag of its own. Everything on the host ends when the agent's stdin closes.
