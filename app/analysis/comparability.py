@@ -9,20 +9,17 @@ import numpy as np
 from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.verdict import group_by_variant, same_work, throughputs
-from app.fields import Sample
-from app.plan import MAX_THROTTLED_PCT
-from app.records import (
+from app.environment_keys import (
     COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
     IDLE_WAIT_KEY,
     PER_RUN_KEYS,
     SOURCES_KEY,
     THROTTLED_KEY,
-    Floats,
-    RunRow,
-    SampleColumns,
-    StoredRun,
 )
+from app.fields import Sample
+from app.plan import MAX_THROTTLED_PCT
+from app.records import Floats, RunRow, SampleColumns, StoredRun
 from workloads.catalog import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 

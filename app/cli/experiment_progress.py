@@ -12,10 +12,11 @@ from app.cli.compare import print_comparison, reason_lines, warning_lines
 from app.cli.progress import ProgressSink, StatusLines, WaitLine
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import print_table, print_text, say
+from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError, UserError
 from app.plan import Plan
 from app.queries import FINISHED_STATES
-from app.records import STOOD_STILL_KEY, RunHeader, RunRow
+from app.records import RunHeader, RunRow
 from app.report.article.tables import MeasuredTable
 from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
 from app.report.model import ArticleSection

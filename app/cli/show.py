@@ -9,9 +9,10 @@ from app import units
 from app.cli.options import command, run_argument
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, unfiltered
+from app.environment_keys import CUSTOM_SOURCE_KEY
 from app.errors import UserError
 from app.metrics import METRICS
-from app.records import CUSTOM_SOURCE_KEY, StoredRun
+from app.records import StoredRun
 from app.report.documents import run_document
 from app.storage import retention
 from app.viewmodels.format import cells, derived

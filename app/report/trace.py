@@ -16,8 +16,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from app.environment_keys import CUSTOM_SOURCE_KEY
 from app.fields import FIELDS, Sample
-from app.records import CUSTOM_SOURCE_KEY, Floats, Ints, SampleColumns, StoredRun
+from app.records import Floats, Ints, SampleColumns, StoredRun
 from app.report.documents import list_document
 from app.storage.files import atomic_output
 from app.storage.store import Store

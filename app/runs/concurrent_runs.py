@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from app.records import CONCURRENT_GPUS_KEY, RunHeader
+from app.environment_keys import CONCURRENT_GPUS_KEY
+from app.records import RunHeader
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from app.environment_keys import COMMIT_KEY, SOURCES_KEY
 from app.paths import ROOT, program_version
-from app.records import COMMIT_KEY, SOURCES_KEY
 from app.samples import HOST, Inventory
 
 _GIT_S = 5.0

@@ -11,13 +11,11 @@ from pathlib import Path
 from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
 from app.crash import write_report
+from app.environment_keys import CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY, GPUS_USED_KEY
 from app.errors import DatabaseError, DatabaseLockedError, UserError, bug_message
 from app.log import run_number
 from app.paths import weights_path
 from app.records import (
-    CUSTOM_PATH_KEY,
-    CUSTOM_SOURCE_KEY,
-    GPUS_USED_KEY,
     Outcome,
     Phase,
     RunEnded,

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from app.environment_keys import STOOD_STILL_KEY
 from app.errors import UserError
 from app.fields import Sample, SlowSample
-from app.records import STOOD_STILL_KEY, LogLine, RunEvent, TelemetryEvent
+from app.records import LogLine, RunEvent, TelemetryEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.message_order import MessageOrder

@@ -12,9 +12,18 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
+from app.environment_keys import PLANNED_KEY
 from app.limits import POWER
 from app.plain import plain_text, without_nul
-from app.records import PLANNED_KEY, BlockColumns, EqualityCheck, Outcome, Phase, PortabilityResult, RunRow, Summary
+from app.records import (
+    BlockColumns,
+    EqualityCheck,
+    Outcome,
+    Phase,
+    PortabilityResult,
+    RunRow,
+    Summary,
+)
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
 from workloads.kernels import classify, on_tensor_cores

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 
+from app.environment_keys import SOURCES_KEY
 from app.paths import program_version
-from app.records import SOURCES_KEY, RunHeader, StoredRun
+from app.records import RunHeader, StoredRun
 from app.runs.environment import sources_hash
 from app.runs.experiment.session import PlannedRun
 from app.runs.leases import Lease

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
+from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import Host
 from app.runs.session import RunSession

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.environment_keys import OTHERS_ON_GPU_KEY
 from app.fields import Sample, SlowSample
-from app.records import OTHERS_ON_GPU_KEY, Floats, RunStarted, SampleColumns, StoredRun
+from app.records import Floats, RunStarted, SampleColumns, StoredRun
 from app.runs.leases import Lease
 from app.runs.session import RunSession
 from app.samples import HOST, DeviceLost, TelemetryGap

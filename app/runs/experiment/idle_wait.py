@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
+from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.fields import Sample
-from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.runs.host import Host
 from app.samples import HOST, Device, Inventory, Processes, TelemetryGap
 from app.telemetry.messages import SamplerMessage

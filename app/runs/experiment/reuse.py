@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from app.analysis.comparability import differing_variables, throttled_pct
+from app.environment_keys import SOURCES_KEY, STOOD_STILL_KEY
 from app.paths import program_version
 from app.plan import MAX_THROTTLED_PCT, Plan
-from app.records import SOURCES_KEY, STOOD_STILL_KEY, RunHeader, RunRow
+from app.records import RunHeader, RunRow
 from app.runs.environment import sources_hash
 from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory

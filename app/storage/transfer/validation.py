@@ -10,9 +10,9 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
+from app.environment_keys import CUSTOM_SOURCE_KEY
 from app.errors import DatabaseError, UserError
 from app.plan import Repeats, Variants
-from app.records import CUSTOM_SOURCE_KEY
 from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer.copying import TRANSFERRED, Column, columns

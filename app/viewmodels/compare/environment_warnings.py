@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.analysis.comparability import MINOR_VARIABLE_KEYS, OWN_VARIABLE_KEYS, known_value
-from app.records import COMMIT_KEY, GPUS_USED_KEY, SOURCES_KEY, StoredRun
+from app.environment_keys import COMMIT_KEY, GPUS_USED_KEY, SOURCES_KEY
+from app.records import StoredRun
 from app.viewmodels.format.environment import (
     differing_environment,
     environment_label,

@@ -9,16 +9,15 @@ from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idl
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
 from app.analysis.verdict import group_by_variant
-from app.records import (
+from app.environment_keys import (
     CONCURRENT_GPUS_KEY,
     GPUS_USED_KEY,
     IDLE_WAIT_KEY,
     OTHERS_ON_GPU_KEY,
     OTHERS_UNKNOWN_KEY,
     STOOD_STILL_KEY,
-    RunRow,
-    StoredRun,
 )
+from app.records import RunRow, StoredRun
 from app.units import plural
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
 from app.viewmodels.compare.state_warnings import clock_warnings, order_warnings, temperature_notes

@@ -4,14 +4,21 @@ import re
 from collections.abc import Mapping, Sequence
 
 from app.analysis.comparability import OWN_VARIABLE_KEYS, known_value
-from app.records import (
+from app.environment_keys import (
+    BOOT_ID_KEY,
+    CARRIER_KEY,
+    CLOCK_ERROR_KEY,
+    CLOCK_OFFSET_KEY,
     COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
     CUSTOM_PATH_KEY,
     CUSTOM_SOURCE_KEY,
     GPUS_USED_KEY,
+    HOST_ID_KEY,
+    HOST_KEY,
     HOST_LOAD_KEY,
     IDLE_WAIT_KEY,
+    LINK_ROUND_TRIP_KEY,
     OTHERS_ON_GPU_KEY,
     OTHERS_UNKNOWN_KEY,
     PER_RUN_KEYS,
@@ -20,8 +27,8 @@ from app.records import (
     STANDBY_KEY,
     STOOD_STILL_KEY,
     THROTTLED_KEY,
-    StoredRun,
 )
+from app.records import StoredRun
 from app.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
 from app.viewmodels.format.sentences import format_run_numbers
@@ -57,6 +64,13 @@ _NAMES: Mapping[str, str] = {
     COMMIT_KEY: "Git commit",
     SOURCES_KEY: "Sources of the workloads, SHA-256",
     STANDBY_KEY: "Worker started ahead",
+    HOST_KEY: "Host",
+    HOST_ID_KEY: "Host's identity",
+    CARRIER_KEY: "Reached by",
+    LINK_ROUND_TRIP_KEY: "Round trip of the link, ms",
+    CLOCK_OFFSET_KEY: "Offset of the host's clock, ns",
+    CLOCK_ERROR_KEY: "Error of that offset, ns",
+    BOOT_ID_KEY: "Boot of the host",
     VARIABLES_RECORDED_KEY: "Environment variables looked for",
     "cpu_affinity": "Processors allowed",
     "cpu_quota": "Processors' time allowed",

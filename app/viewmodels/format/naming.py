@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from app.records import CUSTOM_PATH_KEY, StoredRun
+from app.environment_keys import CUSTOM_PATH_KEY
+from app.records import StoredRun
 from app.units import ABSENT
 from workloads import catalog
 from workloads.protocol import RunSpec, Value

@@ -12,6 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
+from app.environment_keys import IDLE_WAIT_KEY
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.experiment import queue_sync
@@ -21,7 +22,7 @@ from app.gui.theme import Theme
 from app.gui.window import COMPARE, HISTORY
 from app.plan import Plan
 from app.queries import QueueEntry
-from app.records import IDLE_WAIT_KEY, RunRow
+from app.records import RunRow
 from app.runs.experiment import idle_wait
 from app.runs.experiment.queue import add_plan, entry_plan
 from app.runs.leases import CPU, Leases

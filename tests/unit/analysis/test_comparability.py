@@ -14,8 +14,9 @@ from app.analysis.comparability import (
     throttled_environment,
     throttled_pct,
 )
+from app.environment_keys import THROTTLED_KEY
 from app.fields import Sample
-from app.records import THROTTLED_KEY, StoredRun
+from app.records import StoredRun
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine, complete
 

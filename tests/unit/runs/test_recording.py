@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pynvml
 import pytest
 
+from app.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
 from app.fields import Sample, SlowSample
-from app.records import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY, RunEvent
+from app.records import RunEvent
 from app.runs.host import ClockAnchor
 from app.runs.recording import OtherProcesses, TelemetryRecorder
 from app.runs.sinks import FanOut

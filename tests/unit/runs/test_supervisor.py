@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError
 from app.fields import Sample
-from app.records import STOOD_STILL_KEY, LogLine, RunEvent
+from app.records import LogLine, RunEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit

@@ -7,10 +7,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from app.environment_keys import PLANNED_KEY
 from app.errors import DatabaseError, UserError
 from app.fields import Sample, SlowSample
 from app.queries import RunQuery
-from app.records import PLANNED_KEY, LogLine, Outcome, Phase, Summary
+from app.records import LogLine, Outcome, Phase, Summary
 from app.samples import HOST, FieldInfo, FieldsUpdated
 from app.storage.owner import this_process
 from app.storage.store import Store

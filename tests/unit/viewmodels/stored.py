@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from app.environment_keys import SOURCES_KEY
 from app.fields import FAST_FIELDS, Sample
 from app.records import (
-    SOURCES_KEY,
     BlockColumns,
     EqualityCheck,
     LogLine,

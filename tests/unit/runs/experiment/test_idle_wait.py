@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.fields import Sample
-from app.records import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import Host
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, TelemetryGap

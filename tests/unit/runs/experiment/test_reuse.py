@@ -10,8 +10,9 @@ import pytest
 from msgspec import structs
 
 from app.analysis.comparability import used_gpus
+from app.environment_keys import SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
 from app.plan import Plan
-from app.records import SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY, SampleColumns, StoredRun
+from app.records import SampleColumns, StoredRun
 from app.runs.experiment.reuse import (
     EnvironmentFingerprint,
     ReusableRuns,

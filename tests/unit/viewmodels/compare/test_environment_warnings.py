@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.analysis.comparability import differing_variables
-from app.records import COMMIT_KEY, SOURCES_KEY
+from app.environment_keys import COMMIT_KEY, SOURCES_KEY
 from app.viewmodels.compare.environment_warnings import CODE, ComparisonWarning, environment_warnings
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import FRAMEWORK, VARIABLES_RECORDED_KEY

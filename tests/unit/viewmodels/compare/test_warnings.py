@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.fields import Sample, SlowSample
-from app.records import (
+from app.environment_keys import (
     CONCURRENT_GPUS_KEY,
     HOST_LOAD_KEY,
     IDLE_WAIT_KEY,
@@ -17,8 +16,9 @@ from app.records import (
     OTHERS_UNKNOWN_KEY,
     STOOD_STILL_KEY,
     THROTTLED_KEY,
-    StoredRun,
 )
+from app.fields import Sample, SlowSample
+from app.records import StoredRun
 from app.samples import DeviceLost
 from app.storage.store import Store
 from app.telemetry.replay import RunRecording

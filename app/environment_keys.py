@@ -1,0 +1,68 @@
+"""The keys of a run's environment: what is stored with a run of the machine and the state that it was made in."""
+
+OTHERS_ON_GPU_KEY = "others_on_gpu"
+"""Key of a run's environment: other processes on its GPUs; absent if none was seen."""
+OTHERS_UNKNOWN_KEY = "others_unknown"
+"""Key of a run's environment: why the driver did not list the processes on its GPUs; absent if it did."""
+GPUS_USED_KEY = "gpus_used"
+"""Key of a run's environment: the GPUs that it used."""
+CONCURRENT_GPUS_KEY = "beside"
+"""Key of a run's environment: other GPUs on which runs of its experiment went on; absent if none did."""
+IDLE_WAIT_KEY = "gate"
+"""Key of a run's environment: how the idle wait before it ended."""
+HOST_LOAD_KEY = "host_load_pct"
+"""Key of a run's environment: the load of all processors just before it."""
+THROTTLED_KEY = "throttled_pct"
+"""Key of a run's environment: share of its measured part that was throttled; absent if none was."""
+STOOD_STILL_KEY = "stood_still_s"
+"""Key of a run's environment: seconds in which program and run were suspended; absent if they never were."""
+
+PLANNED_KEY = "planned_repeats"
+"""Key of a run's environment: how many repeats its experiment planned, as `3` or `until ± 0.5 %`; absent by hand."""
+CUSTOM_SOURCE_KEY = "own_source"
+"""Key of a run's environment: the text of a custom workload's file, which so travels with its runs."""
+CUSTOM_PATH_KEY = "own_path"
+"""Key of a run's environment: the path of that file."""
+COMMIT_KEY = "git_commit"
+"""Key of a run's environment: the program's commit, with a hash of what differed from it."""
+SOURCES_KEY = "sources_sha256"
+"""Key of a run's environment: the beginning of a hash of all sources that a worker imports."""
+STANDBY_KEY = "standby"
+"""Key of a run's environment: whether its worker was started ahead."""
+
+HOST_KEY = "host"
+"""Key of a run's environment: the host it was made on, as the user calls it; absent on the program's own machine."""
+HOST_ID_KEY = "host_id"
+"""Key of a run's environment: a hash of the host's machine id, the same for every name under which it is reached."""
+CARRIER_KEY = "carrier"
+"""Key of a run's environment: how the host was reached (`ssh`, `slurm`, `ray`, `docker`, `sh`); absent like `host`."""
+LINK_ROUND_TRIP_KEY = "link_round_trip_ms"
+"""Key of a run's environment: the smallest recent round trip of the link to its host, in milliseconds."""
+CLOCK_OFFSET_KEY = "clock_offset_ns"
+"""Key of a run's environment: the host's monotonic clock minus that of the program's machine."""
+CLOCK_ERROR_KEY = "clock_error_ns"
+"""Key of a run's environment: bound of that offset's error, half the round trip it is known from."""
+BOOT_ID_KEY = "boot_id"
+"""Key of a run's environment: the boot that its host's monotonic clock counts from."""
+
+PER_RUN_KEYS = frozenset(
+    {
+        OTHERS_ON_GPU_KEY,
+        OTHERS_UNKNOWN_KEY,
+        CONCURRENT_GPUS_KEY,
+        IDLE_WAIT_KEY,
+        HOST_LOAD_KEY,
+        THROTTLED_KEY,
+        STOOD_STILL_KEY,
+        PLANNED_KEY,
+        CUSTOM_SOURCE_KEY,
+        CUSTOM_PATH_KEY,
+        STANDBY_KEY,
+        CARRIER_KEY,
+        LINK_ROUND_TRIP_KEY,
+        CLOCK_OFFSET_KEY,
+        CLOCK_ERROR_KEY,
+        BOOT_ID_KEY,
+    }
+)
+"""Keys that describe one run and not its machine: if they differ, the environments may still be the same."""
