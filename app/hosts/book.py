@@ -1,0 +1,143 @@
+"""The user's hosts: names for addresses, in one JSON file of the user's config folder."""
+
+import contextlib
+import dataclasses
+import difflib
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from app.errors import UserError, read_error, write_error
+from app.hosts.address import Address, is_address, parse_address
+from app.paths import open_private
+from workloads.catalog import UsageError
+
+FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
+"""The environment variable that names another file."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+class HostEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A host that the user has named.
+
+    Attributes:
+        name: How the user calls it.
+        address: Where it is, as `parse_address` reads it.
+        python: The Python that runs the agent there; "" for that of the address, or one that is found.
+        interpreter: The Python or environment of runs that name none; as `python`.
+    """
+
+    name: str
+    address: str
+    python: str = ""
+    interpreter: str = ""
+
+    @property
+    def place(self) -> Address:
+        """Return the whole address; raises `UsageError`."""
+        found = parse_address(self.address)
+        changes = {name: value for name in ("python", "interpreter") if (value := getattr(self, name))}
+        return dataclasses.replace(found, **changes)
+
+
+def book_path() -> Path:
+    """Return the file of the user's hosts."""
+    import platformdirs  # here, for few commands need it
+
+    if named := os.environ.get(FILE_VARIABLE):
+        return Path(named).expanduser()
+    return platformdirs.user_config_path("variantscope") / "hosts.json"
+
+
+def read_hosts() -> tuple[HostEntry, ...]:
+    """Return the user's hosts in the order in which they were added; raises `UserError` for a file that is damaged."""
+    path = book_path()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=tuple[HostEntry, ...])
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise read_error(path, error) from None
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path} is no list of hosts ({error}): correct it, or delete it.") from None
+
+
+def find_host(word: str) -> HostEntry:
+    """Return the host that a word names: one of the user's, or an address; raises `UserError`."""
+    if is_address(word):
+        return HostEntry(name=parse_address(word).shown, address=word)
+    return _named(word)
+
+
+def _named(word: str) -> HostEntry:
+    known = {entry.name: entry for entry in read_hosts()}
+    if word in known:
+        return known[word]
+    near = difflib.get_close_matches(word, known, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    raise UsageError(
+        f"There is no host {word!r}.{meant} `python -m app hosts list` shows yours; an address such as ssh://gpu1 works"
+        " without adding."
+    )
+
+
+def add_host(entry: HostEntry) -> None:
+    """Add a host; raises `UsageError` for a name that is taken or cannot be one, or an address that is none."""
+    if not _NAME.fullmatch(entry.name):
+        raise UsageError(
+            f"{entry.name!r} cannot name a host: letters, digits, and . _ - behind them, 63 at most; the address comes"
+            " second, as in `hosts add gpu1 ssh://me@gpu1`."
+        )
+    _ = entry.place
+
+    def with_entry(hosts: tuple[HostEntry, ...]) -> tuple[HostEntry, ...]:
+        if any(other.name == entry.name for other in hosts):
+            raise UsageError(f"There is a host {entry.name} already; `hosts remove {entry.name}` removes it first.")
+        return (*hosts, entry)
+
+    _change(with_entry)
+
+
+def change_host(name: str, **changes: str) -> HostEntry:
+    """Change fields of a host of the user's, and return it; raises `UserError`."""
+    changed = structs.replace(_named(name), **changes)
+    _change(lambda hosts: tuple(changed if entry.name == name else entry for entry in hosts))
+    return changed
+
+
+def remove_host(name: str) -> HostEntry:
+    """Remove a host of the user's, and return it; raises `UserError`. Nothing changes on the host itself."""
+    removed = _named(name)
+    _change(lambda hosts: tuple(entry for entry in hosts if entry.name != removed.name))
+    return removed
+
+
+def _change(change: Callable[[tuple[HostEntry, ...]], tuple[HostEntry, ...]]) -> None:
+    """Replace the file whole, while no other program does."""
+    path = book_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path.parent):
+            text = msgspec.json.format(msgspec.json.encode(change(read_hosts())), indent=2)
+            new = path.with_name(f".{path.name}.new")
+            with open(new, "wb", opener=open_private) as file:
+                file.write(text + b"\n")
+            new.replace(path)
+    except OSError as error:
+        raise write_error(path, error) from None
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,72 @@
+"""The user's hosts: names, the file that holds them, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from app.errors import UserError
+from app.hosts.book import FILE_VARIABLE, HostEntry, add_host, change_host, find_host, read_hosts, remove_host
+from workloads.catalog import UsageError
+
+GPU1 = HostEntry(name="gpu1", address="ssh://me@gpu1?python=python3.11", interpreter="tf221")
+
+
+@pytest.fixture(autouse=True)
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config" / "hosts.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+    return path
+
+
+def test_hosts_are_kept_in_a_file_that_only_the_user_reads(book: Path) -> None:
+    assert read_hosts() == ()
+    add_host(GPU1)
+    add_host(HostEntry(name="box", address="docker://box"))
+    assert [entry.name for entry in read_hosts()] == ["gpu1", "box"]
+    assert find_host("gpu1") == GPU1
+    assert (GPU1.place.python, GPU1.place.interpreter) == ("python3.11", "tf221")
+    assert book.stat().st_mode & 0o077 == 0
+    assert change_host("gpu1", interpreter="tf219").interpreter == "tf219"
+    assert remove_host("box").name == "box"
+    assert [entry.interpreter for entry in read_hosts()] == ["tf219"]
+
+
+def test_an_address_is_a_host_without_adding_it() -> None:
+    entry = find_host("ssh://me@gpu1:22?python=python3.12")
+    assert (entry.name, entry.place.port) == ("ssh://me@gpu1:22", 22)
+
+
+def test_an_unknown_host_names_the_one_that_is_meant() -> None:
+    add_host(GPU1)
+    with pytest.raises(UsageError, match=r"no host 'gpu'\. Did you mean gpu1\?"):
+        find_host("gpu")
+    for change in (remove_host, lambda name: change_host(name, interpreter="x")):
+        with pytest.raises(UsageError, match="no host 'ssh://gpu1'"):
+            change("ssh://gpu1")
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        (GPU1, "already"),
+        (HostEntry(name="-x", address="ssh://x"), "cannot name a host"),
+        (HostEntry(name="ssh://x", address="gpu2"), "the address comes second"),
+        (HostEntry(name="x", address="x"), "no address of a host"),
+    ],
+)
+def test_a_wrong_host_is_not_added(entry: HostEntry, part: str) -> None:
+    add_host(GPU1)
+    with pytest.raises(UsageError, match=part):
+        add_host(entry)
+    assert read_hosts() == (GPU1,)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"name": "gpu1"}]', "\xff"])
+def test_a_damaged_file_is_said(book: Path, text: str) -> None:
+    book.parent.mkdir()
+    book.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError, match="correct it, or delete it"):
+        read_hosts()
+    with pytest.raises(UserError):
+        add_host(GPU1)
+    assert book.read_bytes() == text.encode("latin-1")
