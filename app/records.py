@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.fields import Sample, SlowSample
-from app.samples import Device, DeviceLost, FieldsUpdated, TelemetryGap
+from app.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap
 from workloads.protocol import (
     Block,
     Calibration,
@@ -28,14 +28,6 @@ from workloads.protocol import (
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of the worker's stderr, to which its prints go, too."""
-
-    t_ns: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

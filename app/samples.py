@@ -1,5 +1,6 @@
-"""Telemetry messages: devices and their fields, processes on a GPU, lost devices and gaps."""
+"""Telemetry messages: devices and their fields, processes on a GPU, lost devices and gaps; and a line of a log."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -10,6 +11,14 @@ HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""
 SAMPLE_MS = 50.0
 """Milliseconds between two telemetry readings unless requested otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the worker's stderr, to which its prints go, too."""
+
+    t_ns: int
+    text: str
 
 
 class FieldInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.environment_keys import COMMIT_KEY, SOURCES_KEY
+from app.environment_keys import BOOT_ID_KEY, COMMIT_KEY, HOST_ID_KEY, SOURCES_KEY
 from app.paths import ROOT, program_version
 from app.samples import HOST, Inventory
+from app.storage.owner import boot_id, host_id
 
 _GIT_S = 5.0
 _HASH_DIGITS = 12
@@ -23,7 +24,18 @@ https://docs.kernel.org/admin-guide/pm/intel_pstate.html, https://docs.kernel.or
 
 
 def environment_info(inventory: Inventory) -> dict[str, str]:
-    """Return what the program knows of a run's environment, by key; the worker adds what only the framework knows."""
+    """Return what is known of a run's environment on this machine; the worker adds what only the framework knows."""
+    return inventory_info(inventory) | host_info() | program_info()
+
+
+def program_info() -> dict[str, str]:
+    """Return what identifies this program: its version, and its commit where it runs from a checkout."""
+    info = {"program_version": program_version(), COMMIT_KEY: git_commit()}
+    return {key: value for key, value in info.items() if value}
+
+
+def inventory_info(inventory: Inventory) -> dict[str, str]:
+    """Return what an inventory tells of its machine."""
     host = next(device for device in inventory.devices if device.device == HOST)
     info = {
         "driver": inventory.driver,
@@ -32,13 +44,20 @@ def environment_info(inventory: Inventory) -> dict[str, str]:
         "cpu": host.name,
         "cpu_count": str(inventory.machine.cpu_count),
         "memory_total_bytes": str(host.memory_total_bytes),
+    }
+    return {key: value for key, value in info.items() if value}
+
+
+def host_info() -> dict[str, str]:
+    """Return what only a process on the host itself can tell: its system, its processors' state, and its identity."""
+    info = {
         "os": _os_name(),
         "kernel": platform.release(),
-        "program_version": program_version(),
-        COMMIT_KEY: git_commit(),
         SOURCES_KEY: sources_hash(),
+        HOST_ID_KEY: host_id(),
+        BOOT_ID_KEY: boot_id(),
     }
-    return {key: value for key, value in info.items() if value} | processor_state()
+    return info | processor_state()
 
 
 def _os_name() -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from app.errors import UserError
-from app.records import LogLine
 from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec
 from app.runs.leases import Leases, sleep_unstoppable
-from app.runs.outcome import fatal_message
+from app.runs.pipes import fatal_message
+from app.samples import LogLine
 from workloads.job_protocol import ComputeGradients, JobFailed, JobRequest, JobResult, decode_job_result
 
 Kind = TypeVar("Kind", bound=JobResult)

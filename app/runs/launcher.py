@@ -19,9 +19,9 @@ import msgspec
 import psutil
 
 from app.paths import ROOT
-from app.records import LogLine
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
+from app.samples import LogLine
 from workloads.catalog import find_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 

@@ -1,7 +1,6 @@
 """Form a run's outcome from the worker's last message, its exit code, and what the program did to it."""
 
 import logging
-import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +15,6 @@ from workloads.protocol import Finished, WorkerOutcome
 
 _log = logging.getLogger("variantscope.run")
 
-_FATAL = re.compile(r"F\d{4} .*?\] (.+)")
-_MAX_REASON_CHARS = 300
 BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
 """Begins the reason where the process never said hello."""
 
@@ -108,12 +105,6 @@ def _reason_of(name: WorkerOutcome, ending: WorkerExit) -> str | None:
 
 def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:
     return Outcome(name=name, reason=reason, exit_code=ending.exit_code, ended_by=ending.ended_by)
-
-
-def fatal_message(line: str) -> str | None:
-    """Return the text of a log line by which a library aborts (Abseil's `F0000 … file.cc:1] text`), else None."""
-    found = _FATAL.match(line)
-    return found.group(1)[:_MAX_REASON_CHARS] if found else None
 
 
 def _crash_reason(ending: WorkerExit) -> str:

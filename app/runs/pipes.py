@@ -5,6 +5,7 @@ read, so that a print never waits for the program; what its limits have no room 
 """
 
 import os
+import re
 import select
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ _QUIET_S = 1.0
 """How often it is said what was left out."""
 _STATE_S = 0.5
 """How often the state of a progress bar is shown, which overwrites itself with carriage returns."""
+_FATAL = re.compile(r"F\d{4} .*?\] (.+)")
+_MAX_FATAL_CHARS = 300
 
 
 class Allowance:
@@ -191,3 +194,9 @@ class BoundedLog:
 def _text(line: bytes) -> str:
     # SQLite's functions end a text at a NUL.
     return line.rpartition(b"\r")[2].decode("utf-8", errors="replace").rstrip().replace("\0", "\ufffd")
+
+
+def fatal_message(line: str) -> str | None:
+    """Return the text of a log line by which a library aborts (Abseil's `F0000 … file.cc:1] text`), else None."""
+    found = _FATAL.match(line)
+    return found.group(1)[:_MAX_FATAL_CHARS] if found else None

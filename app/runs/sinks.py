@@ -8,8 +8,8 @@ from typing import Protocol
 
 from app.errors import DatabaseError, DatabaseLockedError
 from app.fields import Sample, SlowSample
-from app.records import LogLine, RunEvent
-from app.samples import TelemetryGap
+from app.records import RunEvent
+from app.samples import LogLine, TelemetryGap
 from app.storage.store import Store, StoredEvent
 from workloads.protocol import DataReady, Flops
 

@@ -18,7 +18,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 from app.errors import UserError
-from app.records import LogLine
 from app.runs.launcher import (
     WORKER,
     Exited,
@@ -31,6 +30,7 @@ from app.runs.launcher import (
     requested_interpreter,
 )
 from app.runs.leases import CPU, Lease, Leases
+from app.samples import LogLine
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")

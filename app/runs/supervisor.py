@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from app.environment_keys import STOOD_STILL_KEY
 from app.errors import UserError
 from app.fields import Sample, SlowSample
-from app.records import LogLine, RunEvent, TelemetryEvent
+from app.records import RunEvent, TelemetryEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.message_order import MessageOrder
-from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit, fatal_message
-from app.samples import DeviceLost, FieldsUpdated, TelemetryGap
+from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit
+from app.runs.pipes import fatal_message
+from app.samples import DeviceLost, FieldsUpdated, LogLine, TelemetryGap
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, Message, PhaseStarted, ProtocolError
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")

@@ -1,13 +1,21 @@
-"""Identify the process that owns a run or a queue entry, safe against reused process ids."""
+"""Identify this machine, its boot, and the process that owns a run or a queue entry, safe against reused ids."""
 
+import contextlib
+import hashlib
 import os
-import sqlite3
+import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
+if TYPE_CHECKING:
+    import sqlite3  # not at run time: the Python of a host may lack it, which only identifies itself
+
 _PROC = Path("/proc")
+_MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+_HOST_ID_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ def this_process() -> Owner:
     return Owner(pid, started_s, boot_id())
 
 
-def unfinished_runs(connection: sqlite3.Connection) -> list[tuple[int, Owner]]:
+def unfinished_runs(connection: "sqlite3.Connection") -> list[tuple[int, Owner]]:
     """Return the runs without an outcome, and the process each belongs to."""
     found = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
     return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
@@ -46,6 +54,20 @@ def boot_id() -> str:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return f"booted-{psutil.boot_time():.0f}"
+
+
+def host_id() -> str:
+    """Return a hash of this machine's id, the same at every start; where it has none, of its name.
+
+    The id itself must not leave the machine: https://www.freedesktop.org/software/systemd/man/machine-id.html
+    """
+    for path in _MACHINE_IDS:
+        with contextlib.suppress(OSError):
+            if found := path.read_text(encoding="ascii").strip():
+                break
+    else:
+        found = platform.node()
+    return hashlib.sha256(f"variantscope\0{found}".encode()).hexdigest()[:_HOST_ID_DIGITS]
 
 
 def _started_s(pid: int) -> float | None:

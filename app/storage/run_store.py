@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from app.errors import DatabaseError, DatabaseGoneError
 from app.fields import Sample, SlowSample
 from app.log import log_folder
-from app.records import LogLine
+from app.samples import LogLine
 from app.storage import rows
 from app.storage.database import open_database, read_only_sentence, transaction, translate_sqlite_errors
 from app.storage.file_guard import FileGuard

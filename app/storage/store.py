@@ -13,8 +13,8 @@ from sqlite_utils import Database
 from app.analysis.summary import plausible_run
 from app.fields import Sample, SlowSample
 from app.plain import without_nul
-from app.records import EqualityCheck, LogLine, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
-from app.samples import Device, DeviceLost, FieldsUpdated
+from app.records import EqualityCheck, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
+from app.samples import Device, DeviceLost, FieldsUpdated, LogLine
 from app.storage import listing, measurements, rows
 from app.storage.database import (
     BUSY_TIMEOUT_S,

@@ -1,8 +1,8 @@
 """A made-up run with every kind of value, for tests of storage and views."""
 
 from app.fields import Sample
-from app.records import EqualityCheck, LogLine, Outcome, PortabilityResult, Summary
-from app.samples import HOST, Device, DeviceLost
+from app.records import EqualityCheck, Outcome, PortabilityResult, Summary
+from app.samples import HOST, Device, DeviceLost, LogLine
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
 from workloads.catalog import with_defaults

@@ -19,7 +19,8 @@ from app.gui.threads import (
     JobControl,
     close_jobs,
 )
-from app.records import LogLine, Waiting
+from app.records import Waiting
+from app.samples import LogLine
 from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
 from workloads.catalog import UsageError
 

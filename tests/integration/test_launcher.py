@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from app.records import LogLine
 from app.runs import launcher
 from app.runs.launcher import Exited, LocalWorker, WorkerEvent
+from app.samples import LogLine
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S
 from workloads.catalog import Machine, complete

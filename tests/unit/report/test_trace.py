@@ -13,8 +13,9 @@ import pytest
 from app.analysis.comparability import ClockEvent
 from app.errors import UserError
 from app.fields import Sample, SlowSample
-from app.records import LogLine, Outcome, Summary
+from app.records import Outcome, Summary
 from app.report.trace import export_trace
+from app.samples import LogLine
 from app.storage.reference import reference_files
 from app.storage.store import Store
 from app.storage.transfer.progress import StoppedError, TransferProgress

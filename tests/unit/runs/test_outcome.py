@@ -9,11 +9,11 @@ from app.runs.outcome import (
     BROKEN_PYTHON,
     EndMethod,
     WorkerExit,
-    fatal_message,
     form_outcome,
     with_file_name,
     with_memory_size,
 )
+from app.runs.pipes import fatal_message
 from app.samples import Device
 from workloads.protocol import Finished, WorkerOutcome
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -47,3 +48,14 @@ def test_a_child_is_alive_until_it_ends_and_its_remains_are_not() -> None:
 def test_without_proc_the_wall_clock_start_is_taken() -> None:
     assert owner._started_s_from_psutil(os.getpid()) == psutil.Process().create_time()
     assert owner._started_s_from_psutil(2**22 + 1) is None
+
+
+def test_host_id_is_the_same_each_time_and_not_the_machines_own_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "machine-id"
+    monkeypatch.setattr(owner, "_MACHINE_IDS", (path,))
+    without = owner.host_id()
+    path.write_text("0123456789abcdef0123456789abcdef\n")
+    assert owner.host_id() == owner.host_id() != without
+    assert owner.host_id() not in path.read_text()

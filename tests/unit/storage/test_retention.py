@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import DatabaseError
 from app.fields import Sample
-from app.records import LogLine
+from app.samples import LogLine
 from app.storage import retention
 from app.storage.owner import Owner, boot_id
 from app.storage.store import Store

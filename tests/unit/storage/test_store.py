@@ -11,8 +11,8 @@ from app.environment_keys import PLANNED_KEY
 from app.errors import DatabaseError, UserError
 from app.fields import Sample, SlowSample
 from app.queries import RunQuery
-from app.records import LogLine, Outcome, Phase, Summary
-from app.samples import HOST, FieldInfo, FieldsUpdated
+from app.records import Outcome, Phase, Summary
+from app.samples import HOST, FieldInfo, FieldsUpdated, LogLine
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from app.cli.main import main
 from app.errors import DatabaseError
 from app.paths import weights_path
-from app.records import LogLine, Outcome, Summary
+from app.records import Outcome, Summary
 from app.report.documents import run_document
+from app.samples import LogLine
 from app.storage.files import DiskSpace
 from app.storage.library import Library
 from app.storage.store import Store

@@ -9,7 +9,6 @@ from app.fields import FAST_FIELDS, Sample
 from app.records import (
     BlockColumns,
     EqualityCheck,
-    LogLine,
     Outcome,
     Phase,
     PortabilityResult,
@@ -18,7 +17,7 @@ from app.records import (
     StoredRun,
     Summary,
 )
-from app.samples import HOST, Device
+from app.samples import HOST, Device, LogLine
 from app.storage.owner import this_process
 from app.storage.store import Store
 from workloads.catalog import with_defaults
