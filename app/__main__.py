@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.paths import PROGRAM, checkout_root, default_database
+
 if TYPE_CHECKING:
     import click
 
@@ -49,6 +51,26 @@ def _has_display() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in named)
 
 
+def _check_x11() -> None:
+    """Raise `ImportError` where Qt would end the program: for X11 it needs a library that many systems lack."""
+    wanted = os.environ.get("QT_QPA_PLATFORM", "" if os.environ.get("WAYLAND_DISPLAY") else "xcb")
+    if sys.platform == "linux" and wanted == "xcb":
+        import ctypes
+
+        try:
+            ctypes.CDLL("libxcb-cursor.so.0")
+        except OSError as error:
+            raise ImportError(str(error)) from error
+
+
+def _qt_remedy(error: ImportError) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        command = "sudo apt-get install libgl1 libqt6gui6 libxcb-cursor0"
+        return f"Install the libraries that it needs (on Debian and Ubuntu `{command}`)"
+    wanted = "python3 start.py" if checkout_root() else "pip install PySide6-Essentials pyqtgraph"
+    return f"Install it with `{wanted}`"
+
+
 def _open_window(
     database: Path | None, sample_ms: float | None = None, replay: tuple[int | Path, float] | None = None
 ) -> int:
@@ -63,13 +85,13 @@ def _open_window(
         sys.stderr.write(_NO_DISPLAY)
         return 1
     try:
+        _check_x11()
         from app.gui.app import main as window
     except ImportError as error:
         if error.name is not None and error.name.split(".")[0] not in ("PySide6", "pyqtgraph", "shiboken6"):
             raise
-        sys.stderr.write(_NO_QT.format(error=error))
+        sys.stderr.write(_NO_QT.format(error=error, remedy=_qt_remedy(error)))
         return 1
-    from app.paths import default_database
     from app.samples import SAMPLE_MS
 
     return window(database or default_database(), sample_ms=sample_ms or SAMPLE_MS, replay=replay)
@@ -78,14 +100,16 @@ def _open_window(
 _NOT_INSTALLED = (
     "This Python lacks what VariantScope needs: use `python3 start.py` with the same words, which sets it up, "
     "or the Python in .venv.\n"
+    if checkout_root()
+    else "Packages that VariantScope needs are missing here: install it anew, with those.\n"
 )
 _NO_DISPLAY = (
-    "There is no display here to open the window on: use a command, such as `python -m app experiment --preset quick` "
-    "(`python -m app --help` lists them), or set DISPLAY.\n"
+    f"There is no display here to open the window on: use a command, such as `{PROGRAM} experiment --preset quick` "
+    f"(`{PROGRAM} --help` lists them), or set DISPLAY.\n"
 )
 _NO_QT = (
-    "The window needs Qt, which cannot be loaded here ({error}). "
-    "Install it with `pip install 'variantscope[gui]'`, or use a command such as `python -m app run`.\n"
+    "The window needs Qt, which cannot be loaded here ({error}). {remedy}, or use a command such as "
+    f"`{PROGRAM} run`.\n"
 )
 
 

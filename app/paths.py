@@ -1,4 +1,4 @@
-"""Where the program, its resources and its databases are on disk, and which version it is."""
+"""Where the program, its resources and its databases are on disk, what starts it, and which version it is."""
 
 import os
 from pathlib import Path
@@ -17,6 +17,10 @@ _MAX_NAME_CHARS = 200
 def checkout_root() -> Path | None:
     """Return the checkout that this program runs from; None if it is installed elsewhere."""
     return ROOT if (ROOT / "start.py").is_file() and (ROOT / "pyproject.toml").is_file() else None
+
+
+PROGRAM = "variantscope" if checkout_root() is None else "python -m app"
+"""What a user types to start it, for every sentence that names a command."""
 
 
 def program_version() -> str:

@@ -74,7 +74,7 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("devices",),
         broken=lambda v, m: any(find_gpu(m, word) is None for word in _requested_devices(v)),
-        reason="devices={devices} names a GPU that this machine does not have; `python -m app gpus` lists them.",
+        reason="devices={devices} names a GPU that this machine does not have; the command `gpus` lists them.",
     ),
     Rule(
         parameters=("devices", "gpus"),

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-PROGRAM = "python -m app"
+from app.paths import PROGRAM
 
 OpenWindow = Callable[[Path | None, float, tuple[int | Path, float] | None], int]
 """Opens the window: database, milliseconds between readings, and a recording to play with its speed."""

@@ -25,6 +25,7 @@ from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, print_text, say
 from app.errors import UserError
 from app.metrics import Metric
+from app.paths import PROGRAM
 from app.report.comparison import compare_document
 from app.report.documents import combined_state
 from app.report.gate import judge_gate
@@ -121,7 +122,7 @@ def _search_runs(wanted: RunFilter, baseline: int | None, library: Library) -> l
 def _check_runs(numbers: Sequence[int], baseline: int | None) -> None:
     """Raise `UsageError` for runs that cannot be compared."""
     if len(numbers) < 2:
-        raise UsageError("compare takes two runs or more; `python -m app list` shows their numbers.")
+        raise UsageError(f"compare takes two runs or more; `{PROGRAM} list` shows their numbers.")
     if len(numbers) > MAX_COMPARED:
         raise UsageError(f"compare takes at most {MAX_COMPARED} runs at once; these are {len(numbers):,}.")
     if baseline is not None and baseline not in numbers:
@@ -148,7 +149,7 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     if comparison.scaling:
         numbers = [str(row.run) for row in comparison.rows]
         named = " ".join(numbers) if len(numbers) <= _NAMED else "RUN RUN ..."
-        lines.append(f"How well these scale to more GPUs, and why not better: `python -m app scaling {named}`")
+        lines.append(f"How well these scale to more GPUs, and why not better: `{PROGRAM} scaling {named}`")
     if lines:
         print()
     for line in lines:
@@ -273,7 +274,7 @@ def scaling(database: Path | None, as_json: bool, runs: Sequence[int], report: P
     """Print every pair of runs that differ in GPUs, and write a page of them where one is requested."""
     numbers = list(dict.fromkeys(runs))
     if len(numbers) < 2:
-        raise UsageError("scaling takes two runs or more; `python -m app list` shows their numbers.")
+        raise UsageError(f"scaling takes two runs or more; `{PROGRAM} list` shows their numbers.")
     if report is not None:
         check_suffix(report)
     with open_store(database) as store:

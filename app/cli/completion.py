@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 from click.shell_completion import ShellComplete, split_arg_string
 
-from app.cli.commands import HELP, PROGRAM
+from app.cli.commands import HELP
 from app.cli.options import OneOf
 from app.errors import write_error
-from app.paths import ROOT
+from app.paths import PROGRAM, ROOT
 
 _BASH = r"""# VariantScope: completion of `variantscope`, `python -m app` and `python3 start.py`.
 _variantscope() {

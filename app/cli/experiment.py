@@ -47,7 +47,7 @@ from app.cli.runs import run_services, several_variants, workload_finder
 from app.cli.services import open_store
 from app.cli.terminal import print_json, say
 from app.errors import UserError
-from app.paths import default_database
+from app.paths import PROGRAM, default_database
 from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
 from app.queries import FINISHED_STATES, QueueEntry
 from app.report.article.tables import measured_tables
@@ -127,7 +127,7 @@ class ExperimentOptions:
     def check(self) -> None:
         """Raise `UsageError` for wrong use."""
         if self.show and self.preset is None:
-            raise UsageError("--show goes with --preset; `python -m app compare` shows any stored runs.")
+            raise UsageError(f"--show goes with --preset; `{PROGRAM} compare` shows any stored runs.")
         for name, (reason, others) in _CONFLICTS.items():
             wrong = [option_name(other) for other in others if other in self.given]
             if name in self.given and wrong:
@@ -280,7 +280,7 @@ def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
     elif entry.owned:
         print(_describe_elsewhere(entry))
     else:
-        print(f"Entry {entry.entry} of the queue: `python -m app queue go-on {entry.entry}` makes it.")
+        print(f"Entry {entry.entry} of the queue: `{PROGRAM} queue go-on {entry.entry}` makes it.")
     return 0
 
 

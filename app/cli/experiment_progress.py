@@ -14,6 +14,7 @@ from app.cli.services import stop_on_interrupt
 from app.cli.terminal import print_table, print_text, say
 from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError, UserError
+from app.paths import PROGRAM
 from app.plan import Plan
 from app.queries import FINISHED_STATES
 from app.records import RunHeader, RunRow
@@ -103,7 +104,7 @@ def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None
         entry: The number under which it stays in the queue.
     """
     goes_on = "The same command goes on from here"
-    goes_on += "." if entry is None else f", or `python -m app queue go-on {entry}`."
+    goes_on += "." if entry is None else f", or `{PROGRAM} queue go-on {entry}`."
     sentences = [_describe_progress(found, goes_on, shown=shown), _describe_precision(found)]
     if shown and found.state not in FINISHED_STATES:
         expected = expected_resolution(found.plan, [run.row for run in found.runs], (), None)
@@ -304,7 +305,7 @@ def describe_paused(database: Path, only: Sequence[int] | None, excluding: Colle
     with Store.open(database) as store:
         paused = [entry.entry for entry in store.queue.entries() if entry.state == "paused"]
     named = " ".join(str(entry) for entry in paused if (only is None or entry in only) and entry not in excluding)
-    return f"What is paused goes on when it is named: `python -m app queue go-on {named}`." if named else ""
+    return f"What is paused goes on when it is named: `{PROGRAM} queue go-on {named}`." if named else ""
 
 
 def _refreshed(ended: EntryStatus, services: RunServices) -> EntryStatus:
@@ -321,7 +322,7 @@ def _refreshed(ended: EntryStatus, services: RunServices) -> EntryStatus:
 
 def describe_elsewhere(what: str) -> str:
     """Say that another program makes an entry, and how to see how far it is."""
-    return f"Another program makes {what}: `python -m app queue` shows how far it is."
+    return f"Another program makes {what}: `{PROGRAM} queue` shows how far it is."
 
 
 def exit_status(all_ended: Sequence[EntryStatus]) -> int:

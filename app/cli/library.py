@@ -24,6 +24,7 @@ from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table
 from app.errors import UserError
 from app.metrics import METRICS
+from app.paths import PROGRAM
 from app.queries import RUN_ORDERS, TEXT_ORDERS, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.report.documents import iso_utc, list_document
@@ -89,7 +90,7 @@ def delete(database: Path | None, as_json: bool, for_good: bool, runs: Sequence[
             done = f"{_count_runs(runs)} deleted for good; later runs fill the space in the file."
             return _print_moved(store.library, [], done, as_json=as_json)
         moved = store.library.delete(runs)
-        undo = f"`python -m app restore {' '.join(map(str, moved))}` undoes it."
+        undo = f"`{PROGRAM} restore {' '.join(map(str, moved))}` undoes it."
         done = f"{_count_runs(moved)} put into the trash. {undo}" if moved else "Nothing to do: in the trash already."
         return _print_moved(store.library, moved, done, as_json=as_json)
 
@@ -182,7 +183,7 @@ def _experiment_number(word: str, library: Library) -> int:
     known = library.experiments()
     named = [found.experiment for found in known if word in (str(found.experiment), found.name)]
     if not named:
-        raise UserError(f"There is no experiment {word!r}; `python -m app list --experiments` shows what there is.")
+        raise UserError(f"There is no experiment {word!r}; `{PROGRAM} list --experiments` shows what there is.")
     return named[0]
 
 
@@ -204,7 +205,7 @@ def _describe_empty(total: int, query: RunQuery) -> str:
         return f"No run matches, of {total:,} {units.plural('run', total)}."
     if query.deleted:
         return "The trash is empty."
-    return "No runs yet. `python -m app run lstm` makes the first one; `python -m app reference` has some of real GPUs."
+    return f"No runs yet. `{PROGRAM} run lstm` makes the first one; `{PROGRAM} reference` has some of real GPUs."
 
 
 def _print_experiments(found: list[StoredExperiment], *, as_json: bool) -> None:
@@ -214,7 +215,7 @@ def _print_experiments(found: list[StoredExperiment], *, as_json: bool) -> None:
         rows = ((str(e.experiment), units.utc_time(e.created_utc_ns), e.name, f"{len(e.runs):,}") for e in found)
         print_table(("experiment", "begun", "name", "runs"), list(rows), right=frozenset({0, 3}))
     else:
-        print("No experiments yet. `python -m app experiment --preset quick` makes the first one.")
+        print(f"No experiments yet. `{PROGRAM} experiment --preset quick` makes the first one.")
 
 
 def _experiment_document(experiment: StoredExperiment) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
-from app.cli.commands import PROGRAM, ProgramGroup, UpperLayers, describe_wrong_use
+from app.cli.commands import ProgramGroup, UpperLayers, describe_wrong_use
 from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
 from app.cli.terminal import drop_output, plain_output
 from app.errors import UserError
 from app.log import LEVELS, configure
+from app.paths import PROGRAM
 from app.plain import one_line
 from app.samples import SAMPLE_MS
 from workloads.catalog import UsageError

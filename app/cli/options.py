@@ -128,7 +128,7 @@ def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[
 
     Args:
         name: Its name in the table.
-        examples: Words after `python -m app` that its help shows.
+        examples: Words after the program's name that its help shows.
         uses_database: Whether the function gets `database`; every command takes `--db`.
     """
 

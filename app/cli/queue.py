@@ -25,6 +25,7 @@ from app.cli.runs import run_services
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
+from app.paths import PROGRAM
 from app.queries import QueueEntry, QueueProgress
 from app.report.article.tables import MeasuredTable, measured_tables
 from app.report.comparison import ExperimentResult, experiment_document
@@ -194,7 +195,7 @@ def queue(
         raise UsageError("queue list shows all there is; numbers go with go-on, move, pause, resume and remove.")
     if action != "list":
         if not entries:
-            raise UsageError(f"queue {action} needs the number of an entry, as `python -m app queue` shows it.")
+            raise UsageError(f"queue {action} needs the number of an entry, as `{PROGRAM} queue` shows it.")
         with open_store(database) as store:
             for entry in entries:
                 store.queue.entry(entry)
@@ -231,7 +232,7 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
         if known := [each for each in found if each.planned]:
             print(_describe_total(known), file=sys.stderr)
     else:
-        print("The queue is empty: no experiment is unfinished. `python -m app experiment … --queue` adds one.")
+        print(f"The queue is empty: no experiment is unfinished. `{PROGRAM} experiment … --queue` adds one.")
     return 0
 
 
@@ -243,7 +244,7 @@ def _row(progress: QueueProgress) -> tuple[str, ...]:
 def _describe_total(found: Sequence[QueueProgress]) -> str:
     done, planned = sum(each.done for each in found), sum(each.planned for each in found)
     all_paused = all(each.state == "paused" for each in found)
-    command = " ".join(["python -m app queue go-on", *(str(each.entry) for each in found if all_paused)])
+    command = " ".join([f"{PROGRAM} queue go-on", *(str(each.entry) for each in found if all_paused)])
     if done == planned:
         return f"{done} of {planned} runs done; `{command}` says what came of them."
     return f"{done} of {planned} runs done, {_describe_left(found)}; `{command}` makes them."

@@ -13,6 +13,7 @@ from app.cli.progress import progress_watch
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
+from app.paths import PROGRAM
 from app.report.documents import iso_utc
 from app.report.export import (
     describe_export,
@@ -183,9 +184,9 @@ def _print_files(runs: list[int]) -> None:
     print_table(("reference", "runs", "card", "measured", "versions"), rows, right=frozenset({1}))
     print()
     if runs:
-        print(f"{len(runs)} of these runs are in this database: `python -m app list --tag reference`.")
+        print(f"{len(runs)} of these runs are in this database: `{PROGRAM} list --tag reference`.")
     else:
-        print("None of these runs is in this database; `python -m app reference --add` puts copies of them there.")
+        print(f"None of these runs is in this database; `{PROGRAM} reference --add` puts copies of them there.")
 
 
 def _day(file: ReferenceFile) -> str:

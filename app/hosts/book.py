@@ -14,7 +14,7 @@ from msgspec import structs
 
 from app.errors import UserError, read_error, write_error
 from app.hosts.address import Address, is_address, parse_address
-from app.paths import open_private
+from app.paths import PROGRAM, open_private
 from workloads.catalog import UsageError
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
@@ -82,7 +82,7 @@ def _named(word: str) -> HostEntry:
     near = difflib.get_close_matches(word, known, n=1)
     meant = f" Did you mean {near[0]}?" if near else ""
     raise UsageError(
-        f"There is no host {word!r}.{meant} `python -m app hosts list` shows yours; an address such as ssh://gpu1 works"
+        f"There is no host {word!r}.{meant} `{PROGRAM} hosts list` shows yours; an address such as ssh://gpu1 works"
         " without adding."
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from app import units
+from app.paths import PROGRAM
 from app.report.documents import run_document
 from app.report.table_files import TABLE_WRITERS, Format, OpenTable, csv_file
 from app.storage import retention
@@ -148,8 +149,7 @@ def _import_sentences(done: Imported) -> Iterator[str]:
     if done.entries:
         numbers = " ".join(map(str, done.entries))
         yield (
-            f"{_count_unfinished(len(done.entries))} came into the queue: `python -m app queue go-on "
-            f"{numbers}` goes on."
+            f"{_count_unfinished(len(done.entries))} came into the queue: `{PROGRAM} queue go-on {numbers}` goes on."
         )
     if done.complete:
         experiments = f"{len(done.complete):,} {units.plural('experiment', len(done.complete))}"
@@ -167,7 +167,7 @@ def _import_sentences(done: Imported) -> Iterator[str]:
     if deleted := [known.run for known in done.already if known.in_trash]:
         more = ["…"] if len(deleted) > _NAMED else []
         numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"
-        yield f"In the trash here: {format_run_numbers(deleted)}; `python -m app restore {numbers}` takes {them} out."
+        yield f"In the trash here: {format_run_numbers(deleted)}; `{PROGRAM} restore {numbers}` takes {them} out."
     if done.unfinished:
         yield f"Left out, not ended there: {format_run_numbers(done.unfinished)} of the file."
     if done.in_trash:

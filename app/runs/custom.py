@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError
+from app.paths import PROGRAM
 from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
 from app.runs.leases import CPU, Leases, sleep_unstoppable
 from app.storage.database import load_setting, save_setting
@@ -144,8 +145,8 @@ def stored_source(spec: RunSpec, database: Path) -> Source | None:
         return stored.source
     raise UserError(
         f"The file of {spec.workload} was never opened here as it was then: bring it here, or save what "
-        "`python -m app show RUN --source` prints of a stored run; "
-        f"read it, and run it once as `python -m app run path/to/{spec.workload}`."
+        f"`{PROGRAM} show RUN --source` prints of a stored run; "
+        f"read it, and run it once as `{PROGRAM} run path/to/{spec.workload}`."
     )
 
 

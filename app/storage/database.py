@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, UserError
-from app.paths import open_private
+from app.paths import PROGRAM, open_private
 from app.storage.file_guard import log_path, uses_foreign_log
 from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
@@ -45,7 +45,7 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
             raise
         raise known from error
     except OverflowError as error:
-        raise UserError("No run has a number that large; `python -m app list` shows what there is.") from error
+        raise UserError(f"No run has a number that large; `{PROGRAM} list` shows what there is.") from error
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import UserError, write_error
+from app.paths import PROGRAM
 
 LOW_SPACE_BYTES = 200_000_000
 """Warn below this: it holds some hours of samples of a few GPUs."""
@@ -30,7 +31,7 @@ class DiskSpace:
             return ""
         return (
             f"Only {self._format_free()} is free on the disk that holds {self.path}; "
-            "free some space, or delete old samples with `python -m app prune`."
+            f"free some space, or delete old samples with `{PROGRAM} prune`."
         )
 
     @property

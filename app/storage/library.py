@@ -11,7 +11,7 @@ import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.paths import weights_path
+from app.paths import PROGRAM, weights_path
 from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.storage import listing, queue
@@ -118,9 +118,7 @@ class Library:
             self._require_runs(runs)
             for row in listing.load_rows(self._db, runs):
                 if row.deleted_utc_ns is None:
-                    raise UserError(
-                        f"Run {row.run} is not in the trash; `python -m app delete {row.run}` puts it there."
-                    )
+                    raise UserError(f"Run {row.run} is not in the trash; `{PROGRAM} delete {row.run}` puts it there.")
             run_list = json.dumps(list(runs))
             uids = self._db.execute("SELECT uid FROM runs WHERE run IN (SELECT value FROM json_each(?))", (run_list,))
             weights = [weights_path(self.path, uid) for (uid,) in uids.fetchall()]

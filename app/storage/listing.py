@@ -11,6 +11,7 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.metrics import METRICS
+from app.paths import PROGRAM
 from app.queries import RUN_ORDERS, Facets, RunQuery
 from app.records import RunRow
 from app.storage import rows
@@ -46,7 +47,7 @@ assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
 
 def no_such_run(run: int, path: Path) -> UserError:
     """Return the error for a number that is no run."""
-    return UserError(f"There is no run {run} in {path}; `python -m app list` shows what there is.")
+    return UserError(f"There is no run {run} in {path}; `{PROGRAM} list` shows what there is.")
 
 
 def find_runs(db: Database, query: RunQuery) -> list[int]:

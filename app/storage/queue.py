@@ -10,6 +10,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from app.errors import UserError
+from app.paths import PROGRAM
 from app.queries import QueueEntry, SettableState, StoredExperiment
 from app.storage.database import transaction, translate_sqlite_errors
 from app.storage.listing import TRASH
@@ -276,7 +277,7 @@ class Queue:
 
 
 def _no_such_entry(entry: int | None) -> UserError:
-    return UserError(f"The queue has no entry {entry}; `python -m app queue` shows what there is.")
+    return UserError(f"The queue has no entry {entry}; `{PROGRAM} queue` shows what there is.")
 
 
 def _parse_owner(values: Sequence[Any]) -> Owner | None:

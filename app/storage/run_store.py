@@ -15,6 +15,7 @@ from sqlite_utils import Database
 from app.errors import DatabaseError, DatabaseGoneError
 from app.fields import Sample, SlowSample
 from app.log import log_folder
+from app.paths import PROGRAM
 from app.samples import LogLine
 from app.storage import rows
 from app.storage.database import open_database, read_only_sentence, transaction, translate_sqlite_errors
@@ -113,7 +114,7 @@ class RunStore(Store):
             db.close()
             raise
         self.close()
-        self.rescue = f"{reason}; the run is in {path}, and `python -m app import {path}` adds it to a database."
+        self.rescue = f"{reason}; the run is in {path}, and `{PROGRAM} import {path}` adds it to a database."
         self._db, self.path, self._guard = db, path, None
 
     def use_reserve(self) -> None:

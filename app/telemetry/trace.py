@@ -11,6 +11,7 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.fields import Sample, SlowSample
+from app.paths import PROGRAM
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.plausible import PlausibleReadings
 from app.telemetry.replay import Timed, TraceStarted
@@ -106,7 +107,7 @@ def read_trace(path: Path) -> Trace:
     for line in _lines(text, path.name):
         scan.add_line(line)
     if scan.first is None:
-        raise UserError(f"{path.name} holds no telemetry; `python -m app watch --json` writes a trace.")
+        raise UserError(f"{path.name} holds no telemetry; `{PROGRAM} watch --json` writes a trace.")
     utc_offset_ns = (scan.first.utc - _EPOCH) // timedelta(microseconds=1) * 1000 - scan.first.t_ns
     return Trace(
         name=path.name,

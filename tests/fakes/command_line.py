@@ -9,8 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-from app.cli.commands import PROGRAM, UpperLayers
+from app.cli.commands import UpperLayers
 from app.cli.main import program
+from app.paths import PROGRAM
 from app.runs.leases import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.cli.commands import HELP, PROGRAM, UpperLayers
+from app.cli.commands import HELP, UpperLayers
 from app.cli.main import main, program
 from app.errors import TelemetryError
+from app.paths import PROGRAM
 from app.storage.store import Store
 from tests.fakes.runs import keep
 from tests.fuzz.budget import one_in

@@ -38,12 +38,12 @@ def test_windows_is_sent_to_wsl() -> None:
 @pytest.mark.parametrize(
     ("words", "driver", "extras", "qt"),
     [
-        ([], False, ["gui", "parquet", "tensorflow"], True),
-        ([], True, ["gui", "parquet", "cuda"], True),
-        (["run", "lstm"], True, ["gui", "parquet", "cuda"], False),
-        (["test"], False, ["gui", "parquet", "tensorflow", "dev"], True),
-        (["bench", "frame"], False, ["gui", "parquet", "tensorflow"], True),
-        (["list", "test"], False, ["gui", "parquet", "tensorflow"], False),
+        ([], False, ["parquet", "tensorflow"], True),
+        ([], True, ["parquet", "cuda"], True),
+        (["run", "lstm"], True, ["parquet", "cuda"], False),
+        (["test"], False, ["parquet", "tensorflow", "dev"], True),
+        (["bench", "frame"], False, ["parquet", "tensorflow"], True),
+        (["list", "test"], False, ["parquet", "tensorflow"], False),
     ],
 )
 def test_words_say_which_extras_and_whether_qt(words: list[str], driver: bool, extras: list[str], qt: bool) -> None:
@@ -174,7 +174,7 @@ def checkout(tmp_path: Path) -> Path:
     (folder / "constraints.txt").touch()
     (folder / "pyproject.toml").write_text(
         '[project]\ndependencies = ["pip"]\n'  # there already: needs no network
-        "[project.optional-dependencies]\ngui = []\nparquet = []\ntensorflow = []\ncuda = []\ndev = []\n"
+        "[project.optional-dependencies]\nparquet = []\ntensorflow = []\ncuda = []\ndev = []\n"
     )
     (folder / "app/__init__.py").touch()
     (folder / "app/__main__.py").write_text("import os, sys\nprint(os.getcwd(), sys.argv[1:])\nsys.exit(7)\n")

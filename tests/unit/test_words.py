@@ -67,6 +67,28 @@ def test_no_identifier_uses_a_retired_word() -> None:
     assert found == []
 
 
+def test_no_sentence_names_the_program_in_its_own_words() -> None:
+    """Installed it is `variantscope`, in a checkout `python -m app`: a sentence takes `PROGRAM` of app/paths.py."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in SOURCES
+        if "tests" not in path.parts
+        for text, line in sentences(ast.parse(path.read_text(encoding="utf-8")))
+        if "python -m app " in text
+    ]
+    assert found == []
+
+
+def sentences(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Return every string of a module that is no docstring, with its line."""
+    with_docstrings = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, with_docstrings) and node.body]
+    docstrings = [node.value for node in first if isinstance(node, ast.Expr)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            yield node.value, node.lineno
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

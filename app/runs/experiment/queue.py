@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError
+from app.paths import PROGRAM
 from app.plan import Plan, decode_plan, encode_plan
 from app.queries import QueueEntry
 from app.runs.experiment.schedule import remaining_runs
@@ -60,7 +61,7 @@ def entry_plan(entry: QueueEntry) -> Plan:
 def _unknown_plan(entry: QueueEntry, reason: str) -> UserError:
     return UserError(
         f"Entry {entry.entry} of the queue cannot be read by this version ({reason}): update the program,"
-        f" or remove it with `python -m app queue remove {entry.entry}`."
+        f" or remove it with `{PROGRAM} queue remove {entry.entry}`."
     )
 
 

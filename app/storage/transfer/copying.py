@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import UserError
+from app.paths import PROGRAM
 from app.storage.listing import no_such_run
 from app.storage.transfer.progress import RowCounter
 
@@ -118,7 +119,7 @@ def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path
         if is_running:
             raise UserError(f"Run {run} is still in progress; export it when it has ended.")
         if is_deleted:
-            raise UserError(f"Run {run} is in the trash; `python -m app restore {run}` takes it out.")
+            raise UserError(f"Run {run} is in the trash; `{PROGRAM} restore {run}` takes it out.")
 
 
 class RunCopier:

@@ -15,9 +15,9 @@ _CHANGED = """\
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
 IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
-Offending ED25519 key in /home/me/.ssh/known_hosts:3
+Offending ED25519 key in /u/me/.ssh/known_hosts:3
 """
-_REMOVE = '  remove with:\n  ssh-keygen -f "/home/me/.ssh/known_hosts" -R "[gpu1]:2222"\n'
+_REMOVE = '  remove with:\n  ssh-keygen -f "/u/me/.ssh/known_hosts" -R "[gpu1]:2222"\n'
 _VERIFICATION = (
     "ED25519 host key for gpu1 has changed and you have requested strict checking.\r\nHost key verification failed.\r\n"
 )
@@ -33,20 +33,20 @@ _VERIFICATION = (
         ("ssh: connect to host gpu1 port 2222: No route to host\r\n", "does not answer"),
         ("Connection timed out during banner exchange\r\n", "does not answer"),
         ("Host key verification failed.\r\n", "connect once by hand, `ssh -p 2222 me@gpu1`"),
-        (_CHANGED + _REMOVE + _VERIFICATION, 'remove the old key: ssh-keygen -f "/home/me/.ssh/known_hosts" -R'),
-        (_CHANGED + _VERIFICATION, "line /home/me/.ssh/known_hosts:3."),
+        (_CHANGED + _REMOVE + _VERIFICATION, 'remove the old key: ssh-keygen -f "/u/me/.ssh/known_hosts" -R'),
+        (_CHANGED + _VERIFICATION, "line /u/me/.ssh/known_hosts:3."),
         ("me@gpu1: Permission denied (publickey,password).\r\n", "ssh-copy-id"),
         (
-            "no such identity: /home/me/.ssh/lab: No such file or directory\r\nme@gpu1: Permission denied (publickey).",
-            "/home/me/.ssh/lab, is not there",
+            "no such identity: /u/me/.ssh/lab: No such file or directory\r\nme@gpu1: Permission denied (publickey).",
+            "/u/me/.ssh/lab, is not there",
         ),
         ("Received disconnect from ::1 port 22:2: Too many authentication failures\r\n", "IdentitiesOnly"),
         (
-            "@ WARNING: UNPROTECTED PRIVATE KEY FILE! @\nPermissions 0644 for '/home/me/k' are too open.\n",
-            "the key /home/me/k, which others can read",
+            "@ WARNING: UNPROTECTED PRIVATE KEY FILE! @\nPermissions 0644 for '/u/me/k' are too open.\n",
+            "the key /u/me/k, which others can read",
         ),
         ("stdio forwarding failed\r\nConnection closed by UNKNOWN port 65535\r\n", "The jump host"),
-        ("/home/me/.ssh/config: line 1: Bad configuration option: hots\r\n", "your ssh config"),
+        ("/u/me/.ssh/config: line 1: Bad configuration option: hots\r\n", "your ssh config"),
         ("Unable to negotiate with 10.0.0.1 port 22: no matching cipher found.\r\n", "no method in common"),
         ("This service allows sftp connections only.\n", "restricted shell"),
         ("rbash: line 1: exec: restricted\n", "restricted shell"),
