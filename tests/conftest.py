@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from app.runs.leases import FOLDER_VARIABLE
 from app.storage.store import Store
+from tests.fakes.sshd import NO_SSHD, SshServer, running_sshd
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QThread, QTimer
@@ -64,6 +65,17 @@ def store(database_path: Path) -> Iterator[Store]:
     """Open a test's own database."""
     with Store.open(database_path) as opened:
         yield opened
+
+
+@pytest.fixture
+def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
+    """Run sshd, and let `ssh` reach it by the names of its config; the user's hosts are the test's own."""
+    if NO_SSHD:
+        pytest.skip(NO_SSHD)
+    monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path / "hosts.json"))
+    with running_sshd(tmp_path / "sshd") as server:
+        monkeypatch.setenv("PATH", f"{server.folder}/bin:{os.environ['PATH']}")
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -188,8 +188,8 @@ SSH_FAILURES = (
         " administrator for the new key's fingerprint; only if it is right, remove the old key, line {line}.",
     ),
     Failure(
-        r"UNKNOWN port 65535|stdio forwarding failed",
-        "The jump host on the way to {shown} does not let through; `{by_hand}` shows where it ends.",
+        r"\A(?P<line>.*?)\r?$(?:.|\n)*?(?:UNKNOWN port 65535|stdio forwarding failed)",
+        "The jump host on the way to {shown} does not lead there ({line}); `{by_hand}` must work without a question.",
     ),
     Failure(
         r"Host key verification failed|No .* host key is known for",
