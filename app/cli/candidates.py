@@ -1,4 +1,4 @@
-"""Candidates for completion by the shell: workloads, settings, runs and presets."""
+"""Candidates for completion by the shell: workloads, settings, runs, presets and hosts."""
 
 from collections.abc import Iterable
 
@@ -62,6 +62,16 @@ def complete_presets(_context: click.Context, _param: click.Parameter, incomplet
     from app.runs.experiment.presets import preset_names  # here, as above
 
     return _matching(((name, "") for name in preset_names()), incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+def complete_hosts(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the user's hosts."""
+    from app.hosts.book import read_hosts  # here, as above
+
+    try:
+        return _matching(((entry.name, entry.address) for entry in read_hosts()), incomplete)
+    except UserError:
+        return []
 
 
 def _matching(offers: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:

@@ -58,6 +58,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "replay": ("app.cli.telemetry:replay", "Play a stored run or a trace again, in the window or as lines."),
     },
     "Machine": {
+        "hosts": ("app.cli.hosts:hosts", "Name machines that are reached by ssh, Slurm, Ray or docker."),
         "gpus": ("app.cli.machine:gpus", "Show the GPUs and what they report."),
         "watch": ("app.cli.telemetry:watch", "Print live telemetry without a run."),
         "calibrate": (

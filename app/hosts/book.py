@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from app.errors import UserError, read_error, write_error
-from app.hosts.address import Address, is_address, parse_address
+from app.hosts.address import Address, checked_value, is_address, parse_address
 from app.paths import PROGRAM, open_private
 from workloads.catalog import UsageError
 
@@ -42,8 +42,11 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def place(self) -> Address:
         """Return the whole address; raises `UsageError`."""
         found = parse_address(self.address)
-        changes = {name: value for name in ("python", "interpreter") if (value := getattr(self, name))}
-        return dataclasses.replace(found, **changes)
+        return dataclasses.replace(
+            found,
+            python=checked_value("python", self.python) if self.python else found.python,
+            interpreter=checked_value("interpreter", self.interpreter) if self.interpreter else found.interpreter,
+        )
 
 
 def book_path() -> Path:

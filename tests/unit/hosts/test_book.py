@@ -52,6 +52,8 @@ def test_an_unknown_host_names_the_one_that_is_meant() -> None:
         (HostEntry(name="-x", address="ssh://x"), "cannot name a host"),
         (HostEntry(name="ssh://x", address="gpu2"), "the address comes second"),
         (HostEntry(name="x", address="x"), "no address of a host"),
+        (HostEntry(name="x", address="ssh://x", python="-c"), "python takes"),
+        (HostEntry(name="x", address="ssh://x", interpreter="a\nb"), "interpreter takes"),
     ],
 )
 def test_a_wrong_host_is_not_added(entry: HostEntry, part: str) -> None:

@@ -1,0 +1,68 @@
+"""`hosts`: the user's list of machines, changed and printed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.hosts.book import FILE_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "hosts.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+    return path
+
+
+def test_hosts_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hosts"]) == 0
+    assert "hosts add gpu1 ssh://me@gpu1" in capsys.readouterr().out
+    assert main(["hosts", "add", "gpu1", "ssh://me@gpu1:2222", "--interpreter", "tf221"]) == 0
+    assert main(["hosts", "add", "lab", "slurm+ssh://login?gres=gpu:2"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-2:] == ["gpu1  ssh://me@gpu1:2222            tf221", "lab   slurm+ssh://login?gres=gpu:2"]
+    assert main(["hosts", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hosts"][0] == {
+        "name": "gpu1",
+        "address": "ssh://me@gpu1:2222",
+        "python": "",
+        "interpreter": "tf221",
+    }
+    assert main(["completion", "candidates", "fish", "variantscope hosts remove g"]) == 0
+    assert capsys.readouterr().out == "gpu1\tssh://me@gpu1:2222\n"
+    assert main(["hosts", "remove", "gpu1", "lab"]) == 0
+    assert "No host is named yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["add"], "hosts add takes a name and an address"),
+        (["add", "gpu1"], "hosts add takes a name and an address"),
+        (["add", "gpu1", "gpu1"], "'gpu1' is no address of a host: write ssh://me@gpu1"),
+        (["add", "ssh://gpu1", "gpu1"], "'ssh://gpu1' cannot name a host"),
+        (["add", "gpu1", "ray://head"], "Ray deprecates ray://"),
+        (["add", "gpu1", "ssh://gpu1", "--python=-c"], "python takes a name, a path or a number"),
+        (["remove"], "hosts remove needs the name of a host"),
+        (["remove", "gpu1"], "There is no host 'gpu1'."),
+        (["list", "gpu1"], "hosts list shows all there is"),
+        (["list", "--python", "python3"], "--python goes with `hosts add`."),
+        (["dance"], "ACTION must be one of list, add"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], book: Path
+) -> None:
+    assert main(["hosts", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(sentence)
+    assert err.count("\n") == 1
+    assert not book.exists()
+
+
+def test_a_damaged_list_is_said(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book.write_text("{")
+    assert main(["hosts"]) == 1
+    assert "correct it, or delete it" in capsys.readouterr().err
