@@ -8,11 +8,11 @@ from app.analysis.noise import Resolution
 from app.metrics import METRICS
 from workloads.protocol import RunSpec
 
-TEXT_ORDERS = frozenset(("workload", "variant", "tags", "devices", "outcome", "evidence"))
+TEXT_ORDERS = frozenset(("workload", "variant", "tags", "host", "devices", "outcome", "evidence"))
 """Orders that go from A to Z at first; all others go from the highest down."""
 
 RUN_ORDERS: tuple[str, ...] = (
-    *("run", "started", "workload", "variant", "tags", "devices", "outcome", "evidence"),
+    *("run", "started", "workload", "variant", "tags", "host", "devices", "outcome", "evidence"),
     *(metric.list_column.order for metric in METRICS if metric.list_column),
 )
 """What a list of runs can be ordered by."""
@@ -23,7 +23,8 @@ class RunQuery:
     """Which stored runs, in which order; empty texts and None select everything.
 
     Attributes:
-        text: Words that all occur in a run's note, tags, parameters, outcome, GPUs or experiments, or are its number.
+        text: Words that all occur in a run's note, tags, parameters, outcome, GPUs or experiments, or are its number;
+            `host:gpu1` in the name of its host.
         workload: Name of a workload.
         outcome: Name of an outcome, or `running`.
         tag: A tag.
@@ -75,7 +76,8 @@ class StoredExperiment:
 class Facets:
     """What runs can be filtered by: each value with its number of runs, of all runs or of those in the trash.
 
-    `deleted` is the number of runs in the trash in either case.
+    `deleted` is the number of runs in the trash in either case, `other_hosts` whether one was made on another host
+    than the program's own machine.
     """
 
     total: int
@@ -83,6 +85,7 @@ class Facets:
     workloads: Mapping[str, int]
     outcomes: Mapping[str, int]
     tags: Mapping[str, int]
+    other_hosts: bool = False
 
 
 SettableState = Literal["waiting", "paused"]

@@ -185,6 +185,7 @@ class RunRow:
         purpose: What it was made for, if not for its own sake.
         planned: How many repeats its experiment planned (`PLANNED_KEY`); None if it was made by hand, or before 0.3.
         deleted_utc_ns: When it was put in the trash; None if it is not there.
+        host: The host it was made on, as the user calls it; None for the program's own machine.
     """
 
     run: int
@@ -203,6 +204,7 @@ class RunRow:
     tags: tuple[str, ...] = ()
     experiments: tuple[int, ...] = ()
     deleted_utc_ns: int | None = None
+    host: str | None = None
 
     @property
     def completed(self) -> bool:

@@ -12,6 +12,8 @@ from app.analysis.verdict import group_by_variant, same_work, throughputs
 from app.environment_keys import (
     COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
+    HOST_ID_KEY,
+    HOST_KEY,
     IDLE_WAIT_KEY,
     PER_RUN_KEYS,
     SOURCES_KEY,
@@ -80,6 +82,17 @@ def known_value(environment: Mapping[str, str], key: str) -> str | None:
     return (
         NOT_SET if key.startswith(VARIABLE_PREFIX) and key.removeprefix(VARIABLE_PREFIX).startswith(prefixes) else None
     )
+
+
+def is_same_host(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Return whether two environments are of one host, whatever it is called; one without a host is this machine's.
+
+    Two of this machine are the same, even if they were imported: nothing but what else they say tells them apart.
+    """
+    if HOST_KEY not in one and HOST_KEY not in other:
+        return True
+    ids = one.get(HOST_ID_KEY), other.get(HOST_ID_KEY)
+    return one.get(HOST_KEY) == other.get(HOST_KEY) if None in ids else ids[0] == ids[1]
 
 
 def differing_variables(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
@@ -181,7 +194,8 @@ def runs_on_separate_gpus(runs: Sequence[StoredRun]) -> dict[frozenset[str], lis
 
 def _same_environment(one: StoredRun, other: StoredRun) -> bool:
     keys = (one.environment.keys() | other.environment.keys()) - PROGRAM_KEYS - PER_RUN_KEYS
-    return not any(_differs(one.environment, other.environment, key) for key in keys)
+    differing = (key for key in keys if key != HOST_KEY and _differs(one.environment, other.environment, key))
+    return is_same_host(one.environment, other.environment) and not any(differing)
 
 
 def _share_with_bits(reasons: Floats, bits: int) -> float:

@@ -38,7 +38,13 @@ from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
-from app.viewmodels.compare.table import COMPARED, ComparedVariant, constant_columns, describe_constant_columns
+from app.viewmodels.compare.table import (
+    COMPARED,
+    ComparedVariant,
+    constant_columns,
+    describe_constant_columns,
+    hosts_cell,
+)
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
 from app.viewmodels.compare.why import WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT
@@ -48,7 +54,7 @@ from workloads.catalog import UsageError
 
 _HEADER = ("95 % interval", "ratio", "95 % interval", "energy", "ratio")
 _METRICS = [metric for metric in COMPARED if metric.in_terminal]
-_LAST = {"outcome": "outcome", "evidence": "evidence"}
+_LAST = {"host": "host", "outcome": "outcome", "evidence": "evidence"}
 """Columns that are left out where they say the usual of all runs."""
 _RESULT_OUTCOMES = ("completed", "stopped")
 """Outcomes that need no reason."""
@@ -236,6 +242,7 @@ def _remedy(warning: ComparisonWarning, database: Path | None) -> str:
 def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str]) -> tuple[str, ...]:
     result, example = variant.result, cells.example_word(variant.result.runs[0].spec)
     text = {
+        "host": hosts_cell(result.runs).text,
         "outcome": ", ".join(dict.fromkeys(cells.outcome(row.outcome).text for row in result.runs)),
         "evidence": VERIFICATIONS[state].symbol if (state := combined_state(result.runs)) else "",
     }

@@ -153,8 +153,11 @@ def list_runs(
         return 0
     if rows:
         names = [metric.name for metric in _LISTED]
-        header = ("run", "started", "variant", "outcome", "evidence", *names, "tags")
-        print_table(header, [_list_row(row) for row in rows], right=frozenset({0, *range(5, 5 + len(names))}))
+        hosts = ["host"] if any(row.host for row in rows) else []
+        header = ("run", "started", "variant", *hosts, "outcome", "evidence", *names, "tags")
+        first = header.index("evidence") + 1
+        lines = [_list_row(row, with_host=bool(hosts)) for row in rows]
+        print_table(header, lines, right=frozenset({0, *range(first, first + len(names))}))
         print(
             f"{_format_count(len(rows), total)}, {units.byte_size(retention.size_bytes(path))} in {path}",
             file=sys.stderr,
@@ -187,12 +190,13 @@ def _experiment_number(word: str, library: Library) -> int:
     return named[0]
 
 
-def _list_row(row: RunRow) -> tuple[str, ...]:
+def _list_row(row: RunRow, *, with_host: bool) -> tuple[str, ...]:
     outcome = row.outcome.name if row.outcome else "running"
     metrics = [metric.text(metric.row_value(row), cells.example_word(row.spec)) for metric in _LISTED]
     started = units.utc_time(row.started_utc_ns)
     name = " · ".join(filter(None, (short_name(row.spec), row.purpose)))
-    return (str(row.run), started, name, outcome, cells.verified(row).symbol, *metrics, ", ".join(row.tags))
+    hosts = [row.host or ""] if with_host else []
+    return (str(row.run), started, name, *hosts, outcome, cells.verified(row).symbol, *metrics, ", ".join(row.tags))
 
 
 def _format_count(shown: int, total: int) -> str:

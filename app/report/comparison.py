@@ -31,9 +31,9 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
     """Return the `compare` document: rows by variant, the verdict in words, and every warning.
 
     Of a metric a row has what the window's table shows, at the metric's path. `label` is what tells a row from the
-    others, `operations_per_example` is by formula, `outcomes` and `reasons` have one for each run. `effects` has the
-    ratio of throughput by each parameter alone, `scaling` every pair of runs that differ in their GPUs alone, `why`
-    every variant but the baseline, `equality` every one that was checked against it.
+    others, `operations_per_example` is by formula; `hosts`, `outcomes` and `reasons` have one for each run, a host is
+    null on this machine. `effects` has the ratio of throughput by each parameter alone, `scaling` every pair of runs
+    that differ in their GPUs alone, `why` every variant but the baseline, `equality` every one that was checked.
     """
     return {
         "baseline": comparison.baseline or None,
@@ -106,6 +106,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "name": short_name(spec),
         "label": variant.name,
         "runs": [row.run for row in result.runs],
+        "hosts": [row.host for row in result.runs],
         "n": result.throughput.n if result.throughput else 0,
         "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
         "reasons": [row.outcome.reason if row.outcome else None for row in result.runs],

@@ -276,6 +276,7 @@ def _run_head(row: RunRow) -> dict[str, Any]:
         "workload": row.spec.workload,
         "variant": row.spec.variant,
         "purpose": row.purpose,
+        "host": row.host,
         **annotations_document(row),
         "outcome": row.outcome.name if row.outcome else None,
         "reason": row.outcome.reason if row.outcome else None,

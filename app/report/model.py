@@ -246,12 +246,13 @@ def _differing_environment(runs: Sequence[StoredRun]) -> TextTable:
 
 def _runs(rows: Sequence[RunRow]) -> TextTable:
     """Return a row per run, without columns that are empty in all."""
-    head = ("Run", "Identity", "Started", "Outcome", "Reason", "Tags", "Note")
+    head = ("Run", "Identity", "Started", "Host", "Outcome", "Reason", "Tags", "Note")
     table_rows = [
         (
             str(row.run),
             row.uid,
             units.utc_time(row.started_utc_ns),
+            row.host or "",
             cells.plain_text(cells.outcome(row.outcome)),
             (row.outcome.reason if row.outcome else None) or "",
             ", ".join(row.tags),

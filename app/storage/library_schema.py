@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from app.environment_keys import HOST_KEY
+
 _TAGS = """
 CREATE TABLE tags (
     run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
@@ -53,7 +55,7 @@ CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
         || coalesce((
             SELECT group_concat(name, char(10)) FROM devices WHERE devices.run = runs.run AND kind = 'gpu'),
             CASE gpus WHEN 0 THEN 'CPU' ELSE '' END) || char(10)
-        || replace(coalesce(outcome, 'running'), '_', ' ') || char(10)
+        || replace(coalesce(outcome, 'running'), '_', ' ') || char(10){host}
         || coalesce(reason, '') || char(10)
         || coalesce(({evidence}), '') || char(10)
         || coalesce(purpose, '') || char(10)
@@ -68,7 +70,10 @@ CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
 """
 """The text that a search looks through, one item per line; only ASCII letters become lower case in SQLite."""
 _MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
-_SEARCH_TEXT_VIEW = _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_MISMATCH_REASON)
+_EVIDENCE_TEXT = "SELECT state || iif(match = 0, char(10) || reason, '') FROM evidence WHERE evidence.run = runs.run"
+_HOST_TEXT = """
+        || coalesce('host:' || host || char(10), '')"""
+_SEARCH_TEXT_VIEW = _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_MISMATCH_REASON, host="")
 
 _SEARCH_TEXT_TRIGGERS = {
     "runs_changed": "UPDATE OF workload, variant, outcome, reason, purpose, started_utc_ns, note ON runs",
@@ -81,12 +86,14 @@ _SEARCH_TEXT_TRIGGERS = {
 }
 """The changes that alter a run's search text. Triggers update it, so code that writes runs need not."""
 
-_INDICES = (
-    # Covers what lists of runs filter and sort by: the wide rows are read only for the few runs that are shown.
-    """CREATE INDEX runs_listed ON runs (
+_RUNS_LISTED = """CREATE INDEX runs_listed ON runs (
         deleted_utc_ns, workload, outcome, started_utc_ns, ended_utc_ns, throughput, step_ms_p50, mean_power_mw,
-        energy_mj_per_example, implementation, layout, gpus, batch_size, precision, xla
-    )""",
+        energy_mj_per_example, implementation, layout, gpus, batch_size, precision, xla{more}
+    )"""
+"""Covers what lists of runs filter and sort by: the wide rows are read only for the few runs that are shown."""
+
+_INDICES = (
+    _RUNS_LISTED.format(more=""),
     "CREATE INDEX devices_listed ON devices (run, kind, device_index, name)",
     "CREATE INDEX evidence_listed ON evidence (run, match)",
     "CREATE INDEX tags_by_tag ON tags (tag, run)",
@@ -119,13 +126,22 @@ def evidence_state_statements() -> Iterator[str]:
     """Yield the statements that make the state of a run's evidence a word to search for and a key to sort by."""
     yield "DROP INDEX evidence_listed"
     yield "CREATE INDEX evidence_listed ON evidence (run, state)"
-    words = "SELECT state || iif(match = 0, char(10) || reason, '') FROM evidence WHERE evidence.run = runs.run"
     yield "DROP VIEW run_words_now"
-    yield _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=words)
+    yield _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_EVIDENCE_TEXT, host="")
     yield (
         "UPDATE run_words SET words = (SELECT words FROM run_words_now WHERE run = run_words.run)"
         " WHERE run IN (SELECT run FROM evidence)"
     )
+
+
+def host_statements() -> Iterator[str]:
+    """Yield the statements that make the host of a run a word to search for (`host:gpu1`) and a key to sort by."""
+    yield f"ALTER TABLE runs ADD COLUMN host TEXT AS (json_extract(environment, '$.{HOST_KEY}')) VIRTUAL"
+    yield "DROP INDEX runs_listed"
+    yield _RUNS_LISTED.format(more=", host")
+    yield "DROP VIEW run_words_now"
+    yield _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_EVIDENCE_TEXT, host=_HOST_TEXT)
+    yield "UPDATE settings SET value = value || ' host' WHERE name = 'shown_columns'"
 
 
 QUEUE = """

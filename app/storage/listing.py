@@ -35,6 +35,7 @@ _ORDERS: Mapping[str, Sequence[str]] = {
     "workload": ("workload",),
     "variant": ("implementation", "layout", "gpus", "batch_size", "precision", "xla"),
     "tags": ("(SELECT group_concat(tag, ', ') FROM tags WHERE tags.run = runs.run)",),
+    "host": ("host",),
     "devices": (f"coalesce({_DEVICES}, iif(gpus = 0, 'CPU', 'GPU'))", "gpus"),
     "outcome": (f"coalesce(outcome, '{RUNNING}')",),
     "evidence": (_EVIDENCE_STATE,),
@@ -121,13 +122,15 @@ def facets(db: Database, *, deleted: bool) -> Facets:
     workloads: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     by_trash: Counter[bool] = Counter()
-    for workload, outcome, utc_ns, count in db.execute(
-        "SELECT workload, outcome, deleted_utc_ns, count(*) FROM runs INDEXED BY runs_listed"
+    other_hosts = False
+    for workload, outcome, utc_ns, count, host in db.execute(
+        "SELECT workload, outcome, deleted_utc_ns, count(*), max(host) FROM runs INDEXED BY runs_listed"
         " GROUP BY deleted_utc_ns, workload, outcome"
     ):
         in_trash = utc_ns is not None
         by_trash[in_trash] += count
         if in_trash == deleted:
+            other_hosts |= host is not None
             workloads[workload] += count
             outcomes[outcome or RUNNING] += count
     tags = db.execute(f"SELECT tag, count(*) FROM tags WHERE run {'' if deleted else 'NOT'} IN ({TRASH}) GROUP BY tag")
@@ -137,6 +140,7 @@ def facets(db: Database, *, deleted: bool) -> Facets:
         workloads=dict(sorted(workloads.items())),
         outcomes=dict(sorted(outcomes.items())),
         tags=dict(tags.fetchall()),
+        other_hosts=other_hosts,
     )
 
 

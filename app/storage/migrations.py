@@ -2,7 +2,7 @@
 
 from sqlite_utils import Database, Migrations
 
-from app.storage.library_schema import QUEUE, evidence_state_statements, library_statements
+from app.storage.library_schema import QUEUE, evidence_state_statements, host_statements, library_statements
 from app.storage.older_evidence import derive_evidence_states
 
 migrations = Migrations("variantscope")
@@ -376,3 +376,10 @@ def m011_equality(db: Database) -> None:
 def m012_implausible(db: Database) -> None:
     """How many readings of each field of a device cannot be true and were left out."""
     db.execute("ALTER TABLE devices ADD COLUMN implausible TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(implausible))")
+
+
+@migrations()
+def m013_hosts(db: Database) -> None:
+    """On which host a run was made, where that is not the program's own machine."""
+    for statement in host_statements():
+        db.execute(statement)

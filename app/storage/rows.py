@@ -64,6 +64,7 @@ RUN_COLUMNS = (
     "purpose",
     "note",
     "deleted_utc_ns",
+    "host",
 )
 PLANNED_SQL = f"json_extract(runs.environment, '$.{PLANNED_KEY}')"
 """What a run's experiment planned, which a list shows of its environment."""
@@ -133,6 +134,7 @@ def run_row(
         tags=tags,
         experiments=experiments,
         deleted_utc_ns=values["deleted_utc_ns"],
+        host=host if isinstance(host := values["host"], str) else None,
     )
 
 

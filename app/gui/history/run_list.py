@@ -1,6 +1,7 @@
 """The list of stored runs with its filter bar, actions on the selected runs, and the status line below."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
@@ -220,7 +221,7 @@ class HistoryList(QWidget):
         is_new = listing.query != self._listing.query
         self._listing = listing
         self.bar.show_listing(listing)
-        self._show_columns(listing.options.shown)
+        self._show_columns(listing)
         self._deleted.setChecked(listing.query.deleted)
         self._deleted.setText(f"&Deleted runs ({listing.options.facets.deleted:,})")
         self._reference.setChecked(listing.options.reference > 0)
@@ -255,14 +256,15 @@ class HistoryList(QWidget):
         self.run_menu.show_chosen(chosen, deleted=deleted)
         self.footer.count.setText(count_label(self._listing, chosen))
 
-    def _show_columns(self, shown: Sequence[str]) -> None:
-        self.table.show_columns(shown)
+    def _show_columns(self, listing: Listing) -> None:
+        self.table.show_columns(listing.columns)
         for order, entry in zip(ORDERS, self._columns.actions(), strict=True):
-            entry.setChecked(order in shown)
+            entry.setChecked(order in listing.options.shown)
 
     def _choose_columns(self) -> None:
         chosen = [order for order, entry in zip(ORDERS, self._columns.actions(), strict=True) if entry.isChecked()]
-        self._show_columns(chosen)
+        options = replace(self._listing.options, shown=chosen)
+        self._show_columns(replace(self._listing, options=options))
         self.columns_chosen.emit(chosen)
 
     def _ask_deleted(self) -> None:

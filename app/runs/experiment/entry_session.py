@@ -310,7 +310,8 @@ def entry_status(
     machine = inventory.machine
     with Store.open(services.database) as store:
         own_runs = runs_of_entry(store, entry)
-        reusable = reusable_runs(store, plan, current_fingerprint(inventory), machine, own_runs, throttle_filter)
+        fingerprint = current_fingerprint(inventory, services.host.environment())
+        reusable = reusable_runs(store, plan, fingerprint, machine, own_runs, throttle_filter)
         comparable_runs = tuple(runs_on_same_hardware(store.each_run(), machine))
     stored = runs_with_weights(plan, reusable.runs, services.database)
     experiment = Experiment.from_runs(plan, "stopped", stored, machine)

@@ -5,14 +5,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from app.analysis.comparability import differing_variables, throttled_pct
-from app.environment_keys import SOURCES_KEY, STOOD_STILL_KEY
+from app.analysis.comparability import differing_variables, is_same_host, throttled_pct
+from app.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY
 from app.paths import program_version
 from app.plan import MAX_THROTTLED_PCT, Plan
 from app.records import RunHeader, RunRow
 from app.runs.environment import sources_hash
 from app.runs.experiment.schedule import is_result, matching_variants
 from app.samples import HOST, Inventory
+from app.storage.owner import host_id
 from app.storage.reference import is_reference
 from app.storage.store import Store
 from workloads.catalog import FRAMEWORK, Machine, check, installed_framework
@@ -52,7 +53,8 @@ class ThrottleFilter:
 class EnvironmentFingerprint:
     """What of an environment affects a run's figures; None or empty where unknown, which is no difference.
 
-    `sources` is the hash of the code that a worker imports; `variables` has the environment variables that it found.
+    `sources` is the hash of the code that a worker imports; `variables` has the environment variables that it found,
+    `host` what names its host; nothing for the program's own machine.
     GPUs are compared by name, not UUID: an experiment may go on later, on another GPU of the same model.
     """
 
@@ -63,6 +65,7 @@ class EnvironmentFingerprint:
     program_version: str | None
     sources: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
+    host: Mapping[str, str] = field(default_factory=dict)
 
     def differences(self, other: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
         """Return the names of what differs in `other`, of what matters on a GPU or on the CPU."""
@@ -75,36 +78,52 @@ class EnvironmentFingerprint:
         known = on_gpu and self.gpus and other.gpus
         same_gpus = self.gpus <= other.gpus or other.gpus <= self.gpus
         found = [*_differing_keys(pairs), *differing_variables(self.variables, other.variables)]
-        return [*found, *(["GPU"] if known and not same_gpus else [])]
+        hosts = [] if is_same_host(self.host, other.host) else ["host"]
+        return [*hosts, *found, *(["GPU"] if known and not same_gpus else [])]
 
 
 def _differing_keys(pairs: dict[str, tuple[str | None, str | None]]) -> list[str]:
     return [name for name, (one, other) in pairs.items() if one and other and one != other]
 
 
-def current_fingerprint(inventory: Inventory) -> EnvironmentFingerprint:
-    """Return the fingerprint of a run that would start now."""
-    return EnvironmentFingerprint(
-        driver=inventory.driver,
-        gpus=frozenset(gpu.name for gpu in inventory.machine.gpus),
-        cpu=next(device.name for device in inventory.devices if device.device == HOST),
-        framework=installed_framework(),
-        program_version=program_version(),
-        sources=sources_hash(),
-        variables=FRAMEWORK.variables(os.environ),
-    )
+def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | None = None) -> EnvironmentFingerprint:
+    """Return the fingerprint of a run that would start now.
+
+    Args:
+        inventory: Of the host it would be made on.
+        environment: What that host says of itself, where it may be another one than the program's own machine. Its
+            framework may not be known before a run.
+    """
+    gpus = frozenset(gpu.name for gpu in inventory.machine.gpus)
+    if environment is not None and HOST_KEY in environment:
+        return _fingerprint(environment, gpus)
+    here = {
+        "driver": inventory.driver,
+        "cpu": next(device.name for device in inventory.devices if device.device == HOST),
+        FRAMEWORK.version_key: installed_framework(),
+        "program_version": program_version(),
+        SOURCES_KEY: sources_hash(),
+        HOST_ID_KEY: host_id(),
+        **FRAMEWORK.variables(os.environ),
+    }
+    return _fingerprint({key: value for key, value in here.items() if value}, gpus)
 
 
 def run_fingerprint(run: RunHeader) -> EnvironmentFingerprint:
     """Return the fingerprint of a stored run."""
+    return _fingerprint(run.environment, frozenset(run.row.gpu_names))
+
+
+def _fingerprint(environment: Mapping[str, str], gpus: frozenset[str]) -> EnvironmentFingerprint:
     return EnvironmentFingerprint(
-        driver=run.environment.get("driver"),
-        gpus=frozenset(run.row.gpu_names),
-        cpu=run.environment.get("cpu"),
-        framework=run.environment.get(FRAMEWORK.version_key),
-        program_version=run.environment.get("program_version"),
-        sources=run.environment.get(SOURCES_KEY),
-        variables=run.environment,
+        driver=environment.get("driver"),
+        gpus=gpus,
+        cpu=environment.get("cpu"),
+        framework=environment.get(FRAMEWORK.version_key),
+        program_version=environment.get("program_version"),
+        sources=environment.get(SOURCES_KEY),
+        variables=environment,
+        host={key: environment[key] for key in (HOST_KEY, HOST_ID_KEY) if key in environment},
     )
 
 
@@ -187,7 +206,8 @@ def reusable_runs(
     results = matching_results(store.each_run() if stored is None else stored, plan)
     rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
     runs = [store.load_header(row.run) for row in rows]
-    interpreters = {_interpreter(spec) for spec in plan.specs} - {""}
+    # The environments of another host are known there alone.
+    interpreters = {_interpreter(spec) for spec in plan.specs if HOST_KEY not in fingerprint.host} - {""}
     fingerprints = FingerprintByInterpreter(
         fingerprint, {interpreter: installed_framework(interpreter) for interpreter in interpreters}
     )

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.analysis.comparability import MINOR_VARIABLE_KEYS, OWN_VARIABLE_KEYS, known_value
-from app.environment_keys import COMMIT_KEY, GPUS_USED_KEY, SOURCES_KEY
+from app.analysis.comparability import MINOR_VARIABLE_KEYS, OWN_VARIABLE_KEYS, is_same_host, known_value
+from app.environment_keys import COMMIT_KEY, GPUS_USED_KEY, HOST_KEY, SOURCES_KEY
 from app.records import StoredRun
+from app.viewmodels.format.cells import THIS_MACHINE
 from app.viewmodels.format.environment import (
     differing_environment,
     environment_label,
@@ -73,7 +74,9 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Return what differs between the environments of runs, and what is not known of some."""
     code = _code(runs)
     has_warning = any(warning.severity == "warning" for warning in code)
+    hosts = host_warnings(runs)
     omitted = {GPUS_USED_KEY, COMMIT_KEY, SOURCES_KEY, *([_VERSION_KEY] if has_warning else [])}
+    omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
     differing = (item for item in differing_environment(runs).items() if item[0] not in omitted)
     found = [
         describe_difference(
@@ -81,7 +84,20 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         )
         for key, values in differing
     ]
-    return [*code, *found, *_unrecorded_variables(runs)]
+    return [*hosts, *code, *found, *_unrecorded_variables(runs)]
+
+
+def host_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Warn of runs of several hosts; names of one and the same host are no difference."""
+    first = runs[0].environment if runs else {}
+    if all(is_same_host(first, run.environment) for run in runs):
+        return []
+    names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
+    sentence = (
+        f"The host differs: {format_values_by_run(names)}. Even with the same kind of GPU, its processor, driver, "
+        "cooling and other users may explain a difference; compare variants on one host."
+    )
+    return [ComparisonWarning(key=HOST_KEY, sentence=sentence, values=names)]
 
 
 def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:

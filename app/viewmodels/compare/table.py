@@ -13,7 +13,7 @@ from app.plain import cell_text
 from app.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
-from app.viewmodels.format.cells import Cell, Column
+from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
 from app.viewmodels.format.sentences import join_with_and
 
 RowKind = Literal["variant", "run", "member"]
@@ -182,6 +182,7 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
         RUN: Column("Run", "The run's number, or how many runs; the box shows or hides curves"),
         BASE: Column("Base", "Ratios are against this one: click, or press B", numeric=False),
         VARIANT: Column("Variant", "What differs between these runs", numeric=False),
+        "host": Column("Host", "The host that it was made on; empty for this machine", numeric=False),
         "outcome": Column("Outcome", "How the run ended", numeric=False),
         "evidence": Column(
             "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
@@ -219,6 +220,7 @@ class _RowBuilder:
             Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
             _NO_TEXT,
             cells.text_cell(variant.name, cells.variant(result.runs[0].spec).tooltip),
+            hosts_cell(result.runs),
             _outcomes_cell(result.runs),
             _verified_cell(result.runs),
             estimate_cell(result.throughput),
@@ -246,6 +248,7 @@ class _RowBuilder:
             cells.run_number(row),
             _NO_TEXT,
             cells.text_cell(name, cells.variant(row.spec).tooltip),
+            cells.host(row),
             cells.outcome(row.outcome),
             cells.verified(row),
             replace(cells.row_metric_cell(METRIC_BY_KEY["throughput"], row), unit=""),
@@ -277,6 +280,12 @@ def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
     return replace(ratio, text="baseline", unit="") if is_base and ratio.key is not None else ratio
 
 
+def hosts_cell(runs: Sequence[RunRow]) -> Cell:
+    """Return the hosts of a variant's runs; empty where all were made on this machine."""
+    hosts = dict.fromkeys(row.host or THIS_MACHINE for row in runs)
+    return cells.text_cell("" if list(hosts) == [THIS_MACHINE] else ", ".join(hosts))
+
+
 def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
     """Return how many runs ended how, in the style of the worst outcome."""
     names = [row.outcome.name if row.outcome else "running" for row in runs]
@@ -304,13 +313,16 @@ _EXPECTED: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
 
 
 def constant_columns(rows: Sequence[RunRow]) -> list[str]:
-    """Return the columns that say the usual of every run."""
-    return [column for column, (is_expected, _) in _EXPECTED.items() if all(map(is_expected, rows))]
+    """Return the columns that say the same, or the usual, of every run."""
+    one_host = ["host"] if len({row.host for row in rows}) == 1 else []
+    return [*one_host, *(column for column, (is_expected, _) in _EXPECTED.items() if all(map(is_expected, rows)))]
 
 
 def describe_constant_columns(rows: Sequence[RunRow]) -> str:
     """Return those columns as a sentence; "" if there is none."""
-    phrases = [_EXPECTED[column][1] for column in constant_columns(rows)]
+    phrases = [_EXPECTED[column][1] for column in constant_columns(rows) if column in _EXPECTED]
+    if rows and rows[0].host and "host" in constant_columns(rows):
+        phrases.append(f"were made on {rows[0].host}")
     if not phrases or len(rows) < 2:
         return ""
     return f"{'Both' if len(rows) == 2 else f'All {len(rows)}'} runs {join_with_and(phrases)}."

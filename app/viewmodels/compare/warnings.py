@@ -331,7 +331,8 @@ def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         return [describe_difference("card", "The kind of GPU", kinds)]
     differing_names = differing_parameters([run.row.spec for run in runs])
     used = {run.row.run: gpus for run in runs if (gpus := comparability.used_gpus(run))}
-    if "devices" in differing_names or len(set(used.values())) < 2:
+    on_one_host = all(comparability.is_same_host(runs[0].environment, run.environment) for run in runs)
+    if "devices" in differing_names or len(set(used.values())) < 2 or not on_one_host:
         return []
     exclusive = comparability.runs_on_separate_gpus(runs)
     if "gpus" in differing_names and not exclusive:

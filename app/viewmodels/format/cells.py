@@ -44,6 +44,10 @@ VERIFICATIONS: Mapping[EvidenceState, StatusLabel] = {
 """By what a run's evidence verified."""
 
 
+THIS_MACHINE = "this machine"
+"""What the program's own machine is called next to other hosts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
@@ -124,6 +128,11 @@ def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
     full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
     name = naming.short_name(spec, devices=False).removeprefix(spec.workload).lstrip(" ·")
     return text_cell(" · ".join(filter(None, (name, purpose))), full)
+
+
+def host(row: RunRow) -> Cell:
+    """Return the host that the run was made on; empty for this machine."""
+    return text_cell(row.host or "", "" if row.host else "Made on this machine, or imported.")
 
 
 def devices(row: RunRow) -> Cell:

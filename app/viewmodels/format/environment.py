@@ -97,13 +97,13 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
     """Return the environment keys that describe the machine, not what was requested of it.
 
     Which GPUs a run was given is no news where the runs asked for different numbers of them, and what the framework
-    saw of them follows from it.
+    saw of them follows from it. The host is left out, for one may have several names.
     """
     gpu_parameters = {"gpus", "devices"} & set(differing_parameters([run.row.spec for run in runs]))
     excluded = (
         OWN_VARIABLE_KEYS
         | PER_RUN_KEYS
-        | {FRAMEWORK.devices_key, VARIABLES_RECORDED_KEY}
+        | {FRAMEWORK.devices_key, VARIABLES_RECORDED_KEY, HOST_KEY, HOST_ID_KEY}
         | ({GPUS_USED_KEY} if gpu_parameters else set())
     )
     return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in excluded]

@@ -85,7 +85,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     return RunDetail(
         run=row.run,
         title=f"Run {row.run} · {naming.short_name(row.spec)}",
-        subtitle=f"{begun.text} · {cells.devices(row).text}",
+        subtitle=f"{begun.text} · {cells.devices(row).text}{f' · on {row.host}' if row.host else ''}",
         outcome=cells.outcome(row.outcome),
         reason=(row.outcome.reason if row.outcome else None) or "",
         traceback=(row.outcome.detail if row.outcome else None) or "",

@@ -131,6 +131,12 @@ _LISTED: tuple[HistoryColumn, ...] = (
         lambda run, _zone: cells.annotations(run),
     ),
     HistoryColumn(
+        Column("Host", "The host that the run was made on; empty for this machine", numeric=False),
+        "host",
+        Cell(text="gpu-server-1"),
+        lambda run, _zone: cells.host(run),
+    ),
+    HistoryColumn(
         Column("Devices", "What it ran on", numeric=False),
         "devices",
         Cell(text="2× H200"),
@@ -157,7 +163,7 @@ DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if l
 
 _CHIP_ROOM = " " * 5
 
-VARIANT_COLUMN, ANNOTATIONS_COLUMN, DEVICES_COLUMN, OUTCOME_COLUMN = 3, 4, 5, 6
+VARIANT_COLUMN, ANNOTATIONS_COLUMN, HOST_COLUMN, DEVICES_COLUMN, OUTCOME_COLUMN = 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +215,11 @@ class Listing:
     def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
         """Return the table's lines: in groups, some folded, or one line per run if `folded` is None."""
         return self.runs if folded is None else build_lines(self.groups, frozenset(folded))
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns to show: those chosen, without the hosts' where every run was made on this machine."""
+        return [name for name in self.options.shown if name != "host" or self.options.facets.other_hosts]
 
     @property
     def filter_name(self) -> str:

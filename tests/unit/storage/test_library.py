@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.environment_keys import HOST_ID_KEY, HOST_KEY
 from app.errors import UserError
 from app.paths import weights_path
 from app.queries import RUN_ORDERS, Facets, RunQuery
@@ -64,7 +65,7 @@ def _keep_one(store: Store, number: int) -> None:
         t_ns=S,
         utc_ns=UTC_NS + (number // 2) * 3600 * S,
         devices=(*gpus, HOST_DEVICE),
-        environment={},
+        environment={HOST_KEY: f"gpu{number % 4}", HOST_ID_KEY: f"id-{number % 4}"} if number % 3 else {},
         purpose="a try" if number % 11 == 0 else None,
     )
     if number % 4:
@@ -96,6 +97,7 @@ def words_of(row: RunRow) -> str:
         row.evidence_state or "",
         (row.evidence_reason or "") if row.evidence_state == "mismatch" else "",
         row.purpose or "",
+        f"host:{row.host}" if row.host else "",
         row.note,
         *row.tags,
     )
@@ -115,6 +117,7 @@ def key_of(row: RunRow, order: str) -> Any:
         "workload": row.spec.workload,
         "variant": of_variant,
         "tags": ", ".join(row.tags) or None,
+        "host": row.host,
         "devices": (" ".join(row.gpu_names) or "CPU", variant["gpus"]),
         "outcome": row.outcome.name if row.outcome else "running",
         "evidence": row.evidence_state,
@@ -145,6 +148,7 @@ def naively(rows: list[RunRow], query: RunQuery) -> list[int]:
 
 
 WORDS = (
+    "host:gpu2",
     "nch",
     "NCHW",
     "64",

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from app.analysis.comparability import used_gpus
-from app.environment_keys import SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
+from app.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
 from app.plan import Plan
 from app.records import SampleColumns, StoredRun
 from app.runs.experiment.reuse import (
@@ -77,6 +77,7 @@ def test_results_of_the_same_variants_count(database_path: Path) -> None:
         ({"git_commit": "0123"}, ()),
         ({SOURCES_KEY: "0123"}, ("version of the code",)),
         ({"env OMP_NUM_THREADS": "1"}, ("OMP_NUM_THREADS",)),
+        ({HOST_KEY: "gpu1", HOST_ID_KEY: "one"}, ("host",)),
         ({"env CUDA_VISIBLE_DEVICES": "GPU-7", "env CUDA_HOME": "/usr/local/cuda"}, ()),
     ],
 )
@@ -86,6 +87,21 @@ def test_other_surroundings_are_counted_anew(
     found = counted(database_path, on_one_gpu(1), on_one_gpu(2, **changed))
     assert (found.excluded_due_to, found.excluded) == (because, len(found.excluded_due_to) and 1)
     assert [run.row.run for run in found.runs] == ([1] if because else [1, 2])
+
+
+def test_on_a_host_only_its_own_runs_count_under_any_of_its_names(database_path: Path) -> None:
+    gpu1 = {HOST_KEY: "gpu1", HOST_ID_KEY: "one"}
+    names: tuple[dict[str, str], ...] = ({}, gpu1, {**gpu1, HOST_KEY: "lab"}, {HOST_KEY: "gpu1"})
+    devices = (Device(device=HOST, kind="host", index=-1, name="A processor"),)
+    inventory = Inventory(machine=ONE, devices=devices, driver="580.1")
+    there = current_fingerprint(inventory, {**ENVIRONMENT, HOST_KEY: "gpu1", HOST_ID_KEY: "one"})
+    with Store.open(database_path) as store:
+        for number, name in enumerate(names, 1):
+            keep(store, on_one_gpu(number, **name))
+        found = reusable_runs(store, PLAN, there, ONE)
+        here = reusable_runs(store, PLAN, replace(HERE, host={HOST_ID_KEY: "one"}), ONE)
+    assert ([run.row.run for run in found.runs], found.excluded_due_to) == ([2, 3, 4], ("host",))
+    assert [run.row.run for run in here.runs] == [1, 2, 3], "this machine, reached as a host"
 
 
 def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(database_path: Path) -> None:

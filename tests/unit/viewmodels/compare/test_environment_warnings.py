@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.analysis.comparability import differing_variables
-from app.environment_keys import COMMIT_KEY, SOURCES_KEY
+from app.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURCES_KEY
 from app.viewmodels.compare.environment_warnings import CODE, ComparisonWarning, environment_warnings
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import FRAMEWORK, VARIABLES_RECORDED_KEY
@@ -25,6 +25,26 @@ def warnings_of(*environments: Mapping[str, str]) -> list[ComparisonWarning]:
 def only(found: list[ComparisonWarning]) -> ComparisonWarning:
     (warning,) = found
     return warning
+
+
+def test_runs_of_several_hosts_are_a_warning_whatever_their_cards() -> None:
+    on_gpu1 = {**CODE_A, HOST_KEY: "gpu1", HOST_ID_KEY: "one", "gpus_present": "NVIDIA H200 (GPU-1)"}
+    warning = only(warnings_of(CODE_A, on_gpu1, {**CODE_A, "gpus_present": "NVIDIA H200 (GPU-0)"}))
+    assert (warning.key, warning.severity) == ("host", "warning")
+    assert warning.sentence.startswith("The host differs: gpu1 (run 2), else this machine. Even with the same kind of")
+    known = {"kernel": "6.8", "cpu": "Xeon", "driver": "580"}
+    others = warnings_of({**on_gpu1, **known}, {**on_gpu1, HOST_ID_KEY: "two", **known, "cpu": "EPYC", "kernel": "6.1"})
+    found = {warning.key: warning.severity for warning in others}
+    assert found == {"host": "warning", "cpu": "warning", "kernel": "note"}
+
+
+def test_two_names_of_one_host_are_no_difference() -> None:
+    names: tuple[dict[str, str], ...] = (
+        {HOST_KEY: "gpu1"},
+        {HOST_KEY: "lab.example", "carrier": "ssh", "clock_error_ns": "9"},
+        {},
+    )
+    assert warnings_of(*({**CODE_A, HOST_ID_KEY: "one", **name} for name in names)) == []
 
 
 def test_runs_of_other_code_are_told_by_their_commits() -> None:

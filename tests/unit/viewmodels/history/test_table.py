@@ -76,6 +76,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Workload": "cnn10",
         "Variant": "Native NCHW · batch 1024",
         "Tags, note": "",
+        "Host": "",
         "Devices": "2× H200",
         "Outcome": "completed",
         "Evidence": "",
@@ -87,6 +88,14 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
     }
     assert "2025-10-09 09:00:20 UTC" in row.cells[1].tooltip
     assert "layout = NCHW" in row.cells[3].tooltip
+
+
+def test_the_column_of_hosts_is_there_where_a_run_was_made_elsewhere() -> None:
+    (row,) = rows_of(replace(run_row(7), host="gpu1"))
+    assert texts(row)["Host"] == "gpu1"
+    here = Listing(options=offered(3))
+    away = Listing(options=HistoryOptions(facets=replace(here.options.facets, other_hosts=True)))
+    assert [name for name in away.columns if name not in here.columns] == ["host"]
 
 
 def test_absent_figures_are_dashes_and_a_run_without_an_outcome_is_running() -> None:
