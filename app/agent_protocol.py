@@ -1,8 +1,17 @@
 """The messages between the program and an agent, which makes runs on a host: orders on its stdin, reports on stdout.
 
 One JSON object a line in both directions. The messages of the host's sampler (`app.telemetry.messages`) come between
-the reports on the same stdout: each has a tag of its own. Everything on the host ends when the agent's stdin closes.
-Times are of the host's clocks.
+the reports on the same stdout: each has a tag of its own. Everything on the host ends when the agent's stdin closes,
+and when the agent has heard nothing for `LOST_S`; its stdout closes when nothing is left there. Times are of the host's
+clocks.
+
+Agent and sampler are two processes that write whole lines to one stdout. One that was killed in the middle of a line
+leaves its beginning: the next writer ends it with `CUT`, and a reader skips a line that ends so. Any other line that is
+no message is a mistake.
+
+Paths in orders are names in the agent's scratch folder, such as `weights.npz`: `Start.weights_path`, and those of jobs.
+The program sends what a job reads (`WriteFile`), and fetches (`ReadFile`) and removes what a job or a worker wrote. The
+path of a custom workload's source stays the user's: it is only named in errors there.
 """
 
 from typing import Annotated, Literal
@@ -16,6 +25,12 @@ AGENT_PROTOCOL = 1
 """Version of these messages. The agent is sent by the program, by the hash of its sources: both have the same one."""
 HEARTBEAT_S = 1.0
 """How often the program pings an agent; an agent answers each ping at once."""
+LOST_S = 15.0
+"""An agent that hears nothing for so long ends everything, though its stdin is open: a cut network closes nothing."""
+CUT = b"\x18\n"
+"""Ends a line that its writer was killed in; JSON has no such byte (cancel, ASCII)."""
+FILE_PIECE_BYTES = 2**18
+"""The most bytes in one `FilePart` or `WriteFile`: what comes after them on the link must not wait for long."""
 MOST_EVENTS = 2_000
 """Events of one worker that an agent sends before the program has taken them (`Took`)."""
 
@@ -46,7 +61,10 @@ class OrderSampler(msgspec.Struct, frozen=True, tag="order_sampler", tag_field=T
 
 
 class LaunchWorker(msgspec.Struct, frozen=True, kw_only=True, tag="launch_worker", tag_field=TAG):
-    """Start a worker; answered by `WorkerLaunched` or `Refused`."""
+    """Start a worker; answered by `WorkerLaunched`, before its first event, or `Refused`.
+
+    `start.weights_path` is a name in the scratch folder; the file is there when the worker has said that it completed.
+    """
 
     number: Number
     start: Start
@@ -94,7 +112,7 @@ class CancelJob(msgspec.Struct, frozen=True, tag="cancel_job", tag_field=TAG):
 
 
 class DescribeHost(msgspec.Struct, frozen=True, tag="describe_host", tag_field=TAG):
-    """Ask for a `HostDescribed`: what is known of a run's environment before its worker starts."""
+    """Ask for a `HostDescribed`: what only a process on the host can tell of a run's environment (`host_info`)."""
 
     number: Number
 
@@ -106,7 +124,10 @@ class KeepStandby(msgspec.Struct, frozen=True, tag="keep_standby", tag_field=TAG
 
 
 class ReadFile(msgspec.Struct, frozen=True, kw_only=True, tag="read_file", tag_field=TAG):
-    """Ask for a piece of a file in the agent's own scratch folder; answered by `FilePart` or `Refused`."""
+    """Ask for the piece of a file from `offset` on; answered by `FilePart`, or `Refused`.
+
+    It is the last piece where `offset` and the piece make the size.
+    """
 
     number: Number
     name: str
@@ -114,12 +135,26 @@ class ReadFile(msgspec.Struct, frozen=True, kw_only=True, tag="read_file", tag_f
 
 
 class WriteFile(msgspec.Struct, frozen=True, kw_only=True, tag="write_file", tag_field=TAG):
-    """Add a piece to a file in the agent's own scratch folder; answered by `FilePart` without data, or `Refused`."""
+    """Add a piece to a file, which 0 begins anew; answered by `FilePart` without data, or `Refused`."""
 
     number: Number
     name: str
     offset: int
     data: bytes
+
+
+class ListFiles(msgspec.Struct, frozen=True, kw_only=True, tag="list_files", tag_field=TAG):
+    """Ask for a `FilesListed`: a file alone, or every file below a folder, such as a model that was exported."""
+
+    number: Number
+    name: str
+
+
+class RemoveFile(msgspec.Struct, frozen=True, kw_only=True, tag="remove_file", tag_field=TAG):
+    """Remove a file, or a folder with all in it, whether it is there or not; answered by `FilesListed` or `Refused`."""
+
+    number: Number
+    name: str
 
 
 Order = (
@@ -138,6 +173,8 @@ Order = (
     | KeepStandby
     | ReadFile
     | WriteFile
+    | ListFiles
+    | RemoveFile
 )
 
 
@@ -255,6 +292,13 @@ class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_f
     size: int
 
 
+class FilesListed(msgspec.Struct, frozen=True, kw_only=True, tag="files_listed", tag_field=TAG):
+    """The sizes in bytes of files by name."""
+
+    number: Number
+    sizes: dict[str, int]
+
+
 Report = (
     AgentHello
     | Pong
@@ -269,4 +313,5 @@ Report = (
     | JobDone
     | HostDescribed
     | FilePart
+    | FilesListed
 )

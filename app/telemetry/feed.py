@@ -16,6 +16,7 @@ from app.log import child_environment
 from app.paths import ROOT
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
 from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
+from app.telemetry.pipe import PipeLock
 
 
 def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) -> Inventory:
@@ -110,14 +111,7 @@ class TelemetryFeed:
         self._reader.start()
 
     def _launch(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "app.telemetry.sampler", str(self._hz)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env={**os.environ, **_SINGLE_THREAD, **child_environment()},
-            start_new_session=True,
-        )
+        self._process = start_sampler(self._hz)
         _log.info("sampler %d started at %g Hz", self._process.pid, self._hz)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -288,3 +282,28 @@ class TelemetryFeed:
     def _unsubscribe(self, listener: Listener) -> None:
         with self._changed:
             self._listeners = [other for other in self._listeners if other is not listener]
+
+
+def start_sampler(
+    hz: float, stdout: int = subprocess.PIPE, pipe_lock: PipeLock | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a sampler, which ends when its stdin closes.
+
+    Args:
+        hz: Its rate.
+        stdout: The pipe that it writes to.
+        pipe_lock: The lock of that pipe, where another process writes to it, too.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    words = [] if pipe_lock is None else [pipe_lock.word]
+    return subprocess.Popen(
+        [sys.executable, "-m", "app.telemetry.sampler", str(hz), *words],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        cwd=ROOT,
+        env={**os.environ, **_SINGLE_THREAD, **child_environment()},
+        start_new_session=True,
+        pass_fds=() if pipe_lock is None else (pipe_lock.file,),
+    )

@@ -1,11 +1,12 @@
 """The sampler: a process of its own that takes the inventory and reads all devices at a steady rate.
 
-    python -m app.telemetry.sampler HZ [fast]
+    python -m app.telemetry.sampler HZ [fast] [lock=FILE]
 
 writes one JSON object a line on stdout: an `Inventory`, then the other messages of `messages.py`; reads orders on stdin
 and ends when stdin closes. Fast fields of the GPUs are read at every tick on one thread, slow ones by a thread for each
 GPU on their own schedule: a slow answer of the driver never delays a tick. The main thread reads the host, and replaces
-the fast thread where a GPU holds it up. The word `fast` leaves out the slow fields, and next to GPUs the host.
+the fast thread where a GPU holds it up. The word `fast` leaves out the slow fields, and next to GPUs the host;
+`lock=` names an open file, the lock of a stdout that it shares.
 """
 
 import gc
@@ -14,15 +15,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from typing import BinaryIO
 
 import msgspec
 
 from app.samples import Inventory
 from app.telemetry.host import HostSource
-from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
+from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand
 from app.telemetry.nvml import NvmlSource
+from app.telemetry.pipe import Output, sampler_output
 
 _HOST_EVERY_S, _HOST_ALONE_EVERY_S = 0.5, 0.2
 _HOST_SLOW_EVERY_S = 0.45
@@ -42,28 +43,6 @@ def take_inventory() -> Inventory:
     inventory = nvml.inventory
     nvml.close(_CLOSE_S)
     return inventory
-
-
-class Output:
-    """The pipe to the program, shared by all threads; each write is whole lines."""
-
-    def __init__(self, pipe: BinaryIO) -> None:
-        self._pipe = pipe
-        self._lock = threading.Lock()
-        self._encoder = msgspec.json.Encoder()
-
-    def write(self, messages: Sequence[SamplerMessage]) -> None:
-        """Write the messages at once."""
-        self.write_lines(self._encoder.encode_lines(messages))
-
-    def write_lines(self, lines: bytes) -> None:
-        """Write messages that are encoded; nobody at the other end ends this process."""
-        with self._lock:
-            try:
-                self._pipe.write(lines)
-                self._pipe.flush()
-            except BrokenPipeError:
-                os._exit(0)
 
 
 class FastThread(threading.Thread):
@@ -101,8 +80,7 @@ def main() -> None:
     """Sample until stdin closes."""
     period_ns = int(1e9 / float(sys.argv[1]))
     has_slow = "fast" not in sys.argv[2:]
-    output = Output(os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)
+    output = sampler_output(sys.argv[2:])
     host = HostSource()
     host.start()
     nvml = NvmlSource(output.write, host.devices)

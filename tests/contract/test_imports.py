@@ -98,6 +98,14 @@ def test_cli_loads_neither_qt_nor_tensorflow() -> None:
     assert loaded_after("import app.cli") & HEAVY == set()
 
 
+def test_agent_and_sampler_load_nothing_but_the_three_packages_that_are_sent_to_a_host() -> None:
+    loaded = {
+        name.partition(".")[0] for name in loaded_after("import app.agent.serve, app.telemetry.sampler", "sqlite3")
+    }
+    ours = {name for name in loaded - sys.stdlib_module_names if not name.startswith("_")}
+    assert ours - {"typing_extensions"} == {"app", "workloads", "msgspec", "psutil", "pynvml"}
+
+
 def test_jinja2_is_imported_when_a_report_is_rendered_and_not_before() -> None:
     assert importers({"jinja2", "markupsafe"}) == {"app.report.render"}
     assert not loaded_after("import app.report.render") & {"jinja2", "markupsafe"}

@@ -1,0 +1,190 @@
+"""The agent: follows the program's orders on this host with the classes that make runs on the program's own machine."""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Literal, cast
+
+from app.agent.outbox import Outbox
+from app.agent.processes import AgentSampler, AgentWorker
+from app.agent.scratch import Scratch
+from app.agent_protocol import (
+    CancelJob,
+    DescribeHost,
+    EndWorker,
+    FilesListed,
+    HostDescribed,
+    JobDone,
+    KeepStandby,
+    LaunchWorker,
+    Leased,
+    ListFiles,
+    Order,
+    OrderSampler,
+    Ping,
+    Pong,
+    ReadFile,
+    Refused,
+    ReleaseLease,
+    RemoveFile,
+    Report,
+    StartJob,
+    StartSampler,
+    StopSampler,
+    TakeLease,
+    Took,
+    WriteFile,
+)
+from app.errors import UserError, bug_message
+from app.runs.environment import host_info
+from app.runs.jobs import JobCrashedError, JobError, run_job
+from app.runs.leases import Lease, Leases
+from app.runs.standby import StandbyLauncher
+from workloads.job_protocol import JobResult
+
+RefusedKind = Literal["user error", "os error", "job error", "job crashed", "cancelled", "bug"]
+_KINDS: tuple[tuple[type[Exception], RefusedKind], ...] = (
+    (JobCrashedError, "job crashed"),
+    (JobError, "job error"),
+    (UserError, "user error"),
+    (TimeoutError, "cancelled"),
+    (OSError, "os error"),
+    (Exception, "bug"),
+)
+"""What a refusal is called; the first that fits."""
+
+
+class Agent:
+    """Everything that the program has on this host, by the numbers of its orders.
+
+    What may take a while has a thread of its own: a ping is answered at once.
+
+    Thread: the one that reads orders.
+    """
+
+    def __init__(self, scratch: Path, outbox: Outbox, sampler: AgentSampler) -> None:
+        self._outbox = outbox
+        self._sampler = sampler
+        self._scratch = Scratch(scratch)
+        self._leases = Leases()
+        self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
+        # On Linux a worker dies with the thread that started it, so this one lasts as long as the agent.
+        self._launches = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
+        # One of its own: reads wait until the program has taken what was read before.
+        self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="files")
+        # One reference, read by the launcher's thread: no lock is needed.
+        self._wants_standby = False
+        self._workers: dict[int, AgentWorker] = {}
+        self._held: dict[int, Lease] = {}
+        self._jobs: dict[int, threading.Event] = {}
+
+    def follow(self, order: Order) -> None:
+        """Follow an order; what it refers to may be gone by now."""
+        match order:
+            case Ping(number=number):
+                self._outbox.answer(Pong(number=number, t_ns=time.monotonic_ns(), utc_ns=time.time_ns()))
+            case StartSampler(hz=hz):
+                self._sampler.start(hz)
+            case StopSampler():
+                self._sampler.end()
+            case OrderSampler(command=command):
+                self._sampler.order(bytes(command))
+            case LaunchWorker(number=number):
+                self._launch(order)
+            case EndWorker(worker=number):
+                if number in self._workers:
+                    self._workers[number].end(order)
+            case Took(worker=number, events=events):
+                if number in self._workers:
+                    self._workers[number].take(events)
+            case TakeLease(number=number):
+                self._answer(number, lambda: self._lease(order))
+            case ReleaseLease(lease=number):
+                if number in self._held:
+                    self._held.pop(number).release()
+            case KeepStandby(wanted=wanted):
+                self._wants_standby = wanted
+                self._launcher.prepare()
+            case StartJob() | CancelJob():
+                self._follow_job(order)
+            case DescribeHost(number=number):
+                describe = partial(self._answer, number, lambda: HostDescribed(number=number, environment=host_info()))
+                threading.Thread(target=describe, name="host", daemon=True).start()
+            case ReadFile() | WriteFile() | ListFiles() | RemoveFile():
+                self._follow_file(order)
+
+    def _launch(self, order: LaunchWorker) -> None:
+        number = order.number
+        worker = AgentWorker(order, self._outbox, lambda: self._workers.pop(number, None))
+        self._workers[number] = worker
+
+        def launch() -> None:
+            try:
+                worker.launch(self._launcher, self._scratch)
+            except BaseException:
+                del self._workers[number]
+                raise
+
+        self._launches.submit(self._answer, number, launch)
+
+    def _lease(self, order: TakeLease) -> Report:
+        lease = self._leases.take(order.devices, order.count)
+        if lease is None:
+            return Leased(number=order.number, devices=None)
+        self._held[order.number] = lease
+        return Leased(number=order.number, devices=lease.devices)
+
+    def _follow_job(self, order: StartJob | CancelJob) -> None:
+        if isinstance(order, CancelJob):
+            if order.job in self._jobs:
+                self._jobs[order.job].set()
+            return
+        cancelled = self._jobs[order.number] = threading.Event()
+        make = partial(self._answer, order.number, lambda: self._run_job(order, cancelled))
+        threading.Thread(target=make, name="job", daemon=True).start()
+
+    def _run_job(self, order: StartJob, cancelled: threading.Event) -> Report:
+        try:
+            # The program knows which result it waits for.
+            any_result = cast(type[JobResult], JobResult)
+            result = run_job(self._scratch.with_paths(order.request), any_result, cancelled.is_set)
+            return JobDone(number=order.number, result=result)
+        finally:
+            self._jobs.pop(order.number, None)
+
+    def _follow_file(self, order: ReadFile | WriteFile | ListFiles | RemoveFile) -> None:
+        number = order.number
+        match order:
+            case ReadFile():
+                self._reads.submit(self._answer, number, lambda: self._scratch.read(order), say=self._outbox.say)
+            case WriteFile():
+                self._answer(number, lambda: self._scratch.write(order))
+            case ListFiles(name=name):
+                self._answer(number, lambda: FilesListed(number=number, sizes=self._scratch.sizes(name)))
+            case RemoveFile(name=name):
+                self._answer(number, lambda: FilesListed(number=number, sizes=self._scratch.remove(name)))
+
+    def _answer(
+        self, number: int, work: Callable[[], Report | None], say: Callable[[Report], None] | None = None
+    ) -> None:
+        """Do what was ordered and say what it returns, or why it could not be done.
+
+        Args:
+            number: The order's.
+            work: Returns the answer; None where it was said already.
+            say: Says it; None is at once.
+        """
+        try:
+            report = work()
+        except Exception as error:  # noqa: BLE001 - the edge of the process: the program is told, also of a bug
+            kind = next(kind for known, kind in _KINDS if isinstance(error, known))
+            if kind == "bug":
+                traceback.print_exc()
+            reason = bug_message(error) if kind == "bug" else str(error)
+            report = Refused(number=number, kind=kind, reason=reason)
+        if report is not None:
+            (say or self._outbox.answer)(report)

@@ -1,0 +1,93 @@
+"""The agent's guard: the process that was started, the parent of the agent proper, outlives it and ends what it leaves.
+
+Workers end with their agent: their stdin closes, and Linux kills them. But what they have started themselves lives on
+where the agent is killed, and so would the scratch folder. So the first process forks the agent and does nothing but
+wait for it. As a subreaper it becomes the parent of every orphan below it (prctl(2)), and kills them all. If the guard
+is killed, the agent sees its end of a pipe close, and ends all that it can find itself.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+_PR_SET_CHILD_SUBREAPER = 36
+_END_S = 10.0
+"""A killed process that is still there after so long hangs in a driver: it ends when that lets go of it."""
+_LOOK_S = 0.01
+
+
+def start_guard() -> tuple[Path, int]:
+    """Fork the agent and guard it; return only in the agent.
+
+    Returns:
+        The agent's scratch folder, and the file that closes when the guard is gone.
+    """
+    # Ctrl-C in a terminal is for the program, which closes stdin.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    scratch = Path(tempfile.mkdtemp(prefix="variantscope-agent-"))
+    read_end, write_end = os.pipe()
+    if agent := os.fork():
+        os.close(read_end)
+        os.close(sys.stdin.fileno())
+        _become_subreaper()
+        status = _wait_for(agent)
+        end_everything(scratch)
+        os._exit(status)
+    os.close(write_end)
+    return scratch, read_end
+
+
+def _wait_for(agent: int) -> int:
+    """Wait for the agent, and pass on what asks it to end; return the status to exit with, as shells make it."""
+
+    def pass_on(_number: int, _frame: FrameType | None) -> None:
+        os.kill(agent, signal.SIGTERM)
+
+    asked = (signal.SIGTERM, signal.SIGHUP)
+    for number in asked:
+        signal.signal(number, pass_on)
+    while (ended := os.waitpid(-1, 0))[0] != agent:
+        pass  # an orphan of a worker
+    for number in asked:
+        signal.signal(number, signal.SIG_IGN)
+    exit_code = os.waitstatus_to_exitcode(ended[1])
+    return exit_code if exit_code >= 0 else 128 - exit_code
+
+
+def end_everything(scratch: Path) -> None:
+    """Kill every process below this one, and remove the scratch folder."""
+    _become_subreaper()
+    end_s = time.monotonic() + _END_S
+    while left := psutil.Process().children(recursive=True):
+        if time.monotonic() > end_s:
+            numbers = ", ".join(str(process.pid) for process in left)
+            print_error(f"What this agent started does not end (process {numbers}): it may hang in a driver.")
+            break
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(_LOOK_S)
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def print_error(sentence: str) -> None:
+    """Say a sentence on stderr, which the carrier brings to the user."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{sentence}\n".encode(errors="replace"))
+
+
+def _become_subreaper() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
