@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from workloads.custom.definitions import SOURCE, custom_workload, custom_workload_by_name, is_custom
 from workloads.definitions import WORKLOADS
 from workloads.framework import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
-from workloads.interpreter import find_python, installed_framework
+from workloads.interpreter import (
+    DEFAULT_VARIABLE,
+    ENVIRONMENT_STAMP,
+    MISSING_ENVIRONMENT,
+    complete_environments,
+    default_interpreter,
+    environment_folder,
+    environments_folder,
+    find_python,
+    installed_framework,
+)
 from workloads.parameters import PRECISION
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.schema import (
@@ -30,8 +40,11 @@ from workloads.schema import (
 from workloads.validity import PRECISION_RULES, RULES, find_gpu
 
 __all__ = [
+    "DEFAULT_VARIABLE",
+    "ENVIRONMENT_STAMP",
     "FRAMEWORK",
     "MAX_VARIANTS",
+    "MISSING_ENVIRONMENT",
     "PRECISION",
     "SOURCE",
     "VARIABLES_RECORDED_KEY",
@@ -48,9 +61,13 @@ __all__ = [
     "check",
     "combinations",
     "complete",
+    "complete_environments",
     "custom_workload",
+    "default_interpreter",
     "default_value",
     "distinct",
+    "environment_folder",
+    "environments_folder",
     "fill_defaults",
     "find_gpu",
     "find_python",
@@ -267,8 +284,9 @@ def _checked(parameter: Parameter, value: Value) -> Value:
 
 
 def _absolute(path: str) -> str:
-    """Return the path from the root on, links left as they are; an empty one stays empty."""
-    return os.path.abspath(os.path.expanduser(path)) if path else ""  # noqa: PTH100, PTH111 - pathlib keeps the dots
+    """Return the path from the root on, links left as they are; a word without a slash is a name, and stays."""
+    is_path = os.sep in path or path.startswith((".", "~"))
+    return os.path.abspath(os.path.expanduser(path)) if is_path else path  # noqa: PTH100, PTH111 - pathlib keeps the dots
 
 
 def _in_range(parameter: Parameter, value: Value) -> Value:

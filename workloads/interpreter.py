@@ -1,4 +1,8 @@
-"""Another virtual environment's Python for a run: where it is, and the libraries that it must have."""
+"""Another virtual environment's Python for a run: where it is, and the libraries that it must have.
+
+It is named by the path of its folder or of the Python itself. One that `env add` of the program made on that machine is
+named by its name: a word without a slash.
+"""
 
 import importlib.util
 import os
@@ -14,25 +18,71 @@ MINIMUM_VERSIONS = {**_LIBRARIES, **FRAMEWORK.minimum_versions}
 """The oldest versions that workloads can use."""
 
 
-def find_python(path: str) -> Path | None:
-    """Return the Python of a virtual environment's folder, or the Python itself; None if there is none at that path."""
-    folder = Path(path)
+DEFAULT_VARIABLE = "VARIANTSCOPE_INTERPRETER"
+"""The environment variable that names the interpreter of runs that name none."""
+ENVIRONMENT_STAMP = "variantscope.json"
+"""The file in a complete environment that the program made; it is written last, and deleted first."""
+MISSING_ENVIRONMENT = (
+    "There is no complete environment called {interpreter} on this machine; the command "
+    "`env add {interpreter}` makes it, and `env list` shows those there are. A path has a slash: ./{interpreter}."
+)
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def environments_folder() -> Path:
+    """Return where the program makes environments: in the user's data folder.
+
+    https://specifications.freedesktop.org/basedir-spec (XDG_DATA_HOME; a relative path is to be ignored).
+    """
+    data = os.environ.get("XDG_DATA_HOME", "")
+    return Path(data if os.path.isabs(data) else Path.home() / ".local/share") / "variantscope" / "envs"  # noqa: PTH117
+
+
+def environment_folder(name: str) -> Path | None:
+    """Return the folder that the environment of that name has or would have; None for a path or no possible name."""
+    return environments_folder() / name if _ENVIRONMENT_NAME.fullmatch(name) else None
+
+
+def complete_environments() -> list[Path]:
+    """Return the folders of the complete environments on this machine, the first one made first."""
+    stamps = [path for path in environments_folder().glob(f"*/{ENVIRONMENT_STAMP}") if find_python(path.parent.name)]
+    return [path.parent for path in sorted(stamps, key=lambda path: path.stat().st_mtime_ns)]
+
+
+def default_interpreter() -> str:
+    """Return the interpreter of a run that names none; "" is the Python that this program runs by.
+
+    That is what the environment variable names, as for a host in the user's list. Else it is the program's own virtual
+    environment where it has the framework; else the environment that the program made here first, if there is one.
+    """
+    if named := os.environ.get(DEFAULT_VARIABLE):
+        return named
+    has_framework = sys.prefix != sys.base_prefix and importlib.util.find_spec(FRAMEWORK.distributions[0]) is not None
+    return next((folder.name for folder in complete_environments()), "") if not has_framework else ""
+
+
+def find_python(interpreter: str) -> Path | None:
+    """Return the Python of an environment by its name or folder, or the Python itself; None if there is none."""
+    is_path = os.sep in interpreter
+    folder = Path(interpreter) if is_path else environment_folder(interpreter)
+    if folder is None or not (is_path or (folder / ENVIRONMENT_STAMP).is_file()):
+        return None
     named = [folder] if folder.name.startswith("python") else []
     inside = [folder / "bin" / name for name in ("python", "python3")]
     return next((python for python in (*named, *inside) if python.is_file() and os.access(python, os.X_OK)), None)
 
 
-def installed_framework(path: str = "") -> str | None:
+def installed_framework(interpreter: str = "") -> str | None:
     """Return the framework's version in a virtual environment, or None where its packages do not say; imports nothing.
 
     Args:
-        path: The environment's folder or its Python; empty is this program's own.
+        interpreter: The environment's name or folder, or its Python; empty is this program's own.
     """
     import importlib.metadata
 
     folders = sys.path
-    if path:
-        python = find_python(path)
+    if interpreter:
+        python = find_python(interpreter)
         if python is None or not (python.parents[1] / "pyvenv.cfg").exists():
             return None
         folders = [str(folder) for folder in python.parents[1].glob("lib/python*/site-packages")]

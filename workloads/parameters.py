@@ -237,8 +237,8 @@ _DURATION: tuple[Parameter, ...] = (
         name="interpreter",
         kind="path",
         label="Python",
-        help="A virtual environment's folder, or its Python, with other versions of the libraries; it needs "
-        f"{FRAMEWORK.name}, numpy and msgspec. Empty is this program's own.",
+        help="An environment by its name (`env list`), or the path of a virtual environment's folder or Python, with "
+        f"other versions of the libraries; it needs {FRAMEWORK.name}, numpy and msgspec. Empty is this program's own.",
         default="",
         unset="this program's own",
         advanced=True,

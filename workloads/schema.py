@@ -27,11 +27,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine has, as far as variants depend on it. `platform` is `sys.platform`."""
+    """What a machine has, as far as variants depend on it. `platform` is `sys.platform`.
+
+    `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
+    """
 
     gpus: tuple[Gpu, ...] = ()
     cpu_count: int = 1
     platform: str = "linux"
+    local: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

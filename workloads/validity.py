@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from workloads.interpreter import find_python
+from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
 from workloads.lstm import IMPLEMENTATIONS, LADDER, Limit, find_implementation
 from workloads.protocol import Variant
 from workloads.schema import Gpu, Machine, Rule
@@ -35,6 +35,14 @@ def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
     choice = [gpu for gpu in named if gpu is not None] or machine.gpus
     instances = sum(gpu.uuid.startswith("MIG-") for gpu in choice)
     return count > 1 and instances > 0 and len(choice) - instances < count
+
+
+def _is_name(variant: Variant) -> bool:
+    return environment_folder(str(variant["interpreter"])) is not None
+
+
+def _lacks_python(variant: Variant) -> bool:
+    return bool(variant["interpreter"]) and find_python(str(variant["interpreter"])) is None
 
 
 def _lstm_rule(parameters: str, broken: Callable[[Variant], bool], reason: str) -> Rule:
@@ -114,9 +122,14 @@ _GENERAL: tuple[Rule, ...] = (
     ),
     Rule(
         parameters=("interpreter",),
-        broken=lambda v, _: bool(v["interpreter"]) and find_python(str(v["interpreter"])) is None,
+        broken=lambda v, m: m.local and _lacks_python(v) and not _is_name(v),
         reason="{interpreter} is neither a virtual environment's folder nor a Python on this machine; "
         "leave it empty for this program's own.",
+    ),
+    Rule(
+        parameters=("interpreter",),
+        broken=lambda v, m: m.local and _lacks_python(v) and _is_name(v),
+        reason=MISSING_ENVIRONMENT,
     ),
 )
 

@@ -13,6 +13,7 @@ from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec
 from app.runs.leases import Leases, sleep_unstoppable
 from app.runs.pipes import fatal_message
 from app.samples import LogLine
+from workloads.catalog import default_interpreter
 from workloads.job_protocol import ComputeGradients, JobFailed, JobRequest, JobResult, decode_job_result
 
 Kind = TypeVar("Kind", bound=JobResult)
@@ -65,7 +66,8 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
     """
     interpreter = request.spec.variant.get("interpreter", "") if isinstance(request, ComputeGradients) else ""
     events: queue.SimpleQueue[_JobEvent] = queue.SimpleQueue()
-    worker = LocalWorker(ProcessSpec.current(_JOB_COMMAND, str(interpreter)).start(), events.put, decode_job_result)
+    spec = ProcessSpec.current(_JOB_COMMAND, str(interpreter) or default_interpreter())
+    worker = LocalWorker(spec.start(), events.put, decode_job_result)
     worker.listen()
     worker.send(request)
     try:

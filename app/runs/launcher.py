@@ -18,11 +18,12 @@ from typing import IO, BinaryIO, Generic, Protocol, TypeVar
 import msgspec
 import psutil
 
+from app.errors import UserError
 from app.paths import ROOT
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
 from app.samples import LogLine
-from workloads.catalog import find_python
+from workloads.catalog import MISSING_ENVIRONMENT, default_interpreter, environment_folder, find_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
 
@@ -126,6 +127,7 @@ class Launcher(Protocol):
 
         Raises:
             OSError: The worker cannot be started; its text ends a sentence for the user.
+            UserError: The run cannot be made on this host.
         """
 
 
@@ -138,7 +140,10 @@ def child_environment() -> dict[str, str]:
 def _external_command(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
     """Return the command `python -m module …` for the Python of another environment."""
     _, _, *arguments = command
-    return (str(find_python(interpreter) or interpreter), str(ROOT / "workloads" / "entry.py"), *arguments)
+    python = find_python(interpreter)
+    if python is None and environment_folder(interpreter) is not None:
+        raise UserError(MISSING_ENVIRONMENT.format(interpreter=interpreter))
+    return (str(python or interpreter), str(ROOT / "workloads" / "entry.py"), *arguments)
 
 
 def _external_environment() -> dict[str, str]:
@@ -164,7 +169,11 @@ class ProcessSpec:
 
         Args:
             command: The command `python -m module …`.
-            interpreter: Python, or folder of the environment, to use in place of this process's own; "" for that.
+            interpreter: Python, or name or folder of the environment, to use in place of this process's own; "" for
+                that.
+
+        Raises:
+            UserError: This machine has no complete environment of that name.
         """
         if interpreter:
             command, environment = _external_command(command, interpreter), _external_environment()
@@ -197,8 +206,8 @@ class ProcessSpec:
 
 
 def requested_interpreter(start: Start) -> str:
-    """Return the environment that an order names; "" is the program's own."""
-    return str(start.spec.variant.get("interpreter", ""))
+    """Return the environment that an order names, else this machine's default; "" is the program's own."""
+    return str(start.spec.variant.get("interpreter", "")) or default_interpreter()
 
 
 class LocalLauncher:

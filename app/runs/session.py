@@ -169,9 +169,8 @@ class RunSession:
             clock = self._host.now()
             try:
                 worker = self._host.launcher.launch(self._start_message(store, lease), self._inbox.post)
-            except OSError as error:
-                reason = f"No worker could be started: {error}."
-                return self._end_unstarted(store, Outcome(name="failed", reason=reason))
+            except (OSError, UserError) as error:
+                return self._end_unstarted(store, _without_worker(error))
             recorder.follow(worker.pid)
             supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, clock)
             ending = _watch(supervisor, worker, self._inbox)
@@ -308,6 +307,13 @@ class RunSession:
         if self.number is None:
             raise RuntimeError("the run has not begun")
         return self.number
+
+
+def _without_worker(error: OSError | UserError) -> Outcome:
+    """Return the outcome of a run whose worker could not be started."""
+    if isinstance(error, UserError):
+        return Outcome(name="refused", reason=str(error))
+    return Outcome(name="failed", reason=f"No worker could be started: {error}.")
 
 
 def _wait_for_lock(store: RunStore, run: int, end_s: float | None, notify: Callable[[str], None]) -> float:

@@ -31,6 +31,7 @@ from app.runs.launcher import (
 )
 from app.runs.leases import CPU, Lease, Leases
 from app.samples import LogLine
+from workloads.catalog import default_interpreter
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
@@ -73,7 +74,7 @@ class StandbyLauncher:
         self._standbys: list[_StandbyWorker] = []
         self._running = 0
         # One reference, written by threads of runs and read by the launcher's: no lock is needed.
-        self._interpreter = ""
+        self._interpreter = default_interpreter()
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
@@ -144,7 +145,7 @@ class StandbyLauncher:
                     self._standbys.append(
                         _StandbyWorker(ProcessSpec.current(self._command, self._interpreter), self._importing.end)
                     )
-                except OSError as error:
+                except (OSError, UserError) as error:
                     _log.warning("no standby worker: %s", error)
                     # The next run meets the same error, and reports it.
                     self._importing.end()

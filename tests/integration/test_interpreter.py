@@ -1,7 +1,9 @@
 """Runs by the Python of another virtual environment: real environments, made here, with what each is to have."""
 
 import ast
+import os
 import site
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +18,16 @@ from tests.fakes.environments import VirtualEnvironment
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import dummy, run_through, services, with_launcher
 from tests.fakes.standby import standing_by
-from workloads.catalog import Machine, check, complete
+from workloads.catalog import (
+    DEFAULT_VARIABLE,
+    ENVIRONMENT_STAMP,
+    Machine,
+    check,
+    complete,
+    default_interpreter,
+    environments_folder,
+    installed_framework,
+)
 from workloads.protocol import Value
 
 ROOT = Path(__file__).parents[2]
@@ -152,3 +163,43 @@ def test_a_worker_stands_by_for_the_python_of_the_last_run(
         _, _, own = run_through(dummy(inventory, gpus=1, behaviour="fail"), served)
         assert has_ended(process.pid), "it does not fit a run by the program's own Python"
     assert [run.environment.get("standby") for run in (*runs, own)] == [None, "yes", None]
+
+
+def test_an_environment_of_the_program_is_named_wherever_it_is(
+    tmp_path: Path, feed: TelemetryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tf1").mkdir()  # a folder here is not meant: that is ./tf1
+    made = VirtualEnvironment(environments_folder() / "tf1")
+    made.see_ours()
+    spec = dummy(feed.wait_inventory(), interpreter="tf1")
+    assert spec.variant["interpreter"] == "tf1"
+    (refusal,) = check(spec, Machine())
+    assert refusal.reason.startswith("There is no complete environment called tf1 on this machine")
+    assert check(spec, Machine(local=False)) == (), "a host refuses what it does not have by itself"
+    outcome, _, _ = run_through(spec, services(tmp_path, feed))
+    assert (outcome.name, outcome.reason) == ("refused", refusal.reason)
+    (made.folder / ENVIRONMENT_STAMP).touch()
+    assert check(spec, Machine()) == ()
+    outcome, _, _ = run_through(spec, services(tmp_path, feed))
+    assert outcome.name == "completed", outcome
+
+
+def test_a_run_that_names_no_python_gets_the_first_environment_where_ours_has_no_framework(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for name in ("second", "first"):
+        python = environments_folder() / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+        (environments_folder() / name / ENVIRONMENT_STAMP).touch()
+        os.utime(environments_folder() / name / ENVIRONMENT_STAMP, (len(name), len(name)))
+    assert default_interpreter() == ("" if installed_framework() else "first")
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    assert default_interpreter() == "first"
+    (environments_folder() / "first" / "bin" / "python").unlink()  # as when the Python underneath was removed
+    assert default_interpreter() == "second"
+    monkeypatch.setenv(DEFAULT_VARIABLE, "/opt/tf")
+    assert default_interpreter() == "/opt/tf"

@@ -122,6 +122,7 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (NO_GPU, "wrn28-10", {"depth": 12}, "6n + 4 layers"),
         (NO_GPU, "cnn10", {"cpu_threads": 3}, "this machine has 2 processors"),
         (NO_GPU, "cnn10", {"interpreter": "/no/such/place"}, "neither a virtual environment's folder nor a Python"),
+        (NO_GPU, "cnn10", {"interpreter": "tf000"}, "`env add tf000` makes it"),
     ],
 )
 def test_what_cannot_run_says_why(machine: Machine, name: str, given: dict[str, Value], words: str) -> None:

@@ -16,7 +16,7 @@ from app.samples import HOST, Inventory
 from app.storage.owner import host_id
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from workloads.catalog import FRAMEWORK, Machine, check, installed_framework
+from workloads.catalog import FRAMEWORK, Machine, check, default_interpreter, installed_framework
 from workloads.protocol import RunSpec
 
 _MOST_COMPARABLE = 300
@@ -100,7 +100,7 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
     here = {
         "driver": inventory.driver,
         "cpu": next(device.name for device in inventory.devices if device.device == HOST),
-        FRAMEWORK.version_key: installed_framework(),
+        FRAMEWORK.version_key: installed_framework(default_interpreter()),
         "program_version": program_version(),
         SOURCES_KEY: sources_hash(),
         HOST_ID_KEY: host_id(),
