@@ -1,4 +1,6 @@
-"""Addresses of hosts: `ssh://me@gpu1:22`, `slurm+ssh://login?gres=gpu:2`, `ray+ssh://head`, `docker://name`, `sh:`.
+"""Addresses of hosts: `ssh://me@gpu1:22`, `slurm+ssh://login?gres=gpu:2`, `ray+ssh://head`, `docker://name`.
+
+`sh:` and `slurm:` are this machine, the second through its Slurm.
 
 An address is untrusted text that becomes words of a command: no part of it can begin with `-`, nor hold a character
 that a shell would read.
@@ -16,8 +18,10 @@ from workloads.catalog import UsageError
 Kind = Literal["ssh", "slurm", "ray", "docker", "sh"]
 """How a host is reached; `sh` is this machine, through an agent."""
 
-_KINDS: Mapping[str, Kind] = {"ssh": "ssh", "slurm+ssh": "slurm", "ray+ssh": "ray", "docker": "docker", "sh": "sh"}
-_SCHEMES: Mapping[Kind, str] = {kind: scheme for scheme, kind in _KINDS.items()}
+_HERE: tuple[Kind, ...] = ("sh", "slurm")
+"""Kinds whose name is a scheme of its own, for this machine."""
+_SCHEMES: Mapping[Kind, str] = {"ssh": "ssh", "slurm": "slurm+ssh", "ray": "ray+ssh", "docker": "docker"}
+_KINDS: Mapping[str, Kind] = {scheme: kind for kind, scheme in _SCHEMES.items()} | {kind: kind for kind in _HERE}
 _FOR_ALL = ("python", "interpreter")
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
     "slurm": (
@@ -52,7 +56,7 @@ class Address:
 
     Attributes:
         kind: How it is reached.
-        host: Its name, its address, or its name in the user's ssh config; the container of docker; "" for `sh:`.
+        host: Its name, its address, or its name in the user's ssh config; the container of docker; "" for this machine.
         user: The user there, "" for that of the user's ssh config.
         port: None for that of the user's ssh config.
         python: The Python that runs the agent there, as a command or a path; "" for one that is found.
@@ -76,8 +80,8 @@ class Address:
     @property
     def shown(self) -> str:
         """Return the address without what stands behind `?`."""
-        if self.kind == "sh":
-            return "sh:"
+        if not self.host:
+            return f"{self.kind}:"
         user = f"{quote(self.user)}@" if self.user else ""
         host = f"[{self.host.replace('%', '%25')}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port is not None else ""
@@ -92,7 +96,7 @@ class Address:
 
 def is_address(word: str) -> bool:
     """Return whether a word is meant as an address, right or wrong; else it is a host's name."""
-    return "://" in word or word.startswith("sh:") or "?" in word
+    return "://" in word or word.startswith(tuple(f"{kind}:" for kind in _HERE)) or "?" in word
 
 
 def parse_address(word: str) -> Address:
@@ -103,12 +107,12 @@ def parse_address(word: str) -> Address:
             "Ray deprecates ray://, the Ray Client: write ray+ssh:// and the head node's name, which ssh reaches."
         )
     kind = _KINDS.get(scheme) if colon else None
-    if kind is None or (kind != "sh" and not rest.startswith("//")):
+    if kind is None or (scheme not in _HERE and not rest.startswith("//")):
         raise UsageError(f"{_quoted(word)} is no address of a host: write {_FORMS}.")
     place, _, query = rest.removeprefix("//").partition("?")
     values = _parse_query(kind, query, word)
     options = tuple((name, value) for name, value in values.items() if name not in _FOR_ALL)
-    user, host, port = _parse_place(kind, place.removesuffix("/"), word)
+    user, host, port = _parse_place(scheme, place.removesuffix("/"), word)
     return Address(
         kind=kind,
         host=host,
@@ -120,11 +124,11 @@ def parse_address(word: str) -> Address:
     )
 
 
-def _parse_place(kind: Kind, place: str, word: str) -> tuple[str, str, int | None]:
+def _parse_place(scheme: str, place: str, word: str) -> tuple[str, str, int | None]:
     """Return user, host and port of `me@gpu1:22`."""
-    if kind == "sh":
+    if scheme in _HERE:
         if place:
-            raise UsageError(f"{_quoted(word)} is no address: sh: is this machine and takes no name.")
+            raise UsageError(f"{_quoted(word)} is no address: {scheme}: is this machine and takes no name.")
         return "", "", None
     if "/" in place or "#" in place:
         raise UsageError(f"{_quoted(word)} goes on behind the host: leave out what follows its name.")
@@ -137,7 +141,7 @@ def _parse_place(kind: Kind, place: str, word: str) -> tuple[str, str, int | Non
     if at and not _USER.fullmatch(user):
         raise UsageError(f"{_quoted(word)} has a user that no host can have: write ssh://me@gpu1.")
     host, port = _parse_host(host_port, word)
-    if kind == "docker" and (at or port is not None):
+    if scheme == "docker" and (at or port is not None):
         raise UsageError(f"{_quoted(word)} has more than the container's name: write docker://container.")
     return user, host, port
 

@@ -30,6 +30,7 @@ from workloads.catalog import UsageError
         ),
         ("ray+ssh://head", Address(kind="ray", host="head")),
         ("docker://my-box.1", Address(kind="docker", host="my-box.1")),
+        ("slurm:?gres=gpu:1", Address(kind="slurm", options=(("gres", "gpu:1"),))),
         ("sh:", Address(kind="sh")),
         ("sh:?python=python3.11", Address(kind="sh", python="python3.11")),
     ],
