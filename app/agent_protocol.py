@@ -257,10 +257,11 @@ class WorkerBroke(msgspec.Struct, frozen=True, kw_only=True, tag="worker_broke",
 
 
 class WorkerExited(msgspec.Struct, frozen=True, kw_only=True, tag="worker_exited", tag_field=TAG):
-    """A worker's last event."""
+    """A worker's last event; with a `reason` it is gone because what it ran on is, and its exit code is unknown."""
 
     worker: Number
-    exit_code: int
+    exit_code: int | None
+    reason: str | None = None
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True, tag="leased", tag_field=TAG):

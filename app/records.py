@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.fields import Sample, SlowSample
-from app.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap
+from app.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
 from workloads.protocol import (
     Block,
     Calibration,
@@ -66,14 +66,6 @@ class RunStarted:
     t_ns: int
     utc_ns: int
     devices: tuple[Device, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The run waits, for a leased GPU before its worker starts or a locked database at its end; one sentence."""
-
-    t_ns: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

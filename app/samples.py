@@ -21,6 +21,14 @@ class LogLine:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The run waits for a leased GPU, a locked database or a silent host: one sentence, "" when that is over."""
+
+    t_ns: int
+    reason: str
+
+
 class FieldInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A field of one device: its unit, what one read costs, and how often the driver renews its value.
 

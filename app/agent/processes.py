@@ -25,9 +25,9 @@ from app.agent_protocol import (
     WorkerSaid,
 )
 from app.runs.launcher import BrokenMessage, Exited, Launcher, Worker, WorkerEvent
-from app.samples import LogLine
-from app.telemetry.feed import start_sampler
+from app.samples import LogLine, Waiting
 from app.telemetry.pipe import PipeLock
+from app.telemetry.sampler_process import start_sampler
 from workloads.protocol import encode
 
 _KILLED_S = 2.0
@@ -148,12 +148,12 @@ class AgentWorker:
 
     def _report(self, event: WorkerEvent) -> Report:
         match event:
-            case LogLine(t_ns=t_ns, text=text):
+            case LogLine(t_ns=t_ns, text=text) | Waiting(t_ns=t_ns, reason=text):
                 return WorkerLogged(worker=self._number, t_ns=t_ns, text=text)
             case BrokenMessage(reason=reason, line=line):
                 return WorkerBroke(worker=self._number, reason=reason, line=line)
-            case Exited(exit_code=exit_code):
-                return WorkerExited(worker=self._number, exit_code=exit_code)
+            case Exited(exit_code=exit_code, reason=reason):
+                return WorkerExited(worker=self._number, exit_code=exit_code, reason=reason)
             case _:
                 return WorkerSaid(worker=self._number, message=msgspec.Raw(encode(event).rstrip()))
 

@@ -17,9 +17,9 @@ from app.cli.services import stop_on_interrupt
 from app.cli.terminal import say, unfiltered
 from app.fields import Sample
 from app.plain import plain_text
-from app.records import RunEnded, RunEvent, RunStarted, Waiting
+from app.records import RunEnded, RunEvent, RunStarted
 from app.runs.experiment.idle_wait import WaitStatus
-from app.samples import Device, DeviceLost, TelemetryGap
+from app.samples import Device, DeviceLost, TelemetryGap, Waiting
 from app.storage.transfer.progress import TransferProgress
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.naming import short_name

@@ -14,7 +14,7 @@ import msgspec
 from app.errors import UserError
 from app.paths import PROGRAM
 from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
-from app.runs.leases import CPU, Leases, sleep_unstoppable
+from app.runs.leases import CPU, DeviceLeases, Leases, sleep_unstoppable
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import CUSTOM_WORKLOADS, custom_source
 from workloads import catalog
@@ -43,7 +43,7 @@ class ReadOptions:
     limit_s: float = 60.0
     notify: Notify = _discard
     wait_for_stop: Callable[[float], bool] = sleep_unstoppable
-    leases: Leases = field(default_factory=Leases)
+    leases: DeviceLeases = field(default_factory=Leases)
 
 
 class UnreadFileError(UserError):

@@ -3,48 +3,64 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from app.runs.environment import environment_info
-from app.runs.jobs import Notify, run_job
+from app.runs.jobs import Notify, RunJob, run_job
 from app.runs.launcher import Launcher, LocalLauncher
-from app.runs.leases import Lease, Leases, candidate_devices
+from app.runs.leases import DeviceLeases, Lease, Leases, candidate_devices
 from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
-from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import RunSpec
-
-Kind = TypeVar("Kind", bound=JobResult)
 
 _RUN_WAITS = "Another run, or the import for one, uses this device; this run starts when it is free."
 
 
 @dataclass(frozen=True, slots=True)
 class ClockAnchor:
-    """One moment on both clocks of a host: `t_ns` of its monotonic clock, `utc_ns` of its wall clock."""
+    """One moment on a host's monotonic clock (`t_ns`, off by `error_ns` at most) and on our wall clock (`utc_ns`).
+
+    The wall clock is this machine's for every host, so that runs of one database are in the order in which they were
+    made, whatever the hosts' clocks say.
+    """
 
     t_ns: int
     utc_ns: int
+    error_ns: int = 0
 
     def utc_at(self, t_ns: int) -> int:
         """Return the wall clock at a time of the monotonic clock, in nanoseconds since 1970."""
         return self.utc_ns + t_ns - self.t_ns
 
 
+def now_here() -> ClockAnchor:
+    """Return this moment on this machine's clocks."""
+    return ClockAnchor(time.monotonic_ns(), time.time_ns())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine that runs are made on. Only this program's own machine can be one today.
+    """The machine that runs are made on: this program's own, or one that an agent serves (`app.hosts.connection`).
 
-    `telemetry` knows who else uses a GPU and how busy the machine is. `launcher` starts workers, keeps some on standby,
-    and ends the orphans that they leave. All times of a run are of the host's monotonic clock.
+    Attributes:
+        telemetry: Knows who else uses a GPU and how busy the machine is.
+        launcher: Starts workers, keeps some on standby, and ends the orphans that they leave.
+        leases: One run per device.
+        run_job: Runs a small job in a process of the machine, as `app.runs.jobs.run_job` does.
+        now: Returns this moment on its clocks. All times of a run are of its monotonic clock.
+        describe: Returns what is known of a run's environment before its worker starts, from the inventory.
+        name: What the user calls it; "" is this machine.
 
     Thread: any.
     """
 
     telemetry: TelemetryFeed
     launcher: Launcher = field(default_factory=LocalLauncher)
-    leases: Leases = field(default_factory=Leases)
+    leases: DeviceLeases = field(default_factory=Leases)
+    run_job: RunJob = run_job
+    now: Callable[[], ClockAnchor] = now_here
+    describe: Callable[[Inventory], dict[str, str]] = environment_info
+    name: str = ""
 
     def inventory(self) -> Inventory:
         """Return the devices that are there now; waits until they are known.
@@ -61,11 +77,7 @@ class Host:
 
     def environment(self) -> dict[str, str]:
         """Return what is known of a run's environment before its worker starts."""
-        return environment_info(self.inventory())
-
-    def now(self) -> ClockAnchor:
-        """Return this moment on the host's clocks."""
-        return ClockAnchor(time.monotonic_ns(), time.time_ns())
+        return self.describe(self.inventory())
 
     def lease_for_run(
         self,
@@ -90,9 +102,3 @@ class Host:
         wanted = [device for device in devices if device in usable] or usable
         count = int(spec.variant["gpus"]) or 1
         return self.leases.wait(wanted, count, on_wait=lambda: notify(_RUN_WAITS), wait_for_stop=wait_for_stop)
-
-    def run_job(
-        self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None
-    ) -> Kind:
-        """Run a job in a process of this host, as `app.runs.jobs.run_job` does."""
-        return run_job(request, result_type, is_overdue)

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from app.errors import UserError
 from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec
-from app.runs.leases import Leases, sleep_unstoppable
+from app.runs.leases import DeviceLeases, sleep_unstoppable
 from app.runs.pipes import fatal_message
 from app.samples import LogLine
 from workloads.catalog import default_interpreter
@@ -26,6 +26,15 @@ _LOG_LINES = 1_000
 _JobEvent = JobResult | LogLine | BrokenMessage | Exited
 
 
+class RunJob(Protocol):
+    """Runs a job in a process of a host: `run_job`, or the same on another machine."""
+
+    def __call__(
+        self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
+    ) -> Kind:
+        """Run the job and return its result; see `run_job`."""
+
+
 class JobError(UserError):
     """A job failed: one sentence, with a traceback after it if the reason is unknown."""
 
@@ -35,7 +44,7 @@ class JobCrashedError(JobError):
 
 
 @contextmanager
-def leased(leases: Leases, candidates: Sequence[str], notify: Notify) -> Iterator[str]:
+def leased(leases: DeviceLeases, candidates: Sequence[str], notify: Notify) -> Iterator[str]:
     """Lease one of these devices, so that no run measures on it during the job.
 
     Args:
@@ -97,7 +106,7 @@ class _Said:
 
     result: JobResult | BrokenMessage | None = None
     log: deque[str] = field(default_factory=lambda: deque(maxlen=_LOG_LINES))
-    exit_code: int = 0
+    exit_code: int | None = 0
 
 
 def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], bool] | None) -> _Said:

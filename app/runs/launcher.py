@@ -22,7 +22,7 @@ from app.errors import UserError
 from app.paths import ROOT
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
-from app.samples import LogLine
+from app.samples import LogLine, Waiting
 from workloads.catalog import MISSING_ENVIRONMENT, default_interpreter, environment_folder, find_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
@@ -82,14 +82,18 @@ class BrokenMessage:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The worker's process is gone and both pipes are read; a negative exit code is the signal that ended it."""
+    """The worker's process is gone and both pipes are read; a negative exit code is the signal that ended it.
 
-    exit_code: int
+    With a `reason` it is gone because what it ran on is (its link, node or allocation), and the exit code is unknown.
+    """
+
+    exit_code: int | None
+    reason: str | None = None
 
 
 Said = TypeVar("Said", bound=msgspec.Struct)
 """What a process says: messages, or the result of a job."""
-WorkerEvent = Message | LogLine | BrokenMessage | Exited
+WorkerEvent = Message | LogLine | BrokenMessage | Waiting | Exited
 Post = Callable[[WorkerEvent], None]
 
 

@@ -14,8 +14,10 @@ import socket
 import stat
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -55,26 +57,22 @@ class Lease:
     """
 
     devices: tuple[str, ...] = ()
-    _files: tuple[int, ...] = ()
+    _give_back: Callable[[], None] = lambda: None
 
     def release(self) -> None:
         """Give the devices back."""
         if self.devices:
             _log.info("released %s", ", ".join(self.devices))
-        _unlock(self._files)
+        self._give_back()
 
 
-class Leases:
-    """The leases of one machine.
+class DeviceLeases(ABC):
+    """The leases of one machine, this one or another.
 
     Thread: any.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Take the folder of lock files; None for that of the environment, or what all users of the machine share."""
-        named = os.environ.get(FOLDER_VARIABLE)
-        self._folder = folder or (Path(named) if named else None)
-
+    @abstractmethod
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
         """Lease the first `count` free devices.
 
@@ -86,24 +84,8 @@ class Leases:
             The lease; None, with nothing held, if fewer are free.
 
         Raises:
-            UserError: A lock file cannot be used.
+            UserError: Nothing can be leased: a lock file cannot be used, or the machine is not reached.
         """
-        acquired: dict[str, int] = {}
-        try:
-            for device in candidates:
-                if len(acquired) == count:
-                    break
-                file = self._lock(device)
-                if file is not None:
-                    acquired[device] = file
-        except UserError:
-            _unlock(acquired.values())
-            raise
-        if len(acquired) < count:
-            _unlock(acquired.values())
-            return None
-        _log.info("leased %s", ", ".join(acquired))
-        return Lease(tuple(acquired), tuple(acquired.values()))
 
     def wait(
         self,
@@ -125,7 +107,7 @@ class Leases:
             The lease; None if the wait was given up.
 
         Raises:
-            UserError: A lock file cannot be used.
+            UserError: As `take` does.
         """
         lease = self.take(candidates, count)
         if lease is None:
@@ -134,6 +116,37 @@ class Leases:
         while lease is None and not wait_for_stop(_RETRY_S):
             lease = self.take(candidates, count)
         return lease
+
+
+class Leases(DeviceLeases):
+    """The leases of this machine.
+
+    Thread: any.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Take the folder of lock files; None for that of the environment, or what all users of the machine share."""
+        named = os.environ.get(FOLDER_VARIABLE)
+        self._folder = folder or (Path(named) if named else None)
+
+    def take(self, candidates: Sequence[str], count: int) -> Lease | None:
+        """Lock a file or a socket's name for each device."""
+        acquired: dict[str, int] = {}
+        try:
+            for device in candidates:
+                if len(acquired) == count:
+                    break
+                file = self._lock(device)
+                if file is not None:
+                    acquired[device] = file
+        except UserError:
+            _unlock(acquired.values())
+            raise
+        if len(acquired) < count:
+            _unlock(acquired.values())
+            return None
+        _log.info("leased %s", ", ".join(acquired))
+        return Lease(tuple(acquired), partial(_unlock, tuple(acquired.values())))
 
     def _lock(self, device: str) -> int | None:
         name = f"variantscope-{quote(device, safe='')[:_MAX_NAME_CHARS]}"

@@ -3,10 +3,11 @@
 What passes can be stored and summed up. Whether it is so, only the worker knows.
 """
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
+from app.runs.host import ClockAnchor, now_here
 from workloads.protocol import (
     Block,
     Calibration,
@@ -58,9 +59,10 @@ class MessageOrder:
     Thread: one.
     """
 
-    def __init__(self, start_ns: int) -> None:
-        """Wait for `Hello` of a worker that was started at `start_ns`."""
-        self._last_ns = self._start_ns = start_ns - _CLOCK_ERROR_NS
+    def __init__(self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here) -> None:
+        """Wait for `Hello` of a worker that is started at `start`; `now` returns this moment on its host's clocks."""
+        self._now = now
+        self._last_ns = self._start_ns = start.t_ns - start.error_ns - _CLOCK_ERROR_NS
         self._seen: set[type[Message]] = set()
         self._phase: PhaseName | None = None
         self._steps = 0
@@ -151,7 +153,8 @@ class MessageOrder:
         self._last_ns = t_ns
 
     def _check_range(self, t_ns: int) -> None:
-        if not self._start_ns <= t_ns <= time.monotonic_ns() + _CLOCK_ERROR_NS:
+        now = self._now()
+        if not self._start_ns <= t_ns <= now.t_ns + now.error_ns + _CLOCK_ERROR_NS:
             raise ProtocolError("a time is outside the run")
 
 

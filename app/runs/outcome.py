@@ -27,7 +27,8 @@ class WorkerExit:
 
     Attributes:
         finished: Its last message; None if it ended without.
-        exit_code: Its exit status; a negative one is the signal that ended it.
+        exit_code: Its exit status; a negative one is the signal that ended it. None with `lost`.
+        lost: A sentence about what it ran on, a link or a node, if it is gone because that is.
         started: It said hello.
         stop_requested: The user stopped the run.
         fault: Why the program ended the worker: no progress, a broken protocol, a full disk.
@@ -37,7 +38,8 @@ class WorkerExit:
     """
 
     finished: Finished | None
-    exit_code: int
+    exit_code: int | None
+    lost: str | None = None
     started: bool
     stop_requested: bool
     fault: str | None
@@ -97,6 +99,8 @@ def _reason_of(name: WorkerOutcome, ending: WorkerExit) -> str | None:
     """Return the reason where the worker gave none: what is measured counts, also if its process then breaks."""
     if name == "stopped":
         return "Stopped by the user."
+    if ending.exit_code is None:
+        return f"All was measured; after that: {ending.lost}"
     if ending.exit_code == 0 or ending.ended_by != "itself":
         return None
     end = f"exit status {ending.exit_code}" if ending.exit_code > 0 else _signal_name(-ending.exit_code)
@@ -109,6 +113,8 @@ def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], 
 
 def _crash_reason(ending: WorkerExit) -> str:
     exit_code = ending.exit_code
+    if exit_code is None:
+        return ending.lost or "Nobody knows how the worker ended."
     if ending.fatal_message is not None:
         return f"{FRAMEWORK.name} gave up: {ending.fatal_message}"
     if exit_code == -signal.SIGKILL:

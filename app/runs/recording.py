@@ -1,6 +1,5 @@
 """Record a run's telemetry, its energy counters at phase boundaries, and other processes on its GPUs."""
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from app.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
@@ -71,7 +70,7 @@ class TelemetryRecorder:
 
         Processes that are on the GPUs now are not this run's worker, which starts later.
         """
-        self._earlier_pids, self._began_ns = self._feed.gpu_process_ids(self._recorded), time.monotonic_ns()
+        self._earlier_pids, self._began_ns = self._feed.gpu_process_ids(self._recorded), self._feed.now_ns()
         self._unsubscribe = self._feed.subscribe(self._receive)
         if self._with_energy:
             self._feed.read_energy()
@@ -96,7 +95,7 @@ class TelemetryRecorder:
 
     def request_final_energy(self) -> None:
         """Have the energy counters read once more, after the last phase."""
-        self._final_ns, self._awaited = time.monotonic_ns(), set(self._with_energy)
+        self._final_ns, self._awaited = self._feed.now_ns(), set(self._with_energy)
         if self._awaited:
             self._feed.read_energy()
 
@@ -139,7 +138,7 @@ class TelemetryRecorder:
                 continue
             if device.lost is not None and device.device not in self._lost:
                 self._lost.add(device.device)
-                self._inbox.put(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=device.lost))
+                self._inbox.put(DeviceLost(t_ns=self._feed.now_ns(), device=device.device, reason=device.lost))
             elif device.lost is None:
                 self._lost.discard(device.device)
                 if device.fields:

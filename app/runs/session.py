@@ -22,7 +22,6 @@ from app.records import (
     RunStarted,
     StoredRun,
     Summary,
-    Waiting,
 )
 from app.runs.custom import stored_source
 from app.runs.host import Host
@@ -32,7 +31,7 @@ from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memo
 from app.runs.recording import TelemetryRecorder
 from app.runs.sinks import FanOut, Sink, StepSink, StoreSink
 from app.runs.supervisor import Inbox, StopRequested, Supervisor, WorkerTimeouts
-from app.samples import HOST, Device, Inventory
+from app.samples import HOST, Device, Inventory, Waiting
 from app.storage.files import disk_space
 from app.storage.owner import this_process
 from app.storage.run_store import RunStore
@@ -156,7 +155,7 @@ class RunSession:
 
     def _execute(self, store: RunStore, inventory: Inventory, lease: Lease) -> Outcome:
         gpu_uuids = tuple(device for device in lease.devices if device != CPU)
-        store_sink = StoreSink(store, self._begin(store, inventory, gpu_uuids))
+        store_sink = StoreSink(store, self._begin(store, inventory, gpu_uuids), self._host.telemetry.now_ns)
         store.wait_at_most(_LOCK_TRY_S)
         gpus = [device for device in inventory.devices if device.device in gpu_uuids]
         # What was leased may have been lost during a wait.
@@ -172,7 +171,7 @@ class RunSession:
             except (OSError, UserError) as error:
                 return self._end_unstarted(store, _without_worker(error))
             recorder.follow(worker.pid)
-            supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, clock)
+            supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, clock, self._host.now)
             ending = _watch(supervisor, worker, self._inbox)
 
             def drain() -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from app.errors import DatabaseError, DatabaseLockedError
@@ -75,9 +75,11 @@ class StoreSink:
     Thread: the one that opened the store.
     """
 
-    def __init__(self, store: Store, run: int) -> None:
+    def __init__(self, store: Store, run: int, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        """Store the events of a run; `now_ns` returns now on its host's monotonic clock."""
         self._store = store
         self._run = run
+        self._now_ns = now_ns
         self._batch: list[StoredEvent] = []
         self._batch_bytes = 0
         self._log_lines = 0
@@ -109,7 +111,7 @@ class StoreSink:
         batch = self._batch
         if self._dropped:
             note = f"(while the database was locked, {self._dropped:,} samples and log lines were dropped)"
-            batch = [*batch, LogLine(time.monotonic_ns(), note)]
+            batch = [*batch, LogLine(self._now_ns(), note)]
         try:
             self._store.write(self._run, batch, first_log_line=self._stored_lines)
         except DatabaseLockedError:

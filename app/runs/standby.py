@@ -29,7 +29,7 @@ from app.runs.launcher import (
     WorkerEvent,
     requested_interpreter,
 )
-from app.runs.leases import CPU, Lease, Leases
+from app.runs.leases import CPU, DeviceLeases, Lease
 from app.samples import LogLine
 from workloads.catalog import default_interpreter
 from workloads.protocol import STANDBY, Hello, Start, decode_message
@@ -55,7 +55,7 @@ class StandbyLauncher:
     Thread: any; `launch` as of `Launcher`.
     """
 
-    def __init__(self, leases: Leases, wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
+    def __init__(self, leases: DeviceLeases, wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
         """Start no worker yet.
 
         Args:
@@ -176,7 +176,7 @@ class _ImportLease:
     Thread: any.
     """
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: DeviceLeases) -> None:
         self._leases = leases
         self._lock = threading.Lock()
         self._count = 0

@@ -12,12 +12,12 @@ from app.environment_keys import STOOD_STILL_KEY
 from app.errors import UserError
 from app.fields import Sample, SlowSample
 from app.records import RunEvent, TelemetryEvent
-from app.runs.host import ClockAnchor
+from app.runs.host import ClockAnchor, now_here
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.message_order import MessageOrder
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit
 from app.runs.pipes import fatal_message
-from app.samples import DeviceLost, FieldsUpdated, LogLine, TelemetryGap
+from app.samples import DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, Message, PhaseStarted, ProtocolError
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")
@@ -122,6 +122,7 @@ class Supervisor:
         limits: WorkerTimeouts,
         emit: Callable[[RunEvent], None],
         clock: ClockAnchor,
+        now: Callable[[], ClockAnchor] = now_here,
     ) -> None:
         """Prepare to watch a worker.
 
@@ -130,10 +131,11 @@ class Supervisor:
             inbox: What it and the telemetry say, and requests to stop.
             limits: How long it may take for what.
             emit: Gets every event of the run, in order.
-            clock: The clocks of the host at the worker's start, which the worker's have to agree with.
+            clock: The clocks of the host before the worker's start, which the worker's have to agree with.
+            now: Returns this moment on the host's clocks.
         """
         self._worker = worker
-        self._clock = clock
+        self._clock, self._now = clock, now
         self._inbox = inbox
         self._limits = limits
         self._emit = emit
@@ -141,7 +143,7 @@ class Supervisor:
         self._finished: Finished | None = None
         self._stop_requested = False
         self._fault: str | None = None
-        self._order = MessageOrder(clock.t_ns)
+        self._order = MessageOrder(clock, now)
         self._gpu_lost: str | None = None
         self._fatal_message: str | None = None
         self._started = False
@@ -184,7 +186,7 @@ class Supervisor:
                 self._deadline_s += stood_still_s
                 reason = f"This program stood still for {stood_still_s:.0f} s, and so did the run."
                 _log.warning("%s", reason)
-                self._forward(TelemetryGap(t_ns=time.monotonic_ns(), reason=reason))
+                self._forward(TelemetryGap(t_ns=self._now().t_ns, reason=reason))
                 self._stood_still_s += stood_still_s
                 self._forward(EnvironmentInfo(environment={STOOD_STILL_KEY: f"{self._stood_still_s:.0f}"}))
             if item is not None:
@@ -196,6 +198,7 @@ class Supervisor:
         return WorkerExit(
             finished=self._finished,
             exit_code=exited.exit_code,
+            lost=exited.reason,
             started=self._started,
             stop_requested=self._stop_requested,
             fault=self._fault,
@@ -234,7 +237,7 @@ class Supervisor:
             case DeviceLost(reason=reason):
                 self._gpu_lost = reason
                 self._forward(item)
-            case Sample() | SlowSample() | FieldsUpdated() | TelemetryGap():
+            case Sample() | SlowSample() | FieldsUpdated() | TelemetryGap() | Waiting():
                 self._forward(item)
             case LogLine(text=text):
                 _log.debug("%s", text)

@@ -10,7 +10,7 @@ from app.paths import weights_path
 from app.records import PortabilityResult, RunRow
 from app.runs.host import Host
 from app.runs.jobs import Notify, leased, run_job
-from app.runs.leases import CPU, Leases
+from app.runs.leases import CPU, DeviceLeases
 from app.samples import HOST
 from workloads import catalog
 from workloads.catalog import Machine
@@ -142,7 +142,9 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
     return TrialResult(result, compared.tolerance)
 
 
-def export_model(run: RunRow, weights: Path, paths: Sequence[Path], leases: Leases, notify: Notify) -> OutputDifference:
+def export_model(
+    run: RunRow, weights: Path, paths: Sequence[Path], leases: DeviceLeases, notify: Notify
+) -> OutputDifference:
     """Make a plain Keras model of a run's weights.
 
     Args:

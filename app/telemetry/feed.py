@@ -1,10 +1,7 @@
-"""The live telemetry of this machine: runs the sampler process and passes its readings to listeners."""
+"""The live telemetry of a machine: runs its sampler and passes the readings to listeners."""
 
 import contextlib
 import logging
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -12,11 +9,9 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from app.errors import TelemetryError
-from app.log import child_environment
-from app.paths import ROOT
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
 from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
-from app.telemetry.pipe import PipeLock
+from app.telemetry.sampler_process import Sampler, SamplerProcess, StartSampler
 
 
 def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) -> Inventory:
@@ -61,43 +56,55 @@ def _lost_for_good(device: Device) -> Device:
     return device if device.lost is not None else lost_device(device, _NOT_FOUND)
 
 
-def _newly_lost(former: Inventory, now: Inventory) -> list[DeviceLost]:
+def _newly_lost(former: Inventory, now: Inventory, now_ns: int) -> list[DeviceLost]:
     """Return a message for each device that was there before and is no longer."""
     reasons = {device.device: device.lost for device in now.devices}
     found = ((device.device, reasons.get(device.device, _NOT_FOUND)) for device in former.devices if not device.lost)
-    return [DeviceLost(t_ns=time.monotonic_ns(), device=device, reason=reason) for device, reason in found if reason]
+    return [DeviceLost(t_ns=now_ns, device=device, reason=reason) for device, reason in found if reason]
 
 
 Listener = Callable[[SamplerMessage], None]
 
 _log = logging.getLogger("variantscope.telemetry")
 
-_EXIT_S = 2.0
 _NO_RESPONSE = "The telemetry process does not answer; start the program again."
 _RESTARTED = "The telemetry process ended by itself ({how}) and is started again; readings are missing meanwhile."
 _NOT_FOUND = "The NVIDIA driver no longer shows this GPU."
 _RESTART_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
 """Pauses before the restarts within `_RESTART_WINDOW_S`; a sampler that ends once more is given up."""
 _RESTART_WINDOW_S = 60.0
-_SINGLE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""The sampler computes nothing with numpy: its threads would only take processors from what is measured."""
 
 
 class TelemetryFeed:
-    """A sampler process and its listeners, which are called on the feed's own reader thread.
+    """A sampler and its listeners, which are called on the feed's own reader thread.
 
     A sampler that ends by itself is replaced: listeners get a `TelemetryGap`, and then the new one's inventory. One
     that ends again and again is given up: every device is lost. Every inventory replaces the one before, also that
     without a device that was just lost.
     """
 
-    def __init__(self, hz: float = 20.0) -> None:
+    def __init__(
+        self,
+        hz: float = 20.0,
+        start_sampler: StartSampler = SamplerProcess,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            hz: Readings a second.
+            start_sampler: Starts the machine's sampler.
+            now_ns: Returns now on the machine's monotonic clock.
+        """
         self._hz = hz
-        self._process: subprocess.Popen[bytes] | None = None
+        self._start_sampler = start_sampler
+        self.now_ns = now_ns
+        """Returns now on the clock by which everything is stamped that is read."""
+        self._sampler: Sampler | None = None
         self._reader: threading.Thread | None = None
         self._listeners: list[Listener] = []
         self._inventory: Inventory | None = None
-        self._ended = False
+        self._ended: str | None = None
         self._closing = False
         self._restarted_s: list[float] = []
         self._followed: list[int] = []
@@ -106,13 +113,9 @@ class TelemetryFeed:
 
     def start(self) -> None:
         """Start sampling; the first message is the inventory."""
-        self._launch()
+        self._sampler = self._start_sampler(self._hz)
         self._reader = threading.Thread(target=self._read, name="telemetry", daemon=True)
         self._reader.start()
-
-    def _launch(self) -> None:
-        self._process = start_sampler(self._hz)
-        _log.info("sampler %d started at %g Hz", self._process.pid, self._hz)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every message from now on, the inventory at once; return what unsubscribes it."""
@@ -157,14 +160,8 @@ class TelemetryFeed:
         self._send(ReadEnergy())
 
     def _send(self, command: SamplerCommand) -> None:
-        process = self._process
-        if process is None or process.stdin is None:
-            return
-        try:
-            process.stdin.write(msgspec.json.encode(command) + b"\n")
-            process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            pass  # the sampler has ended: the reader tells its listeners
+        if (sampler := self._sampler) is not None:
+            sampler.send(command)
 
     def wait_inventory(self, timeout_s: float = 60.0) -> Inventory:
         """Wait for the inventory; a GPU that was lost is listed, but not for runs.
@@ -172,55 +169,51 @@ class TelemetryFeed:
         Raises `TelemetryError` when the sampler ended by itself too often, or says nothing for that long.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._inventory is not None or self._ended, timeout_s)
+            self._changed.wait_for(lambda: self._inventory is not None or self._ended is not None, timeout_s)
             # A slow driver has not told all of its GPUs in the first one.
             self._changed.wait_for(lambda: self._ended or not (self._inventory and self._inventory.pending), timeout_s)
             if self._inventory is None or (self._ended and not self._closing):
-                raise TelemetryError(_NO_RESPONSE)
+                raise TelemetryError(self._ended or _NO_RESPONSE)
             return self._inventory
 
     def close(self) -> None:
         """End the sampler and its reader."""
-        if self._process is None or self._reader is None:
+        if self._sampler is None or self._reader is None:
             return
         with self._changed:
             # From here on the reader starts no other sampler.
             self._closing = True
             self._changed.notify_all()
-            process = self._process
-        assert process.stdin is not None, "the sampler was started with pipes"
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()  # hands on what a sampler that has ended did not take
-        try:
-            process.wait(_EXIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            sampler = self._sampler
+        sampler.end()
         self._reader.join()
 
     def _read(self) -> None:
         """Dispatch what the sampler says, and start another one when it ends by itself."""
-        decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(SamplerMessage)
-        process = self._process
-        while process is not None:
-            assert process.stdout is not None, "the sampler was started with pipes"
-            for line in process.stdout:
-                if line.endswith(b"\n"):  # else it was killed while it wrote
-                    self._dispatch(decoder.decode(line))
-            process.stdout.close()
-            process = self._replace(process)
+        sampler = self._sampler
+        while sampler is not None:
+            for message in sampler.messages():
+                self._dispatch(message)
+            sampler = self._replace(sampler)
 
-    def _replace(self, ended: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes] | None":
+    def _replace(self, ended: Sampler) -> Sampler | None:
         """Return a new sampler in place of one that has ended; None where this one was to end, or was the last."""
-        exit_code = ended.wait()
+        try:
+            return self._restart(ended)
+        except TelemetryError as error:
+            self._give_up(str(error))
+            return None
+
+    def _restart(self, ended: Sampler) -> Sampler | None:
+        """Start another sampler, after a pause if need be; raises `TelemetryError` where that is of no use."""
+        exit_code = ended.exit_code()
         if self._closing:
-            _log.info("sampler %d ended", ended.pid)
             return None
         how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
-        _log.error("sampler %d ended by itself: %s", ended.pid, how)
+        _log.error("the sampler ended by itself: %s", how)
         never_worked = self._inventory is None and exit_code >= 0
         while not never_worked and (pause_s := self._restart_pause_s()) is not None:
-            self._dispatch(TelemetryGap(t_ns=time.monotonic_ns(), reason=_RESTARTED.format(how=how)))
+            self._dispatch(TelemetryGap(t_ns=self.now_ns(), reason=_RESTARTED.format(how=how)))
             with self._changed:
                 if self._changed.wait_for(lambda: self._closing, pause_s):
                     return None
@@ -229,16 +222,13 @@ class TelemetryFeed:
                 except OSError as error:
                     how = str(error)
                     _log.error("no sampler could be started: %s", error)
-        self._give_up()
-        return None
+        raise TelemetryError(_NO_RESPONSE)
 
-    def _relaunch(self, ended: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes] | None":
-        if ended.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                ended.stdin.close()
-        self._launch()
+    def _relaunch(self, ended: Sampler) -> Sampler:
+        ended.end()
+        self._sampler = self._start_sampler(self._hz)
         self._follow(self._followed)
-        return self._process
+        return self._sampler
 
     def _restart_pause_s(self) -> float | None:
         """Return how long to wait before the sampler is started again; None if it ended too often."""
@@ -246,13 +236,13 @@ class TelemetryFeed:
         self._restarted_s = [*(each for each in self._restarted_s if now_s - each < _RESTART_WINDOW_S), now_s]
         return dict(enumerate(_RESTART_PAUSES_S, 1)).get(len(self._restarted_s))
 
-    def _give_up(self) -> None:
+    def _give_up(self, reason: str) -> None:
         with self._changed:
-            self._ended = True
+            self._ended = reason
             self._changed.notify_all()
             devices = self._inventory.devices if self._inventory is not None else ()
         for device in devices:
-            self._dispatch(DeviceLost(t_ns=time.monotonic_ns(), device=device.device, reason=_NO_RESPONSE))
+            self._dispatch(DeviceLost(t_ns=self.now_ns(), device=device.device, reason=reason))
 
     def _dispatch(self, message: SamplerMessage) -> None:
         with self._changed:
@@ -269,7 +259,7 @@ class TelemetryFeed:
             self._inventory = message if before is None else continued_inventory(before, message)
             _log.info("inventory: %s", ", ".join(f"{each.name} ({each.device})" for each in message.devices))
             self._changed.notify_all()
-            return [*_newly_lost(before or message, self._inventory), self._inventory]
+            return [*_newly_lost(before or message, self._inventory, self.now_ns()), self._inventory]
         if isinstance(message, Processes):
             self._processes[message.device] = message
         elif isinstance(message, DeviceLost | FieldsUpdated) and before is not None:
@@ -282,28 +272,3 @@ class TelemetryFeed:
     def _unsubscribe(self, listener: Listener) -> None:
         with self._changed:
             self._listeners = [other for other in self._listeners if other is not listener]
-
-
-def start_sampler(
-    hz: float, stdout: int = subprocess.PIPE, pipe_lock: PipeLock | None = None
-) -> "subprocess.Popen[bytes]":
-    """Start a sampler, which ends when its stdin closes.
-
-    Args:
-        hz: Its rate.
-        stdout: The pipe that it writes to.
-        pipe_lock: The lock of that pipe, where another process writes to it, too.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    words = [] if pipe_lock is None else [pipe_lock.word]
-    return subprocess.Popen(
-        [sys.executable, "-m", "app.telemetry.sampler", str(hz), *words],
-        stdin=subprocess.PIPE,
-        stdout=stdout,
-        cwd=ROOT,
-        env={**os.environ, **_SINGLE_THREAD, **child_environment()},
-        start_new_session=True,
-        pass_fds=() if pipe_lock is None else (pipe_lock.file,),
-    )

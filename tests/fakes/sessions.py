@@ -22,6 +22,7 @@ from app.samples import Inventory, Processes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.telemetry.sampler_process import SamplerProcess
 from tests.fakes.nvml import Card, Driver, environment
 from workloads.catalog import complete
 from workloads.protocol import Block, RunSpec, Value
@@ -129,10 +130,10 @@ def feed_of(*cards: Card, missing: tuple[str, ...] = (), hz: float = 10.0) -> It
 
 def kill_sampler(feed: TelemetryFeed) -> None:
     """Kill the sampler as the kernel does where memory runs out, and wait until it is gone."""
-    process = feed._process
-    assert process is not None, "the feed was started"
-    process.kill()
-    process.wait()
+    sampler = feed._sampler
+    assert isinstance(sampler, SamplerProcess), "the feed was started, here"
+    sampler.process.kill()
+    sampler.process.wait()
 
 
 def wait_listed(feed: TelemetryFeed, uuid: str) -> None:

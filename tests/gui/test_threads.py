@@ -19,8 +19,7 @@ from app.gui.threads import (
     JobControl,
     close_jobs,
 )
-from app.records import Waiting
-from app.samples import LogLine
+from app.samples import LogLine, Waiting
 from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
 from workloads.catalog import UsageError
 

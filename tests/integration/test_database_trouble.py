@@ -10,7 +10,7 @@ import pytest
 from app.cli.experiment_progress import EntryReporter
 from app.errors import DatabaseError, UserError
 from app.plan import Plan
-from app.records import RunEnded, RunEvent, Waiting
+from app.records import RunEnded, RunEvent
 from app.runs import session, sinks
 from app.runs.experiment.progress import queue_progress
 from app.runs.experiment.queue import add_plan
@@ -18,6 +18,7 @@ from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.session import PlannedRun
 from app.runs.session import RunSession
 from app.runs.sinks import Sink
+from app.samples import Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.runs import keep

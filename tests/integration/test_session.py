@@ -15,12 +15,12 @@ import pytest
 from app.crash import new_reports
 from app.errors import DatabaseError
 from app.fields import Sample, SlowSample
-from app.records import Outcome, RunEnded, RunEvent, RunStarted, Waiting
+from app.records import Outcome, RunEnded, RunEvent, RunStarted
 from app.report.documents import run_document
 from app.runs.outcome import BROKEN_PYTHON, mark_crashed_runs
 from app.runs.session import RunSession
 from app.runs.supervisor import WorkerTimeouts
-from app.samples import FieldsUpdated, LogLine
+from app.samples import FieldsUpdated, LogLine, Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import LIMIT_S, PATIENT, dummy, going, is_measured, run_through, services, started_feed

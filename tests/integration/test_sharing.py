@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from app.fields import Sample
-from app.records import Outcome, RunStarted, StoredRun, Waiting
+from app.records import Outcome, RunStarted, StoredRun
 from app.report.documents import run_document
-from app.samples import HOST, DeviceLost
+from app.samples import HOST, DeviceLost, Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.nvml import TWO_H200, Card

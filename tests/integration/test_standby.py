@@ -14,13 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.records import Waiting
 from app.runs.launcher import Exited, WorkerEvent, child_environment
 from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
 from app.runs.standby_setting import STANDBY_VARIABLE
-from app.samples import LogLine
+from app.samples import LogLine, Waiting
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import TWO_H200, Driver, environment

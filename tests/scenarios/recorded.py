@@ -23,6 +23,7 @@ from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed, updated_inventory
 from app.telemetry.messages import SamplerMessage
+from app.telemetry.sampler_process import SamplerProcess
 from tests.fakes.nvml import environment
 from tests.fakes.scenarios import NAMES, Scenario, load
 from tests.fakes.sessions import Going, Recorder, dummy, services, with_launcher
@@ -141,17 +142,17 @@ class _ScenarioFeed(TelemetryFeed):
     """Telemetry of a scenario; what its samplers say on stderr goes into a file."""
 
     def __init__(self, scenario: Scenario, stderr: Path, launching: threading.Lock) -> None:
-        super().__init__(HZ)
+        super().__init__(HZ, self._start_quietly)
         self._scenario, self._stderr, self._launching = scenario, stderr, launching
 
-    def _launch(self) -> None:
+    def _start_quietly(self, hz: float) -> SamplerProcess:
         with self._launching, pytest.MonkeyPatch.context() as patch, self._stderr.open("ab") as file:
             for name, value in environment(self._scenario).items():
                 patch.setenv(name, value)
             before = os.dup(2)
             os.dup2(file.fileno(), 2)
             try:
-                super()._launch()
+                return SamplerProcess(hz)
             finally:
                 os.dup2(before, 2)
                 os.close(before)

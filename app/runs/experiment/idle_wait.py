@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
 from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
@@ -51,11 +51,17 @@ ContinueWaiting = Callable[[WaitStatus], bool]
 
 @dataclass(slots=True)
 class _PendingWait:
-    """One wait: its GPUs, its beginning, and the samples since then."""
+    """One wait: its GPUs, its beginning on the host's clock and on this program's, and the samples since then."""
 
     gpus: Sequence[Device]
     began_ns: int
-    samples: dict[str, list[Sample]]
+    began_here_ns: int
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+
+    @property
+    def waited_s(self) -> float:
+        """How long it has lasted."""
+        return (time.monotonic_ns() - self.began_here_ns) / 1e9
 
 
 class IdleWait:
@@ -106,7 +112,7 @@ class IdleWait:
 
     def _wait_until_idle(self, gpus: Sequence[Device], limit_s: float, continue_waiting: ContinueWaiting) -> str:
         """Wait, and return how that ended as text."""
-        watch = _PendingWait(gpus, time.monotonic_ns(), {})
+        watch = _PendingWait(gpus, self._host.now().t_ns, time.monotonic_ns())
         with self._changed:
             self._pending.append(watch)
         try:
@@ -120,7 +126,7 @@ class IdleWait:
 
     def _wait_loop(self, watch: _PendingWait, limit_s: float, continue_waiting: ContinueWaiting) -> str:
         while blockers := self._blockers(watch):
-            status = WaitStatus(", ".join(blockers), (time.monotonic_ns() - watch.began_ns) / 1e9, limit_s)
+            status = WaitStatus(", ".join(blockers), watch.waited_s, limit_s)
             if status.waited_s >= limit_s:
                 with self._changed:
                     self._ignored |= self._foreign_activity(watch).keys()
@@ -129,7 +135,7 @@ class IdleWait:
                 return _format_ending("skipped after", status)
             with self._changed:
                 self._changed.wait(_LOOK_S)
-        return ", ".join([f"{(time.monotonic_ns() - watch.began_ns) / 1e9:.0f} s", *self._temperatures(watch)])
+        return ", ".join([f"{watch.waited_s:.0f} s", *self._temperatures(watch)])
 
     def _temperatures(self, watch: _PendingWait) -> list[str]:
         with self._changed:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from app import units
 from app.fields import Sample
-from app.records import Outcome, RunEnded, RunEvent, RunStarted, Waiting
-from app.samples import Device, DeviceLost, LogLine
+from app.records import Outcome, RunEnded, RunEvent, RunStarted
+from app.samples import Device, DeviceLost, LogLine, Waiting
 from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.history.evidence import EvidenceView, evidence_view

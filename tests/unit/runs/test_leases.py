@@ -8,6 +8,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -248,7 +249,8 @@ def test_nor_does_one_that_is_only_just_forked(leases: Leases) -> None:
     """Until it executes its program it has a copy of every file."""
     lease = leases.take(["GPU-a"], 1)
     assert lease is not None
-    copies = [os.dup(file) for file in lease._files]
+    assert isinstance(lease._give_back, partial)
+    copies = [os.dup(file) for file in lease._give_back.args[0]]
     lease.release()
     again = leases.take(["GPU-a"], 1)
     assert taken(again) == ("GPU-a",)

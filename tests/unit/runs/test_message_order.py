@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from app.runs.host import ClockAnchor
 from app.runs.message_order import MessageOrder
 from workloads.protocol import (
     PROTOCOL_VERSION,
@@ -87,7 +88,7 @@ WHOLE: tuple[Message, ...] = (
 
 
 def check(messages: Sequence[Message]) -> None:
-    order = MessageOrder(START)
+    order = MessageOrder(ClockAnchor(START, 0))
     for message in messages:
         order.check(message)
 
@@ -172,7 +173,7 @@ def test_each_message_of_a_whole_run_is_wrong_one_place_earlier_or_passes_on_its
 
 
 def test_what_is_told_of_the_environment_has_an_end() -> None:
-    order = MessageOrder(START)
+    order = MessageOrder(ClockAnchor(START, 0))
     for message in BEGUN:
         order.check(message)
     order.check(EnvironmentInfo(environment={"key": "x" * 999_000}))

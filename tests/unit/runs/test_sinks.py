@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from app.errors import DatabaseLockedError
-from app.records import RunEvent, Waiting
+from app.records import RunEvent
 from app.runs import sinks
 from app.runs.sinks import StoreSink
-from app.samples import LogLine
+from app.samples import LogLine, Waiting
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, begin
 from workloads.protocol import DataReady, EnvironmentInfo, Flops, Progress

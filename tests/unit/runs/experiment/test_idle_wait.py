@@ -8,7 +8,7 @@ import pytest
 from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.fields import Sample
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
-from app.runs.host import Host
+from app.runs.host import ClockAnchor, Host
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, TelemetryGap
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -53,7 +53,7 @@ class Machinery:
         self.clock = clock
         self._feed = TelemetryFeed()
         self.hand([Inventory(machine=MACHINE, devices=DEVICES)])
-        self.gate = IdleWait(Host(telemetry=self._feed), limits)
+        self.gate = IdleWait(Host(telemetry=self._feed, now=lambda: ClockAnchor(clock.monotonic_ns(), 0)), limits)
         self.wait_reasons: list[str] = []
         self.facts: Mapping[str, str] = {}
         self._second = 0

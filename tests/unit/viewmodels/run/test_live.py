@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from app.fields import Sample
-from app.records import Outcome, Waiting
-from app.samples import DeviceLost, LogLine
+from app.records import Outcome
+from app.samples import DeviceLost, LogLine, Waiting
 from app.viewmodels.monitor import MonitorModel
 from app.viewmodels.plot.model import Panel
 from app.viewmodels.run.live import LiveModel, LiveState

@@ -1,0 +1,301 @@
+"""Bring the agent to a host over the channel on which it will then speak, by the hash of its sources."""
+
+import hashlib
+import importlib.metadata
+import io
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from app.errors import UserError
+from app.hosts.channel import Channel
+from app.hosts.loader import LOADER, MARK, PYTHONS, SCRIPT
+from app.paths import ROOT
+from app.plain import one_line
+
+_LIBRARIES = {"msgspec": ("msgspec", (0, 20)), "psutil": ("psutil", (7,)), "pynvml": ("nvidia-ml-py", (12,))}
+"""What the agent imports besides Python's own: the distribution of each, and the oldest version that will do."""
+_IMPORT = re.compile(rb"^\s*(?:from|import) (app(?:\.\w+)*)", re.MULTILINE)
+_AGENT = "app.agent"
+_MOST_GARBAGE_BYTES = 64_000
+_FETCH_S = 300.0
+_NAME_DIGITS = 20
+
+Files = Mapping[str, bytes]
+"""The contents of files by their path in an archive."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the loader found on a host, or why it cannot go on.
+
+    Attributes:
+        python: Version of the Python that runs the agent.
+        executable: Its path.
+        tag: What compiled libraries have to be made for: its ABI, with the system, and the processor.
+        libraries: Versions of the libraries that it has; "" for one that it lacks.
+        free_bytes: In the folder of the agents.
+        known: What is in that folder.
+        ready: Whether the agent starts now.
+        error: A word for what is wrong.
+        detail: More about it, in the host's words.
+        folder: The folder of the agents.
+    """
+
+    python: str = ""
+    executable: str = ""
+    tag: str = ""
+    libraries: dict[str, str] = {}
+    free_bytes: int = 0
+    known: tuple[str, ...] = ()
+    ready: bool = False
+    error: str = ""
+    detail: str = ""
+    folder: str = ""
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found on a host before its agent started, and how much was sent there."""
+
+    found: Found
+    sent_bytes: int
+
+
+def script(python: str = "", module: str = _AGENT) -> str:
+    """Return the script of a POSIX shell that finds a Python, receives what is missing, and becomes the agent.
+
+    Args:
+        python: The only Python to try, as a command or a path; "" for one that is found.
+        module: The agent's module and arguments.
+    """
+    return SCRIPT.format(
+        pythons=shlex.quote(python) if python else " ".join(PYTHONS),
+        loader=shlex.quote(LOADER),
+        arguments=shlex.join((MARK, agent_name(), *module.split())),
+        mark=MARK,
+    )
+
+
+def prepare(channel: Channel, lines: Iterator[bytes], name: str, notify: Callable[[str], None]) -> Prepared:
+    """Send the host what it lacks; the next line is the agent's first.
+
+    Args:
+        channel: The way to the script.
+        lines: What comes from it.
+        name: The host as sentences call it.
+        notify: Gets a sentence if something large is sent.
+
+    Raises:
+        UserError: The host cannot run the agent; with what to do.
+    """
+    found = _hear(channel, lines, name)
+    files: dict[str, bytes] = {}
+    if agent_name() not in found.known:
+        files[agent_name()] = _archive(_agent_files())
+    packages = None
+    if not all(_is_enough(library, found.libraries.get(library, "")) for library in _LIBRARIES):
+        libraries = _libraries_for(found, name, notify)
+        packages = _name_of(libraries)
+        if packages not in found.known:
+            files[packages] = _archive(libraries)
+    sent_bytes = sum(map(len, files.values()))
+    if files:
+        notify(f"Sending the agent to {name} ({sent_bytes / 1e6:.1f} MB) …")
+    listed = [(each, len(data), hashlib.sha256(data).hexdigest()) for each, data in files.items()]
+    order = msgspec.json.encode({"files": listed, "packages": packages})
+    try:
+        channel.write(b"\n".join((order, b"".join(files.values()))))
+    except OSError as error:
+        raise UserError(channel.why_ended()) from error
+    _hear(channel, lines, name)
+    return Prepared(found=found, sent_bytes=sent_bytes)
+
+
+def _hear(channel: Channel, lines: Iterator[bytes], name: str) -> Found:
+    """Return what the loader says next; what a login shell prints before it is skipped. Raises `UserError`."""
+    mark, said = MARK.encode(), b""
+    for line in lines:
+        if line.startswith(mark):
+            try:
+                found = msgspec.json.decode(line.removeprefix(mark), type=Found)
+            except msgspec.DecodeError as error:
+                raise UserError(f"{name} answered what nobody understands: {_shown(line)}") from error
+            if found.error:
+                raise UserError(_sentence(found, name))
+            return found
+        said += line
+        if len(said) > _MOST_GARBAGE_BYTES:
+            raise UserError(
+                f"{name} says so much before a command runs that the agent is not heard; its shell should print nothing"
+                f" where no terminal is: {_shown(said)}"
+            )
+    raise UserError(channel.why_ended(said.decode(errors="replace")))
+
+
+def _shown(said: bytes) -> str:
+    return one_line(said[:400].decode(errors="replace"))
+
+
+def _sentence(found: Found, name: str) -> str:
+    """Return what is wrong on a host and what to do."""
+    detail = one_line(found.detail)
+    match found.error:
+        case "python":
+            has = f"only {', '.join(sorted(set(detail.split())))}" if detail else "none"
+            return (
+                f"{name} needs Python 3.11 or newer and has {has}: install one, or name it in the host's address"
+                " (?python=PATH)."
+            )
+        case "full":
+            return f"There is no space left on {name} for the agent, 3 MB in {found.folder}: free some."
+        case "folder":
+            return (
+                f"The agent cannot be stored on {name} in {found.folder} ({detail}): make it writable, or set"
+                " XDG_CACHE_HOME there."
+            )
+        case "library":
+            return (
+                f"A library of the agent cannot be loaded on {name} ({detail}): if {found.folder} forbids programs"
+                " (noexec), set XDG_CACHE_HOME there to a folder that allows them."
+            )
+        case "damaged":
+            return f"What was sent to {name} arrived damaged; try again."
+        case _:
+            return f"{name} cannot run the agent: {one_line(found.error)} {detail}"
+
+
+def _is_enough(library: str, version: str) -> bool:
+    numbers = tuple(int(each) for each in re.findall(r"\d+", version)[:3])
+    return bool(version) and numbers >= _LIBRARIES[library][1]
+
+
+@cache
+def agent_name() -> str:
+    """Return the name of the agent's sources: the beginning of their hash."""
+    return _name_of(_agent_files())
+
+
+def _name_of(files: Files) -> str:
+    found = hashlib.sha256()
+    for path, data in sorted(files.items()):
+        found.update(f"{path}\0{len(data)}\0".encode() + data)
+    return found.hexdigest()[:_NAME_DIGITS]
+
+
+def _agent_files(root: Path = ROOT) -> Files:
+    """Return the sources of the agent: its package with all of the program that it imports, and `workloads`."""
+    wanted = sorted((root / "app" / "agent").rglob("*.py"))
+    found: dict[str, bytes] = {}
+    for path in wanted:
+        name = path.relative_to(root).as_posix()
+        if name in found:
+            continue
+        found[name] = path.read_bytes()
+        for module in _IMPORT.findall(found[name]):
+            wanted += _module_files(root, module.decode())
+    found |= {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / "workloads").rglob("*.py")}
+    return found
+
+
+def _module_files(root: Path, module: str) -> list[Path]:
+    """Return the file of a module and those of the packages that it lies in."""
+    parts = module.split(".")
+    packages = [root.joinpath(*parts[:count], "__init__.py") for count in range(1, len(parts) + 1)]
+    return [path for path in (*packages, root.joinpath(*parts).with_suffix(".py")) if path.is_file()]
+
+
+def _archive(files: Files) -> bytes:
+    """Return a zip archive, the same for the same files."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
+        for path, data in sorted(files.items()):
+            into.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED)
+    return archive.getvalue()
+
+
+def _own_tag() -> str:
+    return f"{sysconfig.get_config_var('SOABI')} {platform.machine()}"
+
+
+def _libraries_for(found: Found, name: str, notify: Callable[[str], None]) -> Files:
+    """Return the libraries for a host: this environment's where its Python is of the same kind, else fetched ones."""
+    distributions = [importlib.metadata.distribution(name) for name, _ in _LIBRARIES.values()]
+    if found.tag == _own_tag():
+        files = ((str(path), Path(str(path.locate()))) for each in distributions for path in each.files or ())
+        return {name: path.read_bytes() for name, path in files if _is_needed(name)}
+    wanted = [f"{each.name}=={each.version}" for each in distributions]
+    folder = _fetched(found, wanted, name, notify)
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {name: path.read_bytes() for path in paths if _is_needed(name := path.relative_to(folder).as_posix())}
+
+
+def _is_needed(name: str) -> bool:
+    return not name.startswith("..") and "__pycache__" not in name and not name.endswith((".pyi", ".exe"))
+
+
+def _fetched(found: Found, wanted: list[str], name: str, notify: Callable[[str], None]) -> Path:
+    """Return the folder with libraries for a host's Python, fetched once; raises `UserError`."""
+    import platformdirs
+
+    folder = platformdirs.user_cache_path("variantscope") / "libraries" / re.sub(r"\W+", "-", f"{found.tag} {wanted}")
+    if folder.is_dir():
+        return folder
+    notify(f"Fetching the agent's libraries for the Python of {name} …")
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir(parents=True)
+        done = subprocess.run(
+            [*_installer(found), "--target", str(part), "--no-deps", *wanted],
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_S,
+            check=False,
+        )
+        if done.returncode:
+            raise UserError(_fetch_error(found, name, wanted, (done.stderr.strip().splitlines() or [""])[-1]))
+        part.rename(folder)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(_fetch_error(found, name, wanted, str(error))) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _fetch_error(found: Found, name: str, wanted: list[str], reason: str) -> str:
+    return (
+        f"{name} lacks {' '.join(wanted)}, and they could not be fetched here for its Python {found.python}"
+        f" ({one_line(reason)}): install them there with {found.executable} -m pip install --user {' '.join(wanted)}"
+    )
+
+
+def _installer(found: Found) -> list[str]:
+    """Return the command that installs for the host's Python and system; uv's where it is, else pip's."""
+    version = ".".join(found.python.split(".")[:2])
+    abi, _, machine = found.tag.partition(" ")
+    if (uv := shutil.which("uv")) is not None:
+        system = "apple-darwin" if "darwin" in abi else f"unknown-linux-{'musl' if 'musl' in abi else 'gnu'}"
+        machine = {"arm64": "aarch64"}.get(machine, machine)
+        system_options = ["--python-platform", f"{machine}-{system}"]
+        return [uv, "pip", "install", "--python-version", version, *system_options, "--only-binary", ":all:"]
+    platforms = _pip_platforms(abi, machine)
+    words = [word for each in platforms for word in ("--platform", each)]
+    return [sys.executable, "-m", "pip", "install", "--python-version", version, *words, "--only-binary", ":all:"]
+
+
+def _pip_platforms(abi: str, machine: str) -> list[str]:
+    """Return the platforms of wheels that run there, as pip calls them (https://peps.python.org/pep-0600)."""
+    if "darwin" in abi:
+        return [f"macosx_11_0_{machine}", "macosx_10_9_universal2"]
+    if "musl" in abi:
+        return [f"musllinux_1_{minor}_{machine}" for minor in (2, 1)]
+    return [f"manylinux_2_{minor}_{machine}" for minor in (28, 17, 12, 5)] + [f"manylinux2014_{machine}"]

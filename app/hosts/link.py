@@ -1,0 +1,292 @@
+"""The link to an agent: orders and their answers, pings, and what it reports of sampler and workers, sorted out."""
+
+import contextlib
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from app.agent_protocol import (
+    AGENT_PROTOCOL,
+    CUT,
+    HEARTBEAT_S,
+    LOST_S,
+    AgentHello,
+    Order,
+    Ping,
+    Pong,
+    Report,
+)
+from app.hosts.channel import Channel, LineTooLongError
+from app.hosts.clock import HostClock
+from app.hosts.routes import LinkLostError, LinkSilent, Numbered, Routes
+from app.plain import one_line
+from app.telemetry.messages import SamplerMessage
+
+_log = logging.getLogger("variantscope.link")
+
+_STOOD_STILL_S = 2.0
+"""A look that comes so much later than it should: this program was suspended, and that is no silence of the host."""
+_EARLY_PINGS = 8
+"""The first pings come quickly one after another, for a clock that is known at once."""
+_EARLY_PING_S = 0.05
+_MAX_SHOWN_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLimits:
+    """How long a host may be silent, in seconds; each ping is answered at once.
+
+    Attributes:
+        ping_s: Between two pings.
+        warn_s: Until that is told.
+        lost_s: Until the link is given up, and every run over it.
+    """
+
+    ping_s: float = HEARTBEAT_S
+    warn_s: float = 5.0
+    lost_s: float = LOST_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStatus:
+    """How a link is.
+
+    Attributes:
+        round_trip_ms: Of the ping that the clock is known from; None before the first answer.
+        clock_error_ms: How far times of the host may be off on this machine's clock; None before the first answer.
+        silent_s: Since the host was last heard.
+        lost: Why the link is lost, in one sentence; None while it is not.
+    """
+
+    round_trip_ms: float | None
+    clock_error_ms: float | None
+    silent_s: float
+    lost: str | None
+
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+
+class Link:
+    """One agent, until it is closed or lost.
+
+    Three threads of its own: one reads and never waits for anybody; one writes, and may wait for the carrier; one looks
+    how long the host has been silent.
+
+    Attributes:
+        name: The host as sentences call it.
+        clock: Its clock.
+        routes: Who waits for what is reported.
+
+    Thread: any.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        name: str,
+        *,
+        notify: Callable[[str], None] = lambda _: None,
+        limits: LinkLimits | None = None,
+    ) -> None:
+        """Take a channel whose next line is an agent's first.
+
+        Args:
+            channel: The agent's stdin and stdout.
+            name: The host as sentences call it.
+            notify: Gets a sentence when the host falls silent, when it is heard again and when it is lost; on threads
+                of the link.
+            limits: How long it may be silent.
+        """
+        self.name = name
+        self.clock = HostClock()
+        self.routes = Routes()
+        self._channel = channel
+        self._notify = notify
+        self._limits = limits or LinkLimits()
+        self._numbers = itertools.count(1)
+        self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._hello: Future[AgentHello] = Future()
+        self._closing = False
+        # Set with the first answered ping, or when the link is lost.
+        self._ready = threading.Event()
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        # Everything below is read and written under the lock.
+        self._lock = threading.Lock()
+        self._pings: dict[int, int] = {}
+        self._heard_s = time.monotonic()
+        self._is_silent = False
+
+    def start(self, lines: Iterator[bytes]) -> AgentHello:
+        """Begin to read and write; return the agent's hello once its clock is known. Raises `LinkLostError`."""
+        work = (("reader", lambda: self._read(lines)), ("writer", self._write), ("watch", self._watch))
+        self._threads = [
+            threading.Thread(target=target, name=f"link {name} of {self.name}", daemon=True) for name, target in work
+        ]
+        for thread in self._threads:
+            thread.start()
+        hello = self._hello.result()
+        self._ready.wait()
+        return hello
+
+    def status(self) -> LinkStatus:
+        """Return how the link is."""
+        with self._lock:
+            silent_s = time.monotonic() - self._heard_s
+        lost = self.routes.lost
+        try:
+            offset = self.clock.offset()
+        except LookupError:
+            return LinkStatus(round_trip_ms=None, clock_error_ms=None, silent_s=silent_s, lost=lost)
+        return LinkStatus(
+            round_trip_ms=offset.round_trip_ns / 1e6,
+            clock_error_ms=offset.error_ns / 1e6,
+            silent_s=silent_s,
+            lost=lost,
+        )
+
+    def send(self, order: Order) -> None:
+        """Send an order that is not answered; a lost link takes it, too."""
+        self._orders.put(msgspec.json.encode(order) + b"\n")
+
+    def number(self) -> int:
+        """Return a new number for an order."""
+        return next(self._numbers)
+
+    def order(self, number: int, order: Order) -> "Future[Numbered]":
+        """Send an order with this number; its answer raises what `ask` raises."""
+        answer = self.routes.expect(number)
+        self.send(order)
+        return answer
+
+    def ask(self, number: int, order: Order, answer_type: type[Answer]) -> Answer:
+        """Send an order with this number and wait for its answer.
+
+        Args:
+            number: Of the order.
+            order: The order.
+            answer_type: What answers it.
+
+        Raises:
+            LinkLostError: The link is lost before.
+            UserError: The agent refuses it; a `JobError` where a job failed.
+            OSError: The host cannot do it; its text ends a sentence for the user.
+            TimeoutError: It was cancelled.
+        """
+        found = self.order(number, order).result()
+        if not isinstance(found, answer_type):
+            raise LinkLostError(f"The agent on {self.name} answered something else; update both programs.")
+        return found
+
+    def close(self) -> None:
+        """End the agent, and with it everything on the host, and wait for that."""
+        self._closing = True
+        self._orders.put(None)
+        self._channel.close()
+        self._lose(f"The link to {self.name} was closed.")
+        for thread in self._threads:
+            thread.join()
+
+    def _read(self, lines: Iterator[bytes]) -> None:
+        decoder: msgspec.json.Decoder[Report | SamplerMessage] = msgspec.json.Decoder(Report | SamplerMessage)
+        line = b""
+        try:
+            for line in lines:
+                self._hear()
+                if not line.endswith(CUT):
+                    self._handle(decoder.decode(line))
+        except (msgspec.DecodeError, LineTooLongError):
+            shown = one_line(line[:_MAX_SHOWN_BYTES].decode(errors="replace"))
+            self._lose(f"The agent on {self.name} said what no agent says, and the link is closed: {shown}")
+        else:
+            self._lose(f"The link to {self.name} was closed." if self._closing else self._channel.why_ended())
+
+    def _hear(self) -> None:
+        with self._lock:
+            self._heard_s = time.monotonic()
+            was_silent, self._is_silent = self._is_silent, False
+        if was_silent:
+            self._notify(f"{self.name} is heard again.")
+            self.routes.tell_workers(LinkSilent(""))
+
+    def _handle(self, said: Report | SamplerMessage) -> None:
+        match said:
+            case Pong():
+                self._take_pong(said)
+            case AgentHello():
+                self._greet(said)
+            case _:
+                self.routes.pass_on(said)
+
+    def _take_pong(self, pong: Pong) -> None:
+        received_ns = time.monotonic_ns()
+        with self._lock:
+            sent_ns = self._pings.pop(pong.number, None)
+        if sent_ns is not None:
+            self.clock.add(sent_ns, received_ns, pong.t_ns)
+            self._ready.set()
+
+    def _greet(self, hello: AgentHello) -> None:
+        if hello.protocol != AGENT_PROTOCOL:
+            self._lose(f"The agent on {self.name} speaks protocol {hello.protocol}, this program {AGENT_PROTOCOL}.")
+        elif not self._hello.done():
+            _log.info("agent %d on %s says hello", hello.pid, self.name)
+            self._hello.set_result(hello)
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):  # the reader tells why it is closed
+            while (order := self._orders.get()) is not None:
+                self._channel.write(order)
+
+    def _watch(self) -> None:
+        """Ping, and look how long the host has been silent; each look is due at a time of its own."""
+        for count in itertools.count():
+            pause_s = self._limits.ping_s if count >= _EARLY_PINGS else min(_EARLY_PING_S, self._limits.ping_s)
+            due_s = time.monotonic() + pause_s
+            self._ping()
+            if self._over.wait(pause_s):
+                return
+            late_s = time.monotonic() - due_s
+            with self._lock:
+                if late_s > _STOOD_STILL_S:
+                    self._heard_s += late_s
+                silent_s = time.monotonic() - self._heard_s
+                newly_silent = silent_s >= self._limits.warn_s and not self._is_silent
+                self._is_silent |= newly_silent
+            if silent_s >= self._limits.lost_s:
+                self._lose(f"The link to {self.name} was lost: nothing was heard for {silent_s:.0f} s.")
+            elif newly_silent:
+                lost_s = self._limits.lost_s
+                reason = f"{self.name} has not been heard for {silent_s:.0f} s; after {lost_s:.0f} s it is given up."
+                _log.warning("%s", reason)
+                self._notify(reason)
+                self.routes.tell_workers(LinkSilent(reason))
+
+    def _ping(self) -> None:
+        number = self.number()
+        with self._lock:
+            self._pings[number] = time.monotonic_ns()
+        self.send(Ping(number))
+
+    def _lose(self, reason: str) -> None:
+        """Give the link up, once."""
+        if not self.routes.lose(reason):
+            return
+        _log.log(logging.INFO if self._closing else logging.WARNING, "%s", reason)
+        self._over.set()
+        if not self._hello.done():
+            self._hello.set_exception(LinkLostError(reason))
+        self._ready.set()
+        self._orders.put(None)
+        self._channel.cut()
+        if not self._closing:
+            self._notify(reason)

@@ -1,0 +1,153 @@
+"""Jobs on another host, and the files that go there and come back: weights, gradients, models."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+import msgspec
+
+from app.agent_protocol import FILE_PIECE_BYTES, CancelJob, FilePart, JobDone, ReadFile, StartJob, WriteFile
+from app.errors import UserError, read_error, write_error
+from app.hosts.link import Link
+from app.hosts.routes import Numbered
+from app.paths import open_private
+from app.runs.jobs import JobCrashedError, JobError, Kind
+from workloads.job_protocol import ComputeGradients, ExportModel, JobFailed, JobRequest, TryWeights
+
+_LOOK_S = 0.2
+
+
+class ScratchFiles:
+    """The agent's own folder for files, which is gone with the agent.
+
+    Thread: any.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        # Written by threads of jobs; one that is lost there is only sent once more.
+        self._sent: dict[tuple[Path, int, int], str] = {}
+
+    def new_name(self) -> str:
+        """Return a name that no file there has."""
+        return f"{self._link.number()}.npz"
+
+    def send(self, path: Path) -> str:
+        """Return the name of a copy of this file there; one that is there already is not sent again.
+
+        Raises:
+            UserError: It cannot be read here, or not be written there.
+        """
+        try:
+            found = path.stat()
+            key = (path, found.st_mtime_ns, found.st_size)
+            if key not in self._sent:
+                name = self.new_name()
+                self._copy_there(path, name)
+                self._sent[key] = name
+            return self._sent[key]
+        except FileNotFoundError as error:
+            raise read_error(path, error) from error
+
+    def _copy_there(self, path: Path, name: str) -> None:
+        offset = 0
+        with path.open("rb") as file:
+            while (data := file.read(FILE_PIECE_BYTES)) or not offset:
+                number = self._link.number()
+                order = WriteFile(number=number, name=name, offset=offset, data=data)
+                self._ask(number, order)
+                offset += len(data)
+                if not data:
+                    return
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy a file from there to this path, whole or not at all.
+
+        Raises:
+            UserError: It cannot be read there, or not be written here.
+        """
+        part = path.with_name(f"{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(part, "wb", opener=open_private) as file:
+                size = 1
+                while file.tell() < size:
+                    number = self._link.number()
+                    found = self._ask(number, ReadFile(number=number, name=name, offset=file.tell()))
+                    if not found.data and file.tell() < found.size:
+                        raise UserError(f"{self._link.name} sent {path.name} incompletely; try again.")
+                    file.write(found.data)
+                    size = found.size
+            part.replace(path)
+            stored = path.stat()
+        except OSError as error:
+            raise write_error(path, error) from error
+        finally:
+            part.unlink(missing_ok=True)
+        self._sent[path, stored.st_mtime_ns, stored.st_size] = name
+
+    def _ask(self, number: int, order: ReadFile | WriteFile) -> FilePart:
+        try:
+            return self._link.ask(number, order, FilePart)
+        except OSError as error:
+            raise UserError(f"{self._link.name}: {error}; free space there, or look at its permissions.") from error
+
+
+class RemoteJobs:
+    """Runs jobs in processes of a host, as `app.runs.jobs.run_job` does on this machine.
+
+    Thread: any; a call blocks its thread.
+    """
+
+    def __init__(self, link: Link, files: ScratchFiles) -> None:
+        self._link = link
+        self._files = files
+
+    def __call__(
+        self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
+    ) -> Kind:
+        """Run a job there, with the files that it reads, and bring those here that it writes.
+
+        Args:
+            request: The job; its paths are of this machine.
+            result_type: Type of its result.
+            is_overdue: Returns whether to end the job, called several times per second; None for no limit.
+
+        Raises:
+            JobError: The job failed.
+            TimeoutError: It was overdue; its process is gone.
+            UserError: The link is lost, or a file cannot be copied.
+        """
+        there, written = self._with_files(request)
+        number = self._link.number()
+        answer = self._link.order(number, StartJob(number=number, request=there))
+        done = self._wait(number, answer, is_overdue)
+        result = done.result if isinstance(done, JobDone) else None
+        if isinstance(result, JobFailed):
+            raise JobError(result.reason)
+        if not isinstance(result, result_type):
+            raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
+        for name, path in written:
+            self._files.fetch(name, path)
+        return result
+
+    def _wait(self, number: int, answer: "Future[Numbered]", is_overdue: Callable[[], bool] | None) -> Numbered:
+        cancelled = False
+        while not wait([answer], _LOOK_S).done:
+            if is_overdue is not None and not cancelled and is_overdue():
+                self._link.send(CancelJob(number))
+                cancelled = True
+        return answer.result()
+
+    def _with_files(self, request: JobRequest) -> tuple[JobRequest, list[tuple[str, Path]]]:
+        """Return the job with names of files there, and the name there and the path here of each that it writes."""
+        match request:
+            case TryWeights(weights_path=weights):
+                return msgspec.structs.replace(request, weights_path=self._files.send(Path(weights))), []
+            case ComputeGradients(path=path, start_path=start):
+                name, begun = self._files.new_name(), None if start is None else self._files.send(Path(start))
+                return msgspec.structs.replace(request, path=name, start_path=begun), [(name, Path(path))]
+            case ExportModel():
+                raise UserError("Models are exported on this machine only; leave the host out.")
+            case _:
+                return request, []
