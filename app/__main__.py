@@ -72,14 +72,14 @@ def _qt_remedy(error: ImportError) -> str:
 
 
 def _open_window(
-    database: Path | None, sample_ms: float | None = None, replay: tuple[int | Path, float] | None = None
+    database: Path | None, sample_ms: float | None = None, opened: Path | tuple[int | Path, float] | None = None
 ) -> int:
     """Open the window and return its exit status.
 
     Args:
         database: The file; the default one where None.
         sample_ms: Milliseconds between two telemetry readings; the usual where None.
-        replay: A stored run or a trace to play in the window, and how many times as fast as it was.
+        opened: A file to open in the window, or a stored run or a trace to play and how many times as fast as it was.
     """
     if not _has_display():
         sys.stderr.write(_NO_DISPLAY)
@@ -94,7 +94,7 @@ def _open_window(
         return 1
     from app.samples import SAMPLE_MS
 
-    return window(database or default_database(), sample_ms=sample_ms or SAMPLE_MS, replay=replay)
+    return window(database or default_database(), sample_ms=sample_ms or SAMPLE_MS, opened=opened)
 
 
 _NOT_INSTALLED = (

@@ -10,6 +10,18 @@ RESOURCES = ROOT / "resources"
 """Icons, presets, reference runs and traces, next to the packages."""
 
 DATABASE_NAME = "profiles.db"
+RUNS_SUFFIX = ".vscope"
+"""Of a small database with exported runs."""
+
+DATABASE_SUFFIXES = (RUNS_SUFFIX, ".db")
+"""Of every file that an export makes as a database."""
+
+TRACE_SUFFIX = ".vtrace"
+"""Of a file of telemetry that the desktop opens with this program."""
+
+DESKTOP_NAME = "variantscope"
+"""Of the entry in the desktop's menu, without `.desktop`, by which the desktop knows the window, and of its icon."""
+
 _MAX_NAME_CHARS = 200
 """Of a file's name without its suffix: file systems allow 255 bytes."""
 

@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem
 
 from app.paths import PROGRAM
 
-OpenWindow = Callable[[Path | None, float, tuple[int | Path, float] | None], int]
-"""Opens the window: database, milliseconds between readings, and a recording to play with its speed."""
+OpenWindow = Callable[[Path | None, float, Path | tuple[int | Path, float] | None], int]
+"""Opens the window: database, ms between readings, and a file to open, or a recording to play with its speed."""
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Run": {
@@ -56,6 +56,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Show the runs on real GPUs that come with the program, or add them.",
         ),
         "replay": ("app.cli.telemetry:replay", "Play a stored run or a trace again, in the window or as lines."),
+        "open": ("app.cli.transfer:open_file", "Open a file in the window: add its runs, or play its trace."),
     },
     "Machine": {
         "hosts": ("app.cli.hosts:hosts", "Name machines that are reached by ssh, Slurm, Ray or docker."),
@@ -109,6 +110,8 @@ class ProgramGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
+        if args[0] not in HELP and Path(args[0]).is_file():
+            args = ["open", *args]  # as a desktop starts the program for a file
         if args[0] not in HELP and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=HELP, ctx=ctx)
         return super().resolve_command(ctx, args)

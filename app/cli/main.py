@@ -31,6 +31,14 @@ def _print_version(context: click.Context, _param: click.Parameter, wanted: bool
         context.exit()
 
 
+def _change_desktop(context: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from app.cli.desktop import install_desktop, uninstall_desktop  # here, for no command waits for it
+
+        print(install_desktop() if param.name == "install_desktop" else uninstall_desktop())
+        context.exit()
+
+
 @click.group(
     cls=ProgramGroup,
     invoke_without_command=True,
@@ -59,6 +67,22 @@ def _print_version(context: click.Context, _param: click.Parameter, wanted: bool
     expose_value=False,
     callback=_print_version,
     help="Print the version and exit.",
+)
+@click.option(
+    "--install-desktop",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_change_desktop,
+    help="Add the program to the desktop's menu, with its icon and its types of files, and exit.",
+)
+@click.option(
+    "--uninstall-desktop",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_change_desktop,
+    help="Take that away again and exit.",
 )
 @click.pass_context
 def program(context: click.Context, database: Path | None, sample_ms: float, log_level: str | None) -> int:

@@ -8,12 +8,13 @@ from typing import Any, Literal, get_args
 import click
 
 from app import units
+from app.cli.commands import UpperLayers
 from app.cli.options import FILE, OneOf, command, runs_argument
 from app.cli.progress import progress_watch
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
-from app.paths import PROGRAM
+from app.paths import DATABASE_SUFFIXES, PROGRAM
 from app.report.documents import iso_utc
 from app.report.export import (
     describe_export,
@@ -29,13 +30,13 @@ from app.report.trace import export_trace
 from app.runs.experiment.queue import exportable_queue, import_with_queue
 from app.runs.leases import Leases
 from app.runs.weight_transfer import export_model, weights_file
+from app.samples import SAMPLE_MS
 from app.storage.reference import ReferenceFile, add_reference, reference_files, reference_runs, remove_reference
 from app.storage.transfer.import_export import export_database
 from app.viewmodels.format.environment import environment_label
 from workloads.catalog import UsageError
 
 _SUFFIXES = ("", ".keras")
-_DATABASE = ".db"
 _TIMELINE = ".json"
 _NAMED = 5
 """Runs that the name of a folder names."""
@@ -56,12 +57,12 @@ class ExportOptions:
     weights: Path | None
 
 
-@command("export", "export 12 13 --format csv", "export 12 13 -o runs.db", "export 12 --model lstm.keras")
+@command("export", "export 12 13 --format csv", "export 12 13 -o runs.vscope", "export 12 --model lstm.keras")
 @runs_argument(required=False)
 @click.option(
     "--queue",
     is_flag=True,
-    help="With -o FILE.db: the experiments that are not finished with their runs, to go on elsewhere.",
+    help="With -o FILE.vscope: the experiments that are not finished with their runs, to go on elsewhere.",
 )
 @click.option(
     "--format",
@@ -79,7 +80,7 @@ class ExportOptions:
     type=FILE,
     metavar="PATH",
     help="The folder to make (default: runs-NUMBERS), FILE.json for a timeline (runs-NUMBERS.trace.json),"
-    " or FILE.db for a database that `import` reads.",
+    " or FILE.vscope (or .db) for a database that `import` reads.",
 )
 @click.option(
     "--model",
@@ -136,8 +137,8 @@ def _check_model_paths(paths: Sequence[Path]) -> None:
             raise UserError(f"{path} is there already; name another, or delete it first.")
 
 
-@command("import", "import runs.db")
-@click.argument("file", type=FILE, metavar="FILE.db", help="A database of this program, from any machine.")
+@command("import", "import runs.vscope")
+@click.argument("file", type=FILE, metavar="FILE", help="A database of this program, from any machine.")
 def import_database(database: Path | None, as_json: bool, file: Path) -> int:
     """Import what is not here yet, and print what was and was not."""
     with open_store(database, may_be_new=True) as store:
@@ -149,6 +150,22 @@ def import_database(database: Path | None, as_json: bool, file: Path) -> int:
     else:
         print("\n".join(describe_import(done)))
     return 0
+
+
+@command("open", "open runs.vscope", "open night.vtrace")
+@click.argument("file", type=FILE, metavar="FILE", help="A database or a trace of this program.")
+@click.pass_context
+def open_file(context: click.Context, database: Path | None, as_json: bool, file: Path) -> int:
+    """Open the window, which asks before it adds runs."""
+    upper = context.ensure_object(UpperLayers)
+    if not file.is_file():
+        raise UserError(f"There is no file {file}.")
+    if as_json or upper.open_window is None or not upper.has_display:
+        raise UserError(
+            f"There is no window to open {file.name} in: `{PROGRAM} import {file}` adds the runs of a database, "
+            f"`{PROGRAM} replay {file}` plays a trace."
+        )
+    return upper.open_window(database, SAMPLE_MS, file)
 
 
 @command("reference", "reference", "reference --add")
@@ -219,7 +236,7 @@ def _export(options: ExportOptions) -> int:
         entries, made = exportable_queue(store) if options.queue else ([], [])
     runs = list(dict.fromkeys([*options.runs, *made]))
     with progress_watch("Exporting") as watch:
-        if target.suffix == _DATABASE:
+        if target.suffix in DATABASE_SUFFIXES:
             done = export_database(path, runs, target, watch, entries)
         elif options.format == "trace":
             done = export_trace(path, runs, target, watch)
@@ -239,17 +256,17 @@ def _target(options: ExportOptions) -> Path:
     target = options.output or Path(_default_name(options.runs) + (f".trace{_TIMELINE}" if is_trace else ""))
     if is_trace and target.suffix != _TIMELINE:
         raise UsageError(f"--format trace writes one file: -o takes a name that ends in {_TIMELINE}.")
-    is_database = target.suffix == _DATABASE
+    is_database = target.suffix in DATABASE_SUFFIXES
     if is_database and options.format:
         raise UsageError(f"-o {target} makes a database, --format a folder of tables: give one of them at a time.")
     if not is_database and options.format is None:
         raise UsageError(
-            "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE."
+            "export takes --format csv, json, parquet or trace, or -o FILE.vscope for runs, or --model FILE."
         )
     if options.raw_text and options.format != "csv":
         raise UsageError("--raw-text goes with --format csv: other formats have texts as they are.")
     if options.queue and not is_database:
-        raise UsageError("--queue goes with -o FILE.db: only a database holds experiments that can go on.")
+        raise UsageError("--queue goes with -o FILE.vscope: only a database holds experiments that can go on.")
     return target
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QApplication, QFileDialog
+from PySide6.QtWidgets import QApplication
 
 from app.errors import UserError
 from app.gui.actions import Actions
@@ -19,6 +19,7 @@ from app.gui.experiment.queue_controller import QueueController
 from app.gui.experiment.queue_sync import QueueSync
 from app.gui.monitor import MonitorController, MonitorView
 from app.gui.run.custom_workloads import CustomWorkloads
+from app.gui.run.file_opener import FileOpener
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
@@ -28,6 +29,7 @@ from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, WindowEvent, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
 from app.gui.window import COMPARE, HISTORY, RUN, MainWindow, Page
+from app.paths import DESKTOP_NAME
 from app.samples import Inventory, TelemetryGap
 from app.storage.files import disk_space
 from app.telemetry.feed import TelemetryFeed
@@ -40,16 +42,15 @@ if TYPE_CHECKING:
     from app.plan import Plan
     from app.queries import QueueProgress
     from app.runs.experiment.queue_runner import QueueRunner
-    from app.telemetry.replay import Recording
 
 
-def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] | None = None) -> int:
+def main(database: Path, *, sample_ms: float, opened: Path | tuple[int | Path, float] | None = None) -> int:
     """Show the window on a database until it is closed.
 
     Args:
         database: File of the database; made where there is none.
         sample_ms: Sampling period of telemetry, in milliseconds.
-        replay: Stored run, or file of a trace, to play at once, and its speed as a multiple of real time.
+        opened: File to open at once; or stored run, or file of a trace, to play, and how many times as fast as it was.
 
     Returns:
         The exit status.
@@ -57,6 +58,7 @@ def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] |
     application = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(application, QApplication), "nothing else makes a Qt application here"
     application.setApplicationName("VariantScope")
+    application.setDesktopFileName(DESKTOP_NAME)
     theme = Theme(application)
     theme.start()
     collector = GuiGarbageCollector()
@@ -70,9 +72,11 @@ def main(database: Path, *, sample_ms: float, replay: tuple[int | Path, float] |
         workbench.window.painted.connect(collector.start)
         diagnostics.attach(workbench.window)
         workbench.start()
-        if replay is not None:
-            workbench.play(*replay)
-            replay = None
+        if isinstance(opened, Path):
+            workbench.opener.open_file(opened)
+        elif opened is not None:
+            workbench.opener.play(*opened)
+        opened = None
         status = application.exec()
         workbench.close()
         collector.stop()
@@ -105,21 +109,7 @@ class Workbench(QObject):
         )
         self.window = MainWindow(pages, theme)
         self.stored = StoredScreens(self.window, theme, database, self.reads)
-        self.actions = Actions(
-            open_run=self.stored.open_run,
-            compare=self.stored.compare_runs,
-            compare_experiment=self.stored.compare_experiment,
-            run_again=self._run_again,
-            replay=self.play,
-            open_trace=self._open_trace,
-            run_plan=self._run_plan,
-            open_presets=self._open_presets,
-            show_reference=self.stored.show_reference,
-            add_reference=self.stored.add_reference,
-            runs_imported=self._runs_imported,
-        )
         self.run_view = run_view = RunView(theme)
-        self._monitor_view = MonitorView(theme, self.actions)
         form = VariantForm(hidden=hidden_workloads)
         self.run = RunController(
             run_view,
@@ -131,6 +121,11 @@ class Workbench(QObject):
         )
         self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form)
         self.replay = ReplayController(run_view)
+        self.opener = FileOpener(
+            self.window, self.stored, self.run, self.replay, self.reads, database, lambda: self._busy
+        )
+        self.actions = self._make_actions()
+        self._monitor_view = MonitorView(theme, self.actions)
         self.monitor = MonitorController(self._monitor_view, self.run.recent)
         self._factory: SessionFactory | None = None
         sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
@@ -145,11 +140,26 @@ class Workbench(QObject):
             self.window.settings_menu, settings_store, lambda: self._session_factory().prepare()
         )
 
+    def _make_actions(self) -> Actions:
+        return Actions(
+            open_run=self.stored.open_run,
+            compare=self.stored.compare_runs,
+            compare_experiment=self.stored.compare_experiment,
+            run_again=self._run_again,
+            replay=self.opener.play,
+            open_trace=self.opener.ask_for_trace,
+            run_plan=self._run_plan,
+            open_presets=self._open_presets,
+            show_reference=self.stored.show_reference,
+            add_reference=self.stored.add_reference,
+            runs_imported=self._runs_imported,
+        )
+
     def start(self) -> None:
         """Show the window; slow parts start after the first paint."""
         self.window.painted.connect(self._start_slow_parts)
         self.window.run_requested.connect(self._run)
-        self.window.open_trace_requested.connect(self._open_trace)
+        self.window.open_trace_requested.connect(self.opener.ask_for_trace)
         self.replay.changed.connect(self.window.show_chip)
         self.window.stop_requested.connect(self.run.stop)
         self.window.close_requested.connect(self._ask_to_close)
@@ -182,18 +192,6 @@ class Workbench(QObject):
             self.run.stop()
         else:
             self._close_window()
-
-    def play(self, source: int | Path, speed: float = 1.0) -> None:
-        """Play a stored run or a trace on the Run screen, unless something runs; `speed` 1 is real time."""
-        self.window.show_page(RUN)
-        if self._busy:
-            self.run.warn("A run is active. Replay this one when it has ended.")
-            return
-        self.reads.run(
-            lambda: _read_recording(self.database, source),
-            lambda recording: self.replay.play(recording, speed),
-            self.run.show_error,
-        )
 
     def close(self) -> None:
         """Stop jobs, the sampler and the worker threads."""
@@ -296,13 +294,6 @@ class Workbench(QObject):
         self.stored.refresh(COMPARE)
         self.queue.check_entries()
 
-    def _open_trace(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(
-            self.window, "Replay a trace", str(Path.cwd()), "Traces (*.jsonl *.json);;All files (*)"
-        )
-        if name:
-            self.play(Path(name))
-
     def _run_ended(self) -> None:
         self._notifier.notify()
         self._refresh_after_runs()
@@ -349,14 +340,3 @@ def _read_spec(database: Path, run: int) -> RunSpec:
 
     with Store.open(database) as store:
         return store.load(run, ()).row.spec
-
-
-def _read_recording(database: Path, source: int | Path) -> "Recording":
-    from app.storage.store import Store
-    from app.telemetry.replay import RunRecording
-    from app.telemetry.trace import read_trace
-
-    if isinstance(source, Path):
-        return read_trace(source)
-    with Store.open(database) as store:
-        return RunRecording(store.load(source))

@@ -65,6 +65,12 @@ class StoredScreens:
         if self.history is not None:
             self.history.open_run(run)
 
+    def import_file(self, path: Path) -> None:
+        """Show the history and ask whether to add the runs of another database."""
+        self._window.show_page(HISTORY)
+        if self.history is not None:
+            self.history.transfer.offer_import(path)
+
     def show_reference(self) -> None:
         """Show the history and add the reference runs."""
         self._window.show_page(HISTORY)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.errors import UserError, write_error
+from app.errors import UserError, read_error, write_error
 from app.paths import PROGRAM
 
 LOW_SPACE_BYTES = 200_000_000
@@ -56,6 +56,18 @@ def disk_space(database: Path) -> DiskSpace:
 
 FileFingerprint = tuple[tuple[int, int], ...]
 """The last write of each file of a database, in nanoseconds, and its size in bytes."""
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file is an SQLite database by its header; raise `UserError` where it cannot be read.
+
+    https://www.sqlite.org/fileformat.html#the_database_header
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError as error:
+        raise read_error(path, error) from error
 
 
 def file_fingerprint(path: Path) -> FileFingerprint:

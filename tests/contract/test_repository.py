@@ -46,6 +46,14 @@ def test_constraints_are_exact_versions() -> None:
     assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.!+]+(?: ; .+)?", pin)] == []
 
 
+def test_the_headless_install_of_the_documents_leaves_out_qt_alone() -> None:
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    names = {re.split(r"[<>=]", text)[0] for text in needed}
+    (line,) = re.findall(r"^pip install (click .*)$", (ROOT / "docs" / "install.md").read_text("utf-8"), re.MULTILINE)
+    assert names - set(line.split()) == {"PySide6-Essentials", "pyqtgraph"}
+    assert set(line.split()) <= names
+
+
 def test_an_install_has_every_resource() -> None:
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert "resources*" in setuptools["packages"]["find"]["include"]

@@ -119,7 +119,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
         (("queue", "go-on", "--report", "x.txt"), "--report takes a file that ends in .html or .md."),
         (("export", "-o", "x.db"), "export needs the numbers of runs, or --queue"),
         (("export", "--queue", "-o", "x.db"), "The queue is empty"),
-        (("export", "--queue", "--format", "csv"), "--queue goes with -o FILE.db"),
+        (("export", "--queue", "--format", "csv"), "--queue goes with -o FILE.vscope"),
     ],
 )
 def test_wrong_words(say: Say, words: tuple[str, ...], sentence: str) -> None:

@@ -25,7 +25,6 @@ SMALL_MODULES = {
     "app/errors.py": "imported by every layer, also by the light start of the command line",
     "app/gui/actions.py": "a record that every screen imports",
     "app/gui/save_shown.py": "imported when a picture is saved, for it needs the plots",
-    "app/paths.py": "imported by every layer",
     "app/plain.py": "imported by every layer",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/bare.py": "a process of its own",

@@ -9,6 +9,7 @@ from app.gui.experiment.queue import QueueView
 from app.gui.experiment.queue_database import export_queue
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_new_file
+from app.paths import RUNS_SUFFIX
 from app.storage.transfer.progress import StoppedError, TransferProgress
 from app.viewmodels.experiment.queue_banner import (
     BannerAction,
@@ -35,8 +36,8 @@ class QueueExport(QObject):
         view.export_answered.connect(self._answer)
 
     def _ask(self) -> None:
-        path = self._folder / "queue.db"
-        ask_for_new_file(self._view, "Export the queue to a database", path, "Databases (*.db)", self._export)
+        path = self._folder / f"queue{RUNS_SUFFIX}"
+        ask_for_new_file(self._view, "Export the queue to a database", path, f"Runs (*{RUNS_SUFFIX})", self._export)
 
     def _export(self, name: str) -> None:
         target = Path(name)

@@ -12,6 +12,7 @@ from app.gui.history.filter_bar import FilterBar
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
+from app.paths import RUNS_SUFFIX
 from app.viewmodels.history.table import (
     COLUMNS,
     ORDERS,
@@ -29,7 +30,7 @@ from app.viewmodels.history.table import (
 )
 
 EXPORT_LABELS = {
-    "db": "&Database (.db) …",
+    "db": f"&Database ({RUNS_SUFFIX}) …",
     "csv": "&CSV tables …",
     "json": "&JSON tables …",
     "parquet": "&Parquet tables …",

@@ -119,6 +119,12 @@ class HistoryView(QWidget):
         """Ask before something is deleted; the box's signals have the answer."""
         return ask_confirmation(self, self._theme, title, question, consequence, "&Delete", "&Keep them")
 
+    def ask_to_import(self, name: str) -> QMessageBox:
+        """Ask whether to add the runs of a file that the user opened; return the open box."""
+        question = f"Add the runs of {name} to your history?"
+        consequence = "Runs that are here already are not added again, and those that come can be deleted."
+        return ask_confirmation(self, self._theme, "Import runs", question, consequence, "&Add them", "&Cancel")
+
     def _focus_search(self) -> None:
         if self.shows_run:
             self._detail.focus_search()

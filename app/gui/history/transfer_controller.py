@@ -10,14 +10,15 @@ from app.errors import UserError
 from app.gui.history.screen import HistoryView
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file, ask_for_new_file
+from app.paths import DATABASE_SUFFIXES, RUNS_SUFFIX
 from app.storage.transfer.progress import StoppedError, TransferProgress
 from app.viewmodels.history.table import format_run_count
 
 ExportKind = Literal["db", "csv", "json", "parquet", "trace"]
 
-_NAME_FILTER = "Databases (*.db);;All files (*)"
+_NAME_FILTER = f"Runs ({' '.join(f'*{suffix}' for suffix in DATABASE_SUFFIXES)});;All files (*)"
 _SINGLE_FILES = {
-    "db": ("database", ".db", _NAME_FILTER),
+    "db": ("database", RUNS_SUFFIX, _NAME_FILTER),
     "trace": ("timeline", ".trace.json", "Timelines (*.json);;All files (*)"),
 }
 """Formats of one file: label, suffix and the dialog's filter. Other formats make a folder."""
@@ -58,6 +59,10 @@ class TransferController(QObject):
         """Ask for a database, then add its runs to this one."""
         title = "Import the runs of a database"
         ask_for_file(self._view, title, self._folder, _NAME_FILTER, lambda file: self._import(Path(file)))
+
+    def offer_import(self, file: Path) -> None:
+        """Ask whether to add the runs of a database that the user opened."""
+        self._view.ask_to_import(file.name).accepted.connect(lambda: self._import(file))
 
     def set_reference(self, shown: bool, failed: Callable[[UserError], None] | None = None) -> None:
         """Add the reference runs, or remove them; `failed` gets the error where another screen shows it."""

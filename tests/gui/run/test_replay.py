@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QLabel
+from PySide6.QtWidgets import QFileDialog, QLabel, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -18,6 +18,7 @@ from app.gui.theme import Theme
 from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
 from app.telemetry.replay import RunRecording
+from tests.gui.windows import press
 from tests.unit.telemetry.test_trace import INVENTORY, TELEMETRY, by_watch
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -104,10 +105,23 @@ def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
 
 def test_a_file_that_is_no_trace_is_said(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("to do\n", encoding="utf-8")
-    workbench.play(tmp_path / "notes.txt")
+    workbench.opener.open_file(tmp_path / "notes.txt")
     button = workbench.run_view.form.run_button
     qtbot.waitUntil(lambda: "Line 1 of notes.txt" in button.accessibleDescription(), timeout=LIMIT_MS)
     assert not workbench.replay.playing
+
+
+def test_runs_that_are_opened_as_a_file_are_added_when_the_user_agrees(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
+) -> None:
+    with Store.open(tmp_path / "night.vscope") as there:
+        keep(there, RUN_ON_GPUS)
+    workbench.opener.open_file(tmp_path / "night.vscope")
+    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=LIMIT_MS)
+    press(workbench, "&Add them")
+    history = workbench.window.findChild(HistoryView)
+    assert isinstance(history, HistoryView)
+    qtbot.waitUntil(lambda: list(history.overview.listing.runs) == [1], timeout=LIMIT_MS)
 
 
 def test_this_machine_never_has_the_cards_of_a_replay(qtbot: QtBot, workbench: Workbench, played: ReplayView) -> None:
@@ -129,7 +143,7 @@ def test_while_a_run_goes_another_is_not_played(qtbot: QtBot, workbench: Workben
     for name, value in {"gpus": 0, "steps": 0, "seconds": 600.0}.items():
         form.edited.emit(name, value)
     click(form.run_button)
-    workbench.play(1)
+    workbench.opener.play(1)
     assert not workbench.replay.playing
     with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
         workbench.run.stop()
@@ -137,7 +151,7 @@ def test_while_a_run_goes_another_is_not_played(qtbot: QtBot, workbench: Workben
 
 def test_a_run_that_is_not_there_is_said(qtbot: QtBot, workbench: Workbench) -> None:
     workbench.window.show_page(RUN)
-    workbench.play(77)
+    workbench.opener.play(77)
     refusal = workbench.run_view.form
     qtbot.waitUntil(lambda: "There is no run 77" in refusal.run_button.accessibleDescription(), timeout=LIMIT_MS)
 

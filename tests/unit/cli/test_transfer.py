@@ -28,10 +28,13 @@ def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["1"], "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE."),
+        (
+            ["1"],
+            "export takes --format csv, json, parquet or trace, or -o FILE.vscope for runs, or --model FILE.",
+        ),
         (
             ["1", "-o", "x.csv"],
-            "export takes --format csv, json, parquet or trace, or -o FILE.db for a database, or --model FILE.",
+            "export takes --format csv, json, parquet or trace, or -o FILE.vscope for runs, or --model FILE.",
         ),
         (
             ["1", "--format", "csv", "-o", "x.db"],

@@ -1,0 +1,92 @@
+"""Opens what the user names: a stored run or a trace is played, a database offers its runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QFileDialog
+
+from app.gui.run.replay_controller import ReplayController
+from app.gui.run.run_controller import RunController
+from app.gui.stored_screens import StoredScreens
+from app.gui.threads import Background
+from app.gui.window import RUN, MainWindow
+from app.paths import TRACE_SUFFIX
+from app.storage.files import is_database
+
+if TYPE_CHECKING:
+    from app.telemetry.replay import Recording
+
+
+class FileOpener:
+    """Opens runs and files of recordings in one window.
+
+    Thread: GUI only; it reads on `reads`.
+    """
+
+    def __init__(
+        self,
+        window: MainWindow,
+        stored: StoredScreens,
+        run: RunController,
+        replay: ReplayController,
+        reads: Background,
+        database: Path,
+        is_busy: Callable[[], bool],
+    ) -> None:
+        """Make the opener of a window.
+
+        Args:
+            window: The window.
+            stored: Its screens of stored runs, where runs are imported.
+            run: The controller of single runs, which shows what is wrong.
+            replay: Plays recordings.
+            reads: Reads files and the database.
+            database: The database.
+            is_busy: Returns whether something runs, so that nothing can be played.
+        """
+        self._window = window
+        self._stored = stored
+        self._run = run
+        self._replay = replay
+        self._reads = reads
+        self._database = database
+        self._is_busy = is_busy
+
+    def open_file(self, path: Path) -> None:
+        """Ask whether to add the runs of a database, or play a trace."""
+        self._reads.run(
+            lambda: is_database(path),
+            lambda found: self._stored.import_file(path) if found else self.play(path),
+            self._run.show_error,
+        )
+
+    def ask_for_trace(self) -> None:
+        """Ask for the file of a trace and play it."""
+        name_filter = f"Traces (*{TRACE_SUFFIX} *.jsonl *.json);;All files (*)"
+        name, _ = QFileDialog.getOpenFileName(self._window, "Replay a trace", str(Path.cwd()), name_filter)
+        if name:
+            self.play(Path(name))
+
+    def play(self, source: int | Path, speed: float = 1.0) -> None:
+        """Play a stored run or a trace on the Run screen, unless something runs; `speed` 1 is real time."""
+        self._window.show_page(RUN)
+        if self._is_busy():
+            self._run.warn("A run is active. Replay this one when it has ended.")
+            return
+        self._reads.run(
+            lambda: _read_recording(self._database, source),
+            lambda recording: self._replay.play(recording, speed),
+            self._run.show_error,
+        )
+
+
+def _read_recording(database: Path, source: int | Path) -> "Recording":
+    from app.storage.store import Store
+    from app.telemetry.replay import RunRecording
+    from app.telemetry.trace import read_trace
+
+    if isinstance(source, Path):
+        return read_trace(source)
+    with Store.open(database) as store:
+        return RunRecording(store.load(source))
