@@ -23,9 +23,10 @@ from app.hosts.loader import LOADER, MARK, PYTHONS, SCRIPT
 from app.paths import ROOT
 from app.plain import one_line
 
-_LIBRARIES = {"msgspec": ("msgspec", (0, 20)), "psutil": ("psutil", (7,)), "pynvml": ("nvidia-ml-py", (12,))}
-"""What the agent imports besides Python's own: the distribution of each, and the oldest version that will do."""
-_IMPORT = re.compile(rb"^\s*(?:from|import) (app(?:\.\w+)*)", re.MULTILINE)
+_LIBRARIES = {"msgspec=msgspec": (0, 20), "psutil=psutil": (7,), "pynvml=nvidia-ml-py": (12,)}
+"""What the agent imports besides Python's own, `module=distribution`, and the oldest version that will do."""
+_IMPORT = re.compile(rb"""^\s*(?:from|import) (app(?:\.\w+)*)|"-m", "(app(?:\.\w+)*)""", re.MULTILINE)
+"""What a source of the program imports of it, or starts."""
 _AGENT = "app.agent"
 _MOST_GARBAGE_BYTES = 64_000
 _FETCH_S = 300.0
@@ -80,7 +81,7 @@ def script(python: str = "", module: str = _AGENT) -> str:
     return SCRIPT.format(
         pythons=shlex.quote(python) if python else " ".join(PYTHONS),
         loader=shlex.quote(LOADER),
-        arguments=shlex.join((MARK, agent_name(), *module.split())),
+        arguments=shlex.join((MARK, agent_name(), ",".join(_LIBRARIES), *module.split())),
         mark=MARK,
     )
 
@@ -175,7 +176,7 @@ def _sentence(found: Found, name: str) -> str:
 
 def _is_enough(library: str, version: str) -> bool:
     numbers = tuple(int(each) for each in re.findall(r"\d+", version)[:3])
-    return bool(version) and numbers >= _LIBRARIES[library][1]
+    return bool(version) and numbers >= _LIBRARIES[library]
 
 
 @cache
@@ -200,8 +201,8 @@ def _agent_files(root: Path = ROOT) -> Files:
         if name in found:
             continue
         found[name] = path.read_bytes()
-        for module in _IMPORT.findall(found[name]):
-            wanted += _module_files(root, module.decode())
+        for imported, started in _IMPORT.findall(found[name]):
+            wanted += _module_files(root, (imported or started).decode())
     found |= {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / "workloads").rglob("*.py")}
     return found
 
@@ -228,7 +229,7 @@ def _own_tag() -> str:
 
 def _libraries_for(found: Found, name: str, notify: Callable[[str], None]) -> Files:
     """Return the libraries for a host: this environment's where its Python is of the same kind, else fetched ones."""
-    distributions = [importlib.metadata.distribution(name) for name, _ in _LIBRARIES.values()]
+    distributions = [importlib.metadata.distribution(each.partition("=")[2]) for each in _LIBRARIES]
     if found.tag == _own_tag():
         files = ((str(path), Path(str(path.locate()))) for each in distributions for path in each.files or ())
         return {name: path.read_bytes() for name, path in files if _is_needed(name)}
@@ -239,7 +240,7 @@ def _libraries_for(found: Found, name: str, notify: Callable[[str], None]) -> Fi
 
 
 def _is_needed(name: str) -> bool:
-    return not name.startswith("..") and "__pycache__" not in name and not name.endswith((".pyi", ".exe"))
+    return not name.startswith("..") and "__pycache__" not in name and not name.endswith((".pyi", "example.py"))
 
 
 def _fetched(found: Found, wanted: list[str], name: str, notify: Callable[[str], None]) -> Path:

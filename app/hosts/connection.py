@@ -58,8 +58,8 @@ class Connection:
 
     def close(self) -> None:
         """End the agent and everything of it on the host, and wait for that."""
-        self.link.close()
         self.host.telemetry.close()
+        self.link.close()
 
 
 def connect(

@@ -34,9 +34,8 @@ _log = logging.getLogger("variantscope.link")
 
 _STOOD_STILL_S = 2.0
 """A look that comes so much later than it should: this program was suspended, and that is no silence of the host."""
-_EARLY_PINGS = 8
-"""The first pings come quickly one after another, for a clock that is known at once."""
-_EARLY_PING_S = 0.05
+_FIRST_PINGS = 4
+"""Sent as soon as the agent says hello: one that still starts would answer late, and its clock be known badly."""
 _MAX_SHOWN_BYTES = 200
 
 
@@ -116,7 +115,9 @@ class Link:
         self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._hello: Future[AgentHello] = Future()
         self._closing = False
-        # Set with the first answered ping, or when the link is lost.
+        # Of the reader alone.
+        self._pongs = 0
+        # Set when the clock is known, or the link is lost.
         self._ready = threading.Event()
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -231,8 +232,11 @@ class Link:
         received_ns = time.monotonic_ns()
         with self._lock:
             sent_ns = self._pings.pop(pong.number, None)
-        if sent_ns is not None:
-            self.clock.add(sent_ns, received_ns, pong.t_ns)
+        if sent_ns is None:
+            return
+        self.clock.add(sent_ns, received_ns, pong.t_ns)
+        self._pongs += 1
+        if self._pongs == _FIRST_PINGS:
             self._ready.set()
 
     def _greet(self, hello: AgentHello) -> None:
@@ -240,6 +244,8 @@ class Link:
             self._lose(f"The agent on {self.name} speaks protocol {hello.protocol}, this program {AGENT_PROTOCOL}.")
         elif not self._hello.done():
             _log.info("agent %d on %s says hello", hello.pid, self.name)
+            for _ in range(_FIRST_PINGS):
+                self._ping()
             self._hello.set_result(hello)
 
     def _write(self) -> None:
@@ -249,12 +255,12 @@ class Link:
 
     def _watch(self) -> None:
         """Ping, and look how long the host has been silent; each look is due at a time of its own."""
-        for count in itertools.count():
-            pause_s = self._limits.ping_s if count >= _EARLY_PINGS else min(_EARLY_PING_S, self._limits.ping_s)
-            due_s = time.monotonic() + pause_s
-            self._ping()
-            if self._over.wait(pause_s):
+        while True:
+            due_s = time.monotonic() + self._limits.ping_s
+            if self._over.wait(self._limits.ping_s):
                 return
+            if self._hello.done():
+                self._ping()
             late_s = time.monotonic() - due_s
             with self._lock:
                 if late_s > _STOOD_STILL_S:

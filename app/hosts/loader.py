@@ -2,7 +2,7 @@
 
 `SCRIPT` is for a POSIX shell, `LOADER` for the Python that it finds. They speak in lines that begin with `MARK`; what a
 login shell prints before the first is nobody's. Arguments of the loader: the mark, the name of the agent's sources, the
-agent's module and its arguments.
+libraries that it needs (`module=distribution,…`), the agent's module and its arguments.
 """
 
 MARK = "@variantscope-host@"
@@ -32,9 +32,11 @@ PYTHONS = (
 """Words of the shell for Pythons that a host may have; a pattern that fits none is no program."""
 
 LOADER = """\
-import errno, fcntl, hashlib, io, json, os, platform, shutil, sys, sysconfig, tempfile, time, zipfile
+import errno, fcntl, hashlib, importlib.metadata, io, json, os
+import platform, shutil, sys, sysconfig, tempfile, time, zipfile
 
-mark, agent, *module = sys.argv[1:]
+mark, agent, libraries, *module = sys.argv[1:]
+libraries = libraries.split(",")
 root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "variantscope", "agents")
 umask = os.umask(0o077)
 
@@ -50,9 +52,10 @@ def fail(error, detail=""):
     sys.exit(0)
 
 
-def library(name):
+def version(module, distribution):
     try:
-        return str(__import__(name).__version__)
+        __import__(module)
+        return importlib.metadata.version(distribution)
     except Exception:
         return ""
 
@@ -119,7 +122,7 @@ say(
     python=platform.python_version(),
     executable=sys.executable,
     tag="%s %s" % (sysconfig.get_config_var("SOABI"), platform.machine()),
-    libraries={name: library(name) for name in ("msgspec", "psutil", "pynvml")},
+    libraries={name: version(*name.split("=")) for name in libraries},
     free_bytes=space,
     known=known,
 )
@@ -143,10 +146,9 @@ except OSError as error:
 paths = [os.path.join(root, name) for name in used]
 if order["files"]:
     sys.path[:0] = paths
-    for name in ("msgspec", "psutil", "pynvml"):
-        sys.modules.pop(name, None)
+    for name in libraries:
         try:
-            __import__(name)
+            __import__(name.split("=")[0])
         except Exception as error:
             fail("library", error)
 paths += filter(None, [os.environ.get("PYTHONPATH")])

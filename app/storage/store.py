@@ -11,6 +11,7 @@ from typing import Any, Self
 from sqlite_utils import Database
 
 from app.analysis.summary import plausible_run
+from app.environment_keys import BOOT_ID_KEY
 from app.fields import Sample, SlowSample
 from app.plain import without_nul
 from app.records import EqualityCheck, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
@@ -42,6 +43,11 @@ StoredEvent = (
     | Calibration
 )
 """The events of a run that are stored as rows."""
+
+_BOOT_ID = f"coalesce(json_extract(environment, '$.{BOOT_ID_KEY}'), owner_boot_id)"
+"""The boot of a run's host: an older run was made on the machine of the program that owned it."""
+_END_PHASE = "UPDATE phases SET end_ns = max(?, start_ns) WHERE run = ? AND end_ns IS NULL"
+"""The end of a run on another host may be known a little too early: no phase ends before it began."""
 
 
 class Store:
@@ -185,7 +191,7 @@ class Store:
             self._db.execute(
                 f"UPDATE runs SET {', '.join(f'{name} = ?' for name in columns)} WHERE run = ?", (*values, run)
             )
-            self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (t_ns, run))
+            self._db.execute(_END_PHASE, (t_ns, run))
             self._db.conn.executemany(
                 "UPDATE phases SET energy_mj = ?, energy_error_mj = ? WHERE run = ? AND start_ns = ?",
                 ((phase.energy_mj, phase.energy_error_mj, run, phase.start_ns) for phase in phases),
@@ -236,7 +242,7 @@ class Store:
             if not found:
                 raise listing.no_such_run(run, self.path)
             t_ns, utc_ns, boot_id, environment = self._db.execute(
-                "SELECT started_t_ns, started_utc_ns, owner_boot_id, environment FROM runs WHERE run = ?", (run,)
+                f"SELECT started_t_ns, started_utc_ns, {_BOOT_ID}, environment FROM runs WHERE run = ?", (run,)
             ).fetchone()
             lines = self._run_rows("log_lines", ("t_ns", "text"), run, "line") if fields is None else ()
             stored = StoredRun(
@@ -289,7 +295,7 @@ class Store:
         ).fetchall()
 
     def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
-        self._db.execute("UPDATE phases SET end_ns = ? WHERE run = ? AND end_ns IS NULL", (phase.t_ns, run))
+        self._db.execute(_END_PHASE, (phase.t_ns, run))
         self._db.execute("INSERT INTO phases (run, phase, start_ns) VALUES (?, ?, ?)", (run, phase.phase, phase.t_ns))
 
     def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:
