@@ -18,6 +18,9 @@ Repeats = Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
 Variants = Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=MAX_VARIANTS)]
 """The variants of an experiment, checked where a plan is read from the queue."""
 
+HostWord = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^(?!-)[^\x00-\x20\x7f-\x9f]*$")]
+"""A host of the user's by name, or an address, checked where a plan is read: it may come from another's file."""
+
 
 class WeightTransfer(msgspec.Struct, frozen=True, kw_only=True):
     """A run made once, after all others, whose saved weights are loaded into other implementations.
@@ -57,6 +60,7 @@ class Plan(
         max_idle_wait_s: Longest wait for an idle machine before a run, None for the default.
         max_throttled_pct: Percent of its measured part that a run may be throttled and still count at once.
         check_equality: Whether to check first that the variants compute the same; None where that is cheap.
+        host: The host it is made on, as `--on` takes it; "" is this machine.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Plan(
     max_idle_wait_s: float | None = None
     max_throttled_pct: float = MAX_THROTTLED_PCT
     check_equality: bool | None = None
+    host: HostWord = ""
 
     @property
     def extent(self) -> str:

@@ -156,6 +156,7 @@ class QueueProgress:
         waiting_for: What the next run waits for, "" if nothing.
         experiment: Number of its experiment, None before its first run.
         message: A sentence on how it ended, or on runs from elsewhere.
+        host: The host it is made on; "" is this machine.
     """
 
     entry: int
@@ -169,6 +170,7 @@ class QueueProgress:
     waiting_for: str = ""
     experiment: int | None = None
     message: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

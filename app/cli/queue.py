@@ -226,7 +226,10 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     if as_json:
         print_json({"queue": [_document(entries[each.entry], each) for each in found]})
     elif found:
-        print_table(("entry", "name", "state", "runs", "left"), [_row(each) for each in found], right=frozenset({0, 3}))
+        hosts = ["host"] if any(each.host for each in found) else []
+        header = ("entry", "name", *hosts, "state", "runs", "left")
+        lines = [_row(each, with_host=bool(hosts)) for each in found]
+        print_table(header, lines, right=frozenset({0, header.index("runs")}))
         for words in dict.fromkeys(each.message for each in found if each.message):
             say(words)
         if known := [each for each in found if each.planned]:
@@ -236,9 +239,10 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _row(progress: QueueProgress) -> tuple[str, ...]:
+def _row(progress: QueueProgress, *, with_host: bool) -> tuple[str, ...]:
     left = "not known yet" if progress.left_s is None else f"about {units.duration(progress.left_s)}"
-    return (str(progress.entry), progress.name, progress.state, f"{progress.done}/{progress.planned}", left)
+    hosts = [progress.host] if with_host else []
+    return (str(progress.entry), progress.name, *hosts, progress.state, f"{progress.done}/{progress.planned}", left)
 
 
 def _describe_total(found: Sequence[QueueProgress]) -> str:
@@ -263,6 +267,7 @@ def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
         "uid": entry.uid,
         "name": entry.name,
         "preset": entry.preset,
+        "host": progress.host or None,
         "state": entry.state,
         "done": progress.done,
         "planned": progress.planned,

@@ -48,13 +48,25 @@ _LOCK_WAIT_S = 60.0
 """How long the end of a run waits for a locked database."""
 
 
+def _no_other_host(word: str) -> Host:
+    raise UserError(f"Runs on {word} cannot be made from here.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServices:
-    """What every run needs: where it is stored, where it happens, and how long its worker may take."""
+    """What every run needs: where it is stored, where it happens, and how long its worker may take.
+
+    `open_host` reaches another host by the word that the user calls it by; it may take a while, and raises `UserError`.
+    """
 
     database: Path
     host: Host
+    open_host: Callable[[str], Host] = _no_other_host
     timeouts: WorkerTimeouts = field(default_factory=WorkerTimeouts)
+
+    def on(self, word: str) -> "RunServices":
+        """Return the services of another host; "" is the one of these. Raises `UserError` if it cannot be reached."""
+        return replace(self, host=self.open_host(word)) if word else self
 
 
 class RunSession:

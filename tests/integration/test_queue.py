@@ -4,6 +4,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from app.runs.experiment.entry_session import EntrySession
 from app.runs.experiment.progress import ProgressReporter, queue_progress
 from app.runs.experiment.queue import add_plan, enqueue, entry_plan
 from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.host import Host
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -289,3 +291,21 @@ def test_a_run_too_many_or_too_few_would_be_noticed(used: RunServices) -> None:
     assert experiment.judge() == (4, 1)
     experiment.seen.add(made.row.uid)
     assert experiment.judge() == (5, 1), "one that was made and belongs to nothing is lost as well"
+
+
+def test_an_entry_whose_host_cannot_be_reached_is_paused_and_the_others_go_on(used: RunServices) -> None:
+    def open_host(word: str) -> Host:
+        if word == "gone":
+            raise UserError("gone does not answer: check its address.")
+        return replace(used.host, name=word)
+
+    beyond = dummy(used.host.inventory(), gpus=9)  # refused, so that no worker starts
+    with Store.open(used.database) as store:
+        for host in ("gone", "gpu1", ""):
+            add_plan(store, Plan(name=host or "here", variants=(beyond,), repeats=1, host=host))
+    failures: list[UserError] = []
+    recorded = RecordedRunner(replace(used, open_host=open_host))
+    recorded.runner.run(failed=failures.append)
+    assert [str(error) for error in failures] == ["gone does not answer: check its address."]
+    assert in_queue(used) == [("gone", "paused", "0/1")]
+    assert [(now.name, now.host) for now in recorded.all if now.state == "complete"] == [("gpu1", "gpu1"), ("here", "")]

@@ -17,7 +17,15 @@ from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_table import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
-from app.viewmodels.experiment.queue import BAR_COLUMN, NAME_COLUMN, QUEUE_COLUMNS, WIDEST_CELLS, QueueRow, queue_cells
+from app.viewmodels.experiment.queue import (
+    BAR_COLUMN,
+    HOST_COLUMN,
+    NAME_COLUMN,
+    QUEUE_COLUMNS,
+    WIDEST_CELLS,
+    QueueRow,
+    queue_cells,
+)
 from app.viewmodels.format.cells import Cell
 
 _MAX_ROWS = 6
@@ -136,6 +144,7 @@ class QueueTable(CellTable):
         """Show these entries; the selected one stays selected, or if it has ended, the one in its place is."""
         before, position = self.chosen, max(0, self.currentIndex().row())
         self._rows.show_rows(rows)
+        self.setColumnHidden(HOST_COLUMN, not any(row.host for row in rows))
         previous = None if before is None else (before.entry, before.in_queue)
         same = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == previous]
         target = same[0] if same else min(position, len(rows) - 1)

@@ -17,6 +17,7 @@ from app.runs.experiment.presets import FindWorkload, NamedPreset, load_preset
 from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.reuse import (
     current_fingerprint,
+    named_fingerprint,
     reusable_runs,
     runs_on_same_hardware,
 )
@@ -25,37 +26,40 @@ from app.runs.experiment.session import PlannedRun
 from app.runs.sinks import Sink
 from app.samples import Inventory
 from app.storage.store import Store
-from workloads.catalog import runnable
+from workloads.catalog import Machine, runnable
 from workloads.protocol import RunSpec
 
 
 def estimate_remaining(
     store: Store,
     plan: Plan,
-    inventory: Inventory,
+    inventory: Inventory | None,
     own_runs: Collection[int] = (),
     stored: Sequence[RunRow] | None = None,
 ) -> RemainingWork:
-    """Return what is stored and left of a plan on this machine; what the machine refuses takes no time.
+    """Return what is stored and left of a plan on its host; what the host refuses takes no time.
 
     Args:
         store: The stored runs.
         plan: The plan.
-        inventory: This machine.
+        inventory: The host; None where that is another one than this machine, and not asked.
         own_runs: Runs that the experiment has made: they count whatever their environments.
         stored: All rows of the store, where they were read already.
     """
-    machine, stored = inventory.machine, store.list_runs() if stored is None else stored
-    fingerprint = current_fingerprint(inventory)
+    stored = store.list_runs() if stored is None else stored
+    fingerprint = named_fingerprint(plan.host) if plan.host or inventory is None else current_fingerprint(inventory)
+    machine = inventory.machine if inventory else None
     reusable = reusable_runs(store, plan, fingerprint, machine, own_runs, stored=stored)
     rows = [run.row for run in reusable.runs]
     to_make, made = remaining_runs(plan, rows, machine), count_done(plan, rows)
-    possible = runnable(to_make, machine)
-    comparable_runs = runs_on_same_hardware(stored, machine)
+    possible = runnable(to_make, machine) if machine else to_make
+    comparable_runs = (
+        runs_on_same_hardware(stored, machine) if machine else [row for row in stored if row.host == plan.host]
+    )
     return RemainingWork(
         planned=made + len(to_make),
         done=made,
-        left_s=total_s(plan, possible, comparable_runs, machine),
+        left_s=total_s(plan, possible, comparable_runs, machine or Machine()),
         timing_runs=count_timing_runs(possible, comparable_runs),
         from_other_workloads=not any(
             row.spec.workload == spec.workload for row in comparable_runs for spec in plan.variants
@@ -141,7 +145,8 @@ def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, store
         return QueueProgress(
             entry=entry.entry, name=entry.name, state=entry.state, done=0, planned=0, message=str(error)
         )
-    remaining = estimate_remaining(store, plan, inventory, runs_of_entry(store, entry), stored=stored)
+    host = None if plan.host else inventory
+    remaining = estimate_remaining(store, plan, host, runs_of_entry(store, entry), stored=stored)
     is_known = remaining.timing_runs or remaining.done == remaining.planned
     imported = describe_imported(remaining.imported, remaining.imported_differences)
     return QueueProgress(
@@ -153,6 +158,7 @@ def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, store
         left_s=remaining.left_s if is_known else None,
         experiment=entry.experiment,
         message=" ".join(filter(None, (imported, _describe_changed_source(entry, plan, store.path)))),
+        host=plan.host,
     )
 
 
@@ -193,6 +199,7 @@ class ProgressReporter:
             left_s=self._remaining_s(),
             experiment=status.entry.experiment,
             message=describe_imported(status.reusable.imported, status.reusable.imported_differences),
+            host=status.experiment.plan.host,
         )
         self._notify(self._progress)
 

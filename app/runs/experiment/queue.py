@@ -97,7 +97,7 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
 def _identity(plan: Plan) -> tuple[object, ...]:
     """Return what makes it this experiment: its variants and baseline, but not its name or number of repeats."""
     baseline, *others = (msgspec.json.encode(spec, order="sorted") for spec in plan.variants)
-    return baseline, sorted(others), plan.weight_transfers, plan.again, plan.preset
+    return baseline, sorted(others), plan.weight_transfers, plan.again, plan.preset, plan.host
 
 
 def _with_more_repeats(mine: Plan, other: Plan) -> Plan:

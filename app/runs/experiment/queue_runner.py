@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.errors import DatabaseError, UserError
 from app.queries import EntryState, QueueEntry, SettableState
 from app.runs.experiment.entry_session import EntrySession, QueueListener
+from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.session import Experiment
 from app.runs.outcome import mark_crashed_runs
 from app.runs.session import RunServices
@@ -95,7 +96,8 @@ class QueueRunner:
     def _run_entry(self, entry: QueueEntry, only: Sequence[int] | None) -> None:
         _log.info("entry %d starts: %s", entry.entry, entry.name)
         try:
-            session = EntrySession(entry, self._services, self._listener, lambda: self._is_next(entry, only))
+            services = self._services.on(entry_plan(entry).host)
+            session = EntrySession(entry, services, self._listener, lambda: self._is_next(entry, only))
             self._current = (entry.entry, session)
             if self._stopped.is_set() or entry.entry in self._cancelled:
                 session.stop()

@@ -109,6 +109,11 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
     return _fingerprint({key: value for key, value in here.items() if value}, gpus)
 
 
+def named_fingerprint(host: str) -> EnvironmentFingerprint:
+    """Return what is known of a host that is not asked: its name."""
+    return _fingerprint({HOST_KEY: host}, frozenset())
+
+
 def run_fingerprint(run: RunHeader) -> EnvironmentFingerprint:
     """Return the fingerprint of a stored run."""
     return _fingerprint(run.environment, frozenset(run.row.gpu_names))
@@ -184,7 +189,7 @@ def reusable_runs(
     store: Store,
     plan: Plan,
     fingerprint: EnvironmentFingerprint,
-    machine: Machine,
+    machine: Machine | None,
     own_runs: Collection[int] = (),
     throttle_filter: ThrottleFilter | None = None,
     stored: Sequence[RunRow] | None = None,
@@ -198,7 +203,7 @@ def reusable_runs(
         store: The stored runs.
         plan: The plan.
         fingerprint: The environment of a run made now.
-        machine: The machine it would run on.
+        machine: The machine it would run on; None where that is not known.
         own_runs: Runs that the experiment has made: they count whatever their environments.
         throttle_filter: Decides which runs count, and keeps that in mind for those to come.
         stored: All rows of the store, where they were read already.
@@ -212,7 +217,7 @@ def reusable_runs(
         fingerprint, {interpreter: installed_framework(interpreter) for interpreter in interpreters}
     )
     return _select_reusable(
-        [run for run in runs if not _refused_but_possible(run.row, machine)],
+        [run for run in runs if machine is None or not _refused_but_possible(run.row, machine)],
         fingerprints,
         throttle_filter or ThrottleFilter(plan.max_throttled_pct),
         own_runs,

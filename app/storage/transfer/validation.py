@@ -12,7 +12,7 @@ import msgspec
 
 from app.environment_keys import CUSTOM_SOURCE_KEY
 from app.errors import DatabaseError, UserError
-from app.plan import Repeats, Variants
+from app.plan import HostWord, Repeats, Variants
 from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer.copying import TRANSFERRED, Column, columns
@@ -78,6 +78,7 @@ class _PlannedExperiment(msgspec.Struct):
     variants: Variants
     repeats: Repeats
     carried: tuple[_PlannedTransfer, ...] = ()
+    host: HostWord = ""
 
 
 _JSON: Mapping[tuple[str, str], Any] = {

@@ -30,6 +30,7 @@ class QueueRow:
     is_running_here: bool = False
     in_queue: bool = True
     experiment: int | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +262,7 @@ def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
         pause_action=("resume" if progress.state == "paused" else "pause") if in_queue and not elsewhere else "",
         in_queue=in_queue,
         experiment=progress.experiment,
+        host=progress.host,
     )
 
 
@@ -274,14 +276,16 @@ def _describe_runs(progress: QueueProgress) -> str:
 
 QUEUE_COLUMNS = (
     Column("Experiment", "Name of the experiment", numeric=False),
+    Column("Host", "The host it is made on; empty for this machine", numeric=False),
     Column("State", "Its state", numeric=False),
     Column("Progress", "Share of its runs that are done", numeric=False),
     Column("Runs", "Runs with a result, of all planned"),
     Column("Left", "Expected time for the remaining runs"),
 )
-NAME_COLUMN, BAR_COLUMN = 0, 2
+NAME_COLUMN, HOST_COLUMN, BAR_COLUMN = 0, 1, 3
 WIDEST_CELLS = (
     Cell(text=""),
+    Cell(text="gpu-server-1"),
     Cell(text="running elsewhere"),
     Cell(text="▮" * 8),
     Cell(text="000/000"),
@@ -294,6 +298,7 @@ def queue_cells(row: QueueRow) -> tuple[Cell, ...]:
     """Return what is shown of an entry, a cell per column; that of its bar is empty."""
     return (
         Cell(text=row.name, symbol=row.symbol, tooltip=row.tooltip),
+        Cell(text=row.host, tone="quiet", tooltip=row.host),
         Cell(text=row.state, tone=row.tone, tooltip=row.tooltip),
         Cell(text="", tooltip=row.tooltip),
         Cell(text=row.done, key=row.fraction),
