@@ -45,6 +45,11 @@ CLOCK_ERROR_KEY = "clock_error_ns"
 BOOT_ID_KEY = "boot_id"
 """Key of a run's environment: the boot that its host's monotonic clock counts from."""
 
+RAY_KEY = "ray"
+"""Key of a run's environment: the version of the Ray that placed it; absent without Ray."""
+RAY_REPORTER_KEY = "ray_reporter"
+"""Key of a run's environment: that Ray's reporter ran on its host, which reads GPUs and processes; else absent."""
+
 PER_RUN_KEYS = frozenset(
     {
         OTHERS_ON_GPU_KEY,

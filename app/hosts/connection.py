@@ -89,6 +89,52 @@ def connect(
     Raises:
         UserError: It cannot be reached, or cannot serve; with what to do.
     """
+    opened = open_channel(carrier, name=name, notify=notify, is_cancelled=is_cancelled, module=module)
+    try:
+        return serve(
+            opened.channel,
+            opened.lines,
+            name=name,
+            kind=carrier.kind,
+            hz=hz,
+            notify=notify,
+            prepared=opened.prepared,
+            limits=limits,
+        )
+    except BaseException:
+        opened.channel.cut()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A channel whose next line is the first of what was started on the host."""
+
+    channel: ProcessChannel
+    lines: Iterator[bytes]
+    prepared: Prepared
+
+
+def open_channel(
+    carrier: Carrier,
+    *,
+    name: str,
+    notify: Callable[[str], None],
+    is_cancelled: Callable[[], bool],
+    module: str,
+) -> Opened:
+    """Start a module of the agent on a host, sending it there first if need be; for the rest see `connect`.
+
+    Args:
+        carrier: The way to the host.
+        name: The host as the user calls it.
+        notify: Gets a sentence for what is waited for; on any thread.
+        is_cancelled: Returns whether to connect no longer; called several times a second.
+        module: The module and its arguments, as `python -m` takes them.
+
+    Raises:
+        UserError: It cannot be reached, or cannot run it; with what to do.
+    """
     channel = ProcessChannel(carrier, bootstrap.script(carrier.address.python, module), notify)
     lines = channel.lines()
     try:
@@ -98,12 +144,10 @@ def connect(
             notify,
             is_cancelled,
         )
-        return serve(
-            channel, lines, name=name, kind=carrier.kind, hz=hz, notify=notify, prepared=prepared, limits=limits
-        )
     except BaseException:
         channel.cut()
         raise
+    return Opened(channel, lines, prepared)
 
 
 def serve(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from app.environment_keys import CONCURRENT_GPUS_KEY
 from app.records import RunHeader
+from app.runs.host import host_of
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
@@ -17,6 +18,7 @@ from workloads.protocol import RunSpec
 @dataclass(slots=True, eq=False)
 class _ActiveRun:
     session: RunSession
+    host: str
     devices: tuple[str, ...]
     other_devices: set[str] = field(default_factory=set)
 
@@ -54,7 +56,8 @@ class ConcurrentRuns:
             UserError: It was not stored, or not whole.
         """
         session = RunSession(spec, self._services, sinks, environment=environment, lease=lease)
-        with self._registered(_ActiveRun(session, lease.devices if lease else ())) as active:
+        host = host_of(lease, self._services.host).name
+        with self._registered(_ActiveRun(session, host, lease.devices if lease else ())) as active:
             session.run()
         assert session.number is not None, "it was stored"
         with Store.open(self._services.database) as store:
@@ -72,7 +75,7 @@ class ConcurrentRuns:
     @contextmanager
     def _registered(self, active: _ActiveRun) -> Iterator[_ActiveRun]:
         with self._lock:
-            for other in self._active:
+            for other in (each for each in self._active if each.host == active.host):
                 active.other_devices.update(other.devices)
                 other.other_devices.update(active.devices)
             self._active.append(active)

@@ -22,7 +22,9 @@ from app.analysis.equality import (
 from app.errors import UserError
 from app.records import EqualityCheck
 from app.runs.custom import stored_source
+from app.runs.host import host_of
 from app.runs.jobs import Notify
+from app.runs.leases import Lease
 from app.runs.session import RunServices
 from workloads.catalog import find_workload
 from workloads.job_protocol import ComputedGradients, ComputeGradients
@@ -114,16 +116,16 @@ class EqualityChecker:
         checked = spec_to_check(spec, self.baseline)
         end_s = time.monotonic() + _LIMIT_S
         try:
-            with self._leased(checked) as gpu_uuids:
+            with self._leased(checked) as lease:
                 request = ComputeGradients(
                     spec=checked,
-                    gpu_uuids=gpu_uuids,
+                    gpu_uuids=lease.devices if int(spec.variant["gpus"]) else (),
                     parts=parts // max(1, int(spec.variant["gpus"])),
                     path=str(path),
                     start_path=str(start) if start else None,
                     source=stored_source(spec, self.services.database),
                 )
-                result = self.services.host.run_job(
+                result = host_of(lease, self.services.host).run_job(
                     request, ComputedGradients, lambda: time.monotonic() > end_s or not self.may_continue()
                 )
         except TimeoutError:
@@ -135,8 +137,8 @@ class EqualityChecker:
         return _Computed(result, path)
 
     @contextmanager
-    def _leased(self, spec: RunSpec) -> Iterator[tuple[str, ...]]:
-        """Lease a variant's devices and yield its GPUs, so that no run measures on them; raises `TimeoutError`."""
+    def _leased(self, spec: RunSpec) -> Iterator[Lease]:
+        """Lease a variant's devices, so that no run measures on them; raises `TimeoutError`."""
 
         def sleep_or_give_up(seconds: float) -> bool:
             time.sleep(seconds)
@@ -146,7 +148,7 @@ class EqualityChecker:
         if lease is None:
             raise TimeoutError
         try:
-            yield lease.devices if int(spec.variant["gpus"]) else ()
+            yield lease
         finally:
             lease.release()
 

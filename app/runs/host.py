@@ -10,10 +10,10 @@ from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import DeviceLeases, Lease, Leases, candidate_devices
 from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
-from workloads.catalog import Machine
+from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
-_RUN_WAITS = "Another run, or the import for one, uses this device; this run starts when it is free."
+RUN_WAITS = "Another run, or the import for one, uses this device; this run starts when it is free."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,14 @@ class Host:
         """Return what is known of a run's environment before its worker starts."""
         return self.describe(self.inventory())
 
+    def refusal(self, spec: RunSpec) -> str | None:
+        """Return why this host cannot make a run, in one sentence; None if it can."""
+        return next((refusal.reason for refusal in check(spec, self.machine)), None)
+
+    def balanced_unit(self, device: str) -> str:
+        """Return over what the runs of each variant are spread evenly: the device itself, or the node that has it."""
+        return device
+
     def lease_for_run(
         self,
         spec: RunSpec,
@@ -101,4 +109,16 @@ class Host:
         usable = candidate_devices(spec, self.machine)
         wanted = [device for device in devices if device in usable] or usable
         count = int(spec.variant["gpus"]) or 1
-        return self.leases.wait(wanted, count, on_wait=lambda: notify(_RUN_WAITS), wait_for_stop=wait_for_stop)
+        return self.leases.wait(wanted, count, on_wait=lambda: notify(RUN_WAITS), wait_for_stop=wait_for_stop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLease(Lease):
+    """Devices of one host of several: the run that gets them is made on that host."""
+
+    host: Host
+
+
+def host_of(lease: Lease | None, default: Host) -> Host:
+    """Return the host of a lease; most are of the one host that there is."""
+    return lease.host if isinstance(lease, HostLease) else default

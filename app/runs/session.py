@@ -24,7 +24,7 @@ from app.records import (
     Summary,
 )
 from app.runs.custom import stored_source
-from app.runs.host import Host
+from app.runs.host import Host, host_of
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size
@@ -36,7 +36,6 @@ from app.storage.files import disk_space
 from app.storage.owner import this_process
 from app.storage.run_store import RunStore
 from app.storage.store import Store
-from workloads.catalog import check
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, RunSpec, Source, Start
 
 _log = logging.getLogger("variantscope.run")
@@ -143,9 +142,9 @@ class RunSession:
         self._source = stored_source(self._spec, self._services.database)
         with RunStore.open(self._services.database) as store:
             # The form checked it on the machine as it was then; the worker knows only its own GPUs.
-            if refusals := check(self._spec, inventory.machine):
+            if (refusal := self._host.refusal(self._spec)) is not None:
                 self._begin(store, inventory, ())
-                return self._end_unstarted(store, Outcome(name="refused", reason=refusals[0].reason))
+                return self._end_unstarted(store, Outcome(name="refused", reason=refusal))
             lease = self._external_lease or self._host.lease_for_run(
                 self._spec, notify=self._notify, wait_for_stop=self._wait_for_stop
             )
@@ -153,10 +152,22 @@ class RunSession:
                 self._begin(store, inventory, ())
                 return self._end_unstarted(store, Outcome(name="stopped", reason=_STOPPED_WAITING))
             try:
-                return self._execute(store, self._host.inventory(), lease)
+                return self._execute_on(host_of(lease, self._host), store, lease)
             finally:
                 if self._external_lease is None:
                     lease.release()
+
+    def _execute_on(self, host: Host, store: RunStore, lease: Lease) -> Outcome:
+        """Make the run on the host of its lease; if that is one of several and lost by now, that is its outcome."""
+        try:
+            inventory = host.inventory()
+        except UserError as error:
+            if host is self._host:
+                raise
+            self._begin(store, self._host.inventory(), ())
+            return self._end_unstarted(store, Outcome(name="crashed", reason=str(error)))
+        self._host = host
+        return self._execute(store, inventory, lease)
 
     def _notify(self, reason: str) -> None:
         self._listeners.handle(Waiting(self._host.now().t_ns, reason))
@@ -203,20 +214,9 @@ class RunSession:
             recorder.stop()
 
     def _start_message(self, store: Store, lease: Lease) -> Start:
-        """Return the worker's order: the run, the path of its weights, whether to calibrate the device."""
-        variant = self._spec.variant
-        saves = bool(variant.get("save_weights", False))
-        # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
-        uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")
-        may_calibrate = variant.get("evidence", "off") != "off" and uses_defaults
-        return Start(
-            protocol=PROTOCOL_VERSION,
-            spec=self._spec,
-            gpu_uuids=tuple(device for device in lease.devices if device != CPU),
-            weights_path=str(weights_path(self._services.database, self._uid).absolute()) if saves else None,
-            calibrate=may_calibrate and _peak_flops_per_s(store, self._spec, lease.devices) is None,
-            source=self._source,
-        )
+        path = weights_path(self._services.database, self._uid).absolute()
+        is_calibrated = _peak_flops_per_s(store, self._spec, lease.devices) is not None
+        return _start_order(self._spec, self._source, lease, path, is_calibrated)
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
         devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
@@ -325,6 +325,31 @@ def _without_worker(error: OSError | UserError) -> Outcome:
     if isinstance(error, UserError):
         return Outcome(name="refused", reason=str(error))
     return Outcome(name="failed", reason=f"No worker could be started: {error}.")
+
+
+def _start_order(spec: RunSpec, source: Source | None, lease: Lease, weights: Path, is_calibrated: bool) -> Start:
+    """Return the worker's order.
+
+    Args:
+        spec: The run.
+        source: Its custom workload.
+        lease: Its devices.
+        weights: The file for its weights.
+        is_calibrated: Whether its devices are.
+    """
+    variant = spec.variant
+    saves = bool(variant.get("save_weights", False))
+    # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
+    uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")
+    may_calibrate = variant.get("evidence", "off") != "off" and uses_defaults
+    return Start(
+        protocol=PROTOCOL_VERSION,
+        spec=spec,
+        gpu_uuids=tuple(device for device in lease.devices if device != CPU),
+        weights_path=str(weights) if saves else None,
+        calibrate=may_calibrate and not is_calibrated,
+        source=source,
+    )
 
 
 def _wait_for_lock(store: RunStore, run: int, end_s: float | None, notify: Callable[[str], None]) -> float:

@@ -1,7 +1,7 @@
 """Which runs of an experiment may run concurrently, and which GPUs each should get."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from app.plan import Plan
@@ -53,16 +53,25 @@ class DeviceBalancer:
     GPUs of one model differ by a percent or so. That is no difference between variants if all of them ran on all GPUs.
     """
 
-    def __init__(self, variants: int, machine: Machine) -> None:
+    def __init__(self, variants: int, machine: Machine, unit: Callable[[str], str] = str) -> None:
+        """Begin without runs.
+
+        Args:
+            variants: How many are compared.
+            machine: What they run on.
+            unit: Over what they are spread, by device: where a node's GPUs cannot be chosen, that is the node.
+        """
         self._variants = variants
         self._machine = machine
-        self._runs_by_device = Counter[str]()
+        self._unit = unit
+        self._runs_by_unit = Counter[str]()
         self._runs_by_variant = Counter[tuple[Hashable, str]]()
 
     def add(self, spec: RunSpec, devices: Collection[str]) -> None:
         """Count a run of a variant that is or was on these devices."""
-        self._runs_by_device.update(devices)
-        self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
+        units = list(map(self._unit, devices))
+        self._runs_by_unit.update(units)
+        self._runs_by_variant.update((key, unit) for key in matching_keys(spec) for unit in units)
 
     def ranked_devices(self, spec: RunSpec) -> list[str]:
         """Return the devices a run may lease; those come first where its variant had the smallest share of the runs."""
@@ -87,7 +96,8 @@ class DeviceBalancer:
     def _deficits(self, spec: RunSpec) -> dict[str, int]:
         """Return per device how many runs the variant is behind an equal share, times the number of variants."""
         key = variant_key(spec)
+        units = {device: self._unit(device) for device in candidate_devices(spec, self._machine)}
         return {
-            device: self._runs_by_device[device] - self._variants * self._runs_by_variant[key, device]
-            for device in candidate_devices(spec, self._machine)
+            device: self._runs_by_unit[unit] - self._variants * self._runs_by_variant[key, unit]
+            for device, unit in units.items()
         }

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
 from app.environment_keys import IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY
-from app.errors import UserError
+from app.errors import TelemetryError, UserError
 from app.queries import INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
 from app.records import RunEvent, RunHeader, RunRow, RunStarted
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.equality import ExperimentEquality
-from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
+from app.runs.experiment.idle_wait import ContinueWaiting, IdleLimits, IdleWait, WaitStatus
 from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.reuse import (
     ReusableRuns,
@@ -25,12 +25,12 @@ from app.runs.experiment.reuse import (
 )
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
 from app.runs.experiment.transfer_trials import pending_trials, run_pending_trials, runs_with_weights
-from app.runs.host import Host
+from app.runs.host import Host, host_of
 from app.runs.leases import Lease
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.store import Store
-from workloads.catalog import Machine, check
+from workloads.catalog import Machine
 from workloads.protocol import RunSpec
 
 _log = logging.getLogger("variantscope.queue")
@@ -152,7 +152,8 @@ class EntrySession:
         self._listener.entry_started(replace(status, entry=self._entry))
         self._equality = ExperimentEquality(status.experiment, self._services, self._listener.message)
         with contextlib.closing(IdleWait(self._services.host, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
-            session = ExperimentSession(status.experiment.plan, status.experiment.runs, status.machine, self)
+            unit = self._services.host.balanced_unit
+            session = ExperimentSession(status.experiment.plan, status.experiment.runs, status.machine, self, unit)
             self._session = session
             if self._is_ending.is_set():
                 session.stop()
@@ -191,8 +192,7 @@ class EntrySession:
             may_wait = self._listener.run_waiting(planned_run, status) and may_continue()
             return may_wait and self._skipped_waits == skipped_waits
 
-        assert self._idle_wait is not None, "runs are made within `run`"
-        environment = self._idle_wait.wait(planned_run.lease.devices, continue_waiting)
+        environment = self._wait_on_host(planned_run.lease, continue_waiting)
         self._listener.run_waiting(planned_run, None)
         _log.info("idle wait before run %d: %s", planned_run.position, environment[IDLE_WAIT_KEY])
         if blockers := idle_wait_blockers(environment):
@@ -203,6 +203,16 @@ class EntrySession:
             self._unknown_others = reason
             self._listener.message(f"Whether other processes use the GPU is unknown: nobody can list them ({reason}).")
         return environment
+
+    def _wait_on_host(self, lease: Lease, continue_waiting: ContinueWaiting) -> Mapping[str, str]:
+        assert self._idle_wait is not None, "runs are made within `run`"
+        if (host := host_of(lease, self._services.host)) is self._services.host:
+            return self._idle_wait.wait(lease.devices, continue_waiting)
+        try:
+            with contextlib.closing(self._idle_wait.on(host)) as idle_wait:
+                return idle_wait.wait(lease.devices, continue_waiting)
+        except TelemetryError as error:  # the run says it: one host of several is lost
+            return {IDLE_WAIT_KEY: f"skipped, {error}"}
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
         """Make one run; it is part of the experiment from its beginning."""
@@ -274,7 +284,7 @@ def lease_unless_refused(
         notify: Called once with a sentence if it has to wait.
         wait_for_stop: Sleeps so many seconds; returns whether to wait no longer.
     """
-    if check(spec, host.machine):
+    if host.refusal(spec) is not None:
         return Lease()
     return host.lease_for_run(spec, notify=notify, wait_for_stop=wait_for_stop, devices=devices)
 

@@ -64,14 +64,29 @@ class _PendingWait:
         return (time.monotonic_ns() - self.began_here_ns) / 1e9
 
 
+@dataclass(frozen=True, slots=True)
+class IdleState:
+    """What all waits of one experiment know: idle temperatures, by GPU, and what is waited for no longer."""
+
+    idle_c: dict[str, int | None] = field(default_factory=dict)
+    ignored: set[str] = field(default_factory=set)
+
+
 class IdleWait:
-    """Waits before each run of one experiment. Made before its first run: the machine's state then is its idle state.
+    """Waits before each run of one experiment. Made before its first run: the host's state then is its idle state.
 
     Thread: any; several waits at once, each for its own GPUs. Telemetry comes on the feed's thread; `_changed` guards
     all state and wakes the waits.
     """
 
-    def __init__(self, host: Host, limits: IdleLimits) -> None:
+    def __init__(self, host: Host, limits: IdleLimits, state: IdleState | None = None) -> None:
+        """Begin to listen to a host's telemetry.
+
+        Args:
+            host: Where the runs are made.
+            limits: How long to wait.
+            state: What waits on other hosts of the experiment know, too; None if there is no other host.
+        """
         self._host = host
         self._limits = limits
         # Everything below is read and written under it; the feed's thread notifies, the threads of the runs wait.
@@ -79,10 +94,13 @@ class IdleWait:
         self._pending: list[_PendingWait] = []
         self._host_load_pct: float | None = None
         self._process_lists: dict[str, Processes] = {}
-        self._idle_c: dict[str, int | None] = {}
-        self._ignored: set[str] = set()
+        self._state = state or IdleState()
         self._lost: frozenset[str] = frozenset()
         self._unsubscribe = host.telemetry.subscribe(self._receive)
+
+    def on(self, host: Host) -> "IdleWait":
+        """Return the waits on another host of the same experiment; the caller closes them."""
+        return IdleWait(host, self._limits, self._state)
 
     def close(self) -> None:
         """Stop listening to telemetry."""
@@ -121,15 +139,15 @@ class IdleWait:
             with self._changed:
                 self._pending.remove(watch)
                 for gpu in gpus:
-                    if self._idle_c.get(gpu.device) is None:
-                        self._idle_c[gpu.device] = lowest_temperature_c(watch.samples.get(gpu.device, ()))
+                    if self._state.idle_c.get(gpu.device) is None:
+                        self._state.idle_c[gpu.device] = lowest_temperature_c(watch.samples.get(gpu.device, ()))
 
     def _wait_loop(self, watch: _PendingWait, limit_s: float, continue_waiting: ContinueWaiting) -> str:
         while blockers := self._blockers(watch):
             status = WaitStatus(", ".join(blockers), watch.waited_s, limit_s)
             if status.waited_s >= limit_s:
                 with self._changed:
-                    self._ignored |= self._foreign_activity(watch).keys()
+                    self._state.ignored.update(self._foreign_activity(watch).keys())
                 return _format_ending(TIMED_OUT, status)
             if not continue_waiting(status):
                 return _format_ending("skipped after", status)
@@ -151,7 +169,7 @@ class IdleWait:
                 for gpu in watch.gpus
                 if (description := self._describe_gpu(gpu, watch))
             ]
-            return [*gpu_states, *(activity for key, activity in others.items() if key not in self._ignored)]
+            return [*gpu_states, *(activity for key, activity in others.items() if key not in self._state.ignored)]
 
     def _describe_gpu(self, gpu: Device, watch: _PendingWait) -> str:
         samples = watch.samples.get(gpu.device, [])
@@ -161,7 +179,7 @@ class IdleWait:
             return "without telemetry"
         if is_throttled(samples[-1]):
             return "throttled"
-        if is_cool(samples, self._idle_c.get(gpu.device), self._limits.steady_s):
+        if is_cool(samples, self._state.idle_c.get(gpu.device), self._limits.steady_s):
             return ""
         return f"at {samples[-1].temperature_c} °C"
 

@@ -164,13 +164,23 @@ class ExperimentSession:
         stored: Sequence[RunHeader],
         machine: Machine,
         executor: RunExecutor,
+        balanced_unit: Callable[[str], str] = str,
     ) -> None:
+        """Prepare a session.
+
+        Args:
+            plan: What is run.
+            stored: The runs that count already.
+            machine: What the runs are made on.
+            executor: Does what is decided.
+            balanced_unit: Over what the runs of each variant are spread, by device.
+        """
         self._plan = plan
         self._runs = list(stored)
         self._machine = machine
         self._executor = executor
         self._concurrency = plan_concurrency(plan, machine)
-        self._balancer = DeviceBalancer(len(plan.variants), machine)
+        self._balancer = DeviceBalancer(len(plan.variants), machine, balanced_unit)
         for run in stored:
             self._balancer.add(run.row.spec, run.gpu_uuids)
         self._stopped = False  # set by any thread, read before each run and each wait

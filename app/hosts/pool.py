@@ -1,0 +1,204 @@
+"""A pool: several hosts that take the runs of one experiment together, each run on one of them."""
+
+import contextlib
+import queue
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import msgspec
+
+from app.environment_keys import HOST_KEY
+from app.errors import TelemetryError, UserError
+from app.hosts.routes import LinkLostError
+from app.runs.host import RUN_WAITS, Host, HostLease
+from app.runs.jobs import Notify, RunJob
+from app.runs.launcher import Launcher
+from app.runs.leases import CPU, DeviceLeases, candidate_devices
+from app.samples import HOST, Device, Inventory
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.messages import SamplerCommand, SamplerMessage
+from workloads.catalog import Machine
+from workloads.protocol import RunSpec
+
+_RETRY_S = 0.2
+
+
+def merged_inventory(inventories: Sequence[Inventory], name: str, card: str = "") -> Inventory:
+    """Return the inventory of a pool: the devices of all members, and for runs the cards of one kind.
+
+    Runs that are compared are so on one kind of card.
+
+    Args:
+        inventories: Those of the members.
+        name: The pool's name.
+        card: A part of the name of the cards that runs use; "" for those of which there are most.
+
+    Raises:
+        UserError: No member has such a card.
+    """
+    gpus = [gpu for inventory in inventories for gpu in inventory.machine.gpus]
+    names = Counter(gpu.name for gpu in gpus if card.lower() in gpu.name.lower())
+    if card and not names:
+        found = ", ".join(dict.fromkeys(gpu.name for gpu in gpus)) or "none"
+        raise UserError(f"{name} has no GPU whose name has {card!r} in it; its GPUs are: {found}.")
+    kind = next(iter(sorted(names, key=lambda each: (-names[each], each))), "")
+    indices = {gpu.uuid: index for index, gpu in enumerate(gpus)}
+    devices = [device for inventory in inventories for device in inventory.devices if device.device != HOST]
+    machines = [inventory.machine for inventory in inventories]
+    return Inventory(
+        machine=Machine(
+            gpus=tuple(msgspec.structs.replace(gpu, index=indices[gpu.uuid]) for gpu in gpus if gpu.name == kind),
+            cpu_count=min((machine.cpu_count for machine in machines), default=1),
+            platform=machines[0].platform if machines else "linux",
+            local=False,
+        ),
+        devices=(
+            Device(device=HOST, kind="host", index=-1, name=name),
+            *(msgspec.structs.replace(each, index=indices.get(each.device, each.index)) for each in devices),
+        ),
+        driver=next((inventory.driver for inventory in inventories if inventory.driver), None),
+        no_gpu_reason=None if gpus else f"No host of {name} has a GPU.",
+    )
+
+
+class PoolSampler:
+    """The sampler of a pool: it says the inventory whenever that changes. Each member has a sampler for its samples.
+
+    Thread: see `Sampler`; `changed` and `lose` any.
+    """
+
+    def __init__(self, inventory: Callable[[], Inventory]) -> None:
+        self._inventory = inventory
+        self._changes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._lost: str | None = None
+        self._changes.put(True)
+
+    def changed(self) -> None:
+        """Say the inventory once more if it has changed."""
+        self._changes.put(True)
+
+    def lose(self, reason: str) -> None:
+        """End, because the pool is lost."""
+        self._lost = reason
+        self._changes.put(False)
+
+    def messages(self) -> Iterator[SamplerMessage]:
+        """Yield each inventory."""
+        former = None
+        while self._changes.get():
+            if (now := self._inventory()) != former:
+                former = now
+                yield now
+
+    def exit_code(self) -> int:
+        """Return 0; raises `TelemetryError` where the pool is lost."""
+        if self._lost is not None:
+            raise TelemetryError(self._lost)
+        return 0
+
+    def send(self, command: SamplerCommand) -> None:
+        """Ignore the order: it is for the sampler of a member."""
+
+    def end(self) -> None:
+        """End it."""
+        self._changes.put(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool(Host):
+    """Several hosts as one: `inventory` has the devices of all, and a lease takes a run to one of them.
+
+    It has no launcher, leases and jobs: what needs those is done on one host.
+    """
+
+    launcher: Launcher = field(init=False, repr=False, compare=False)
+    leases: DeviceLeases = field(init=False, repr=False, compare=False)
+    run_job: RunJob = field(init=False, repr=False, compare=False)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse what a pool does not have."""
+        if name not in ("launcher", "leases", "run_job"):
+            raise AttributeError(name)
+        raise UserError(f"This is done on one host: name one by --on in place of {self.name}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPool(Pool):
+    """Hosts that the user named together, each with an agent of its own.
+
+    Attributes:
+        hosts: The hosts.
+    """
+
+    hosts: tuple[Host, ...]
+
+    def lease_for_run(
+        self,
+        spec: RunSpec,
+        *,
+        notify: Notify,
+        wait_for_stop: Callable[[float], bool],
+        devices: Sequence[str] = (),
+    ) -> HostLease | None:
+        """Lease the devices of a run on the first host that has enough of them free, as they are preferred.
+
+        Raises:
+            UserError: All hosts are lost.
+        """
+        count, noted = int(spec.variant["gpus"]) or 1, False
+        while True:
+            usable = candidate_devices(spec, self.machine)
+            wanted = [device for device in devices if device in usable] or usable
+            for host, its_devices in self._by_host(wanted):
+                with contextlib.suppress(LinkLostError):
+                    if (lease := host.leases.take(its_devices, count)) is not None:
+                        return HostLease(lease.devices, lease.release, host=host)
+            if not noted:
+                noted = True
+                notify(RUN_WAITS)
+            if wait_for_stop(_RETRY_S):
+                return None
+
+    def _by_host(self, wanted: Sequence[str]) -> Iterator[tuple[Host, list[str]]]:
+        """Yield each host with those of these devices that it has, in the order in which they are wanted."""
+        ranked = []
+        for host, inventory in _inventories(self.hosts):
+            own = {gpu.uuid for gpu in inventory.machine.gpus} | {CPU}
+            if found := [device for device in wanted if device in own]:
+                ranked.append((wanted.index(found[0]), host, found))
+        for _, host, found in sorted(ranked, key=lambda each: each[0]):
+            yield host, found
+
+
+def _inventories(hosts: Sequence[Host]) -> list[tuple[Host, Inventory]]:
+    """Return each host that is not lost with its inventory; raises `TelemetryError` where all are."""
+    found, lost = [], ""
+    for host in hosts:
+        try:
+            found.append((host, host.inventory()))
+        except TelemetryError as error:
+            lost = str(error)
+    if not found:
+        raise TelemetryError(lost)
+    return found
+
+
+def pool_of(hosts: Sequence[Host], name: str) -> HostPool:
+    """Return the pool of several hosts; its telemetry is started, and closed by the caller."""
+
+    def merged() -> Inventory:
+        return merged_inventory([inventory for _, inventory in _inventories(hosts)], name)
+
+    sampler = PoolSampler(merged)
+    for host in hosts:
+        host.telemetry.subscribe(lambda message: sampler.changed() if isinstance(message, Inventory) else None)
+    pool = HostPool(
+        telemetry=TelemetryFeed(start_sampler=lambda _: sampler),
+        describe=lambda _: {HOST_KEY: name},
+        name=name,
+        hosts=tuple(hosts),
+    )
+    pool.telemetry.start()
+    return pool
