@@ -117,6 +117,13 @@ class DescribeHost(msgspec.Struct, frozen=True, tag="describe_host", tag_field=T
     number: Number
 
 
+class InspectHost(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_host", tag_field=TAG):
+    """Ask for a `HostInspected`: what a check of the host shows; `pids` are processes whose users it tells."""
+
+    number: Number
+    pids: tuple[int, ...] = ()
+
+
 class KeepStandby(msgspec.Struct, frozen=True, tag="keep_standby", tag_field=TAG):
     """Have standby workers from now on, or none."""
 
@@ -170,6 +177,7 @@ Order = (
     | StartJob
     | CancelJob
     | DescribeHost
+    | InspectHost
     | KeepStandby
     | ReadFile
     | WriteFile
@@ -285,6 +293,30 @@ class HostDescribed(msgspec.Struct, frozen=True, kw_only=True, tag="host_describ
     environment: dict[str, str]
 
 
+class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspected", tag_field=TAG):
+    """What a check of the host shows.
+
+    Attributes:
+        number: Of the order.
+        user: The user that the agent runs as.
+        owners: The users of the processes that were asked for, by process id, as far as they are known.
+        home: The user's home folder.
+        home_free_bytes: Space in it that the user may use.
+        interpreter: The Python of a run that names none.
+        framework_version: The framework's version there; None where there is none.
+        environments: The names of the environments that `env add` made there.
+    """
+
+    number: Number
+    user: str
+    owners: dict[int, str]
+    home: str
+    home_free_bytes: int
+    interpreter: str
+    framework_version: str | None
+    environments: tuple[str, ...] = ()
+
+
 class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_field=TAG):
     """A piece of a file, and the file's size."""
 
@@ -313,6 +345,7 @@ Report = (
     | Leased
     | JobDone
     | HostDescribed
+    | HostInspected
     | FilePart
     | FilesListed
 )

@@ -1,5 +1,8 @@
 """The agent: follows the program's orders on this host with the classes that make runs on the program's own machine."""
 
+import contextlib
+import shutil
+import sys
 import threading
 import time
 import traceback
@@ -8,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
+
+import psutil
 
 from app.agent.outbox import Outbox
 from app.agent.processes import AgentSampler, AgentWorker
@@ -18,6 +23,8 @@ from app.agent_protocol import (
     EndWorker,
     FilesListed,
     HostDescribed,
+    HostInspected,
+    InspectHost,
     JobDone,
     KeepStandby,
     LaunchWorker,
@@ -44,6 +51,7 @@ from app.runs.environment import host_info
 from app.runs.jobs import JobCrashedError, JobError, run_job
 from app.runs.leases import Lease, Leases
 from app.runs.standby import StandbyLauncher
+from workloads.catalog import complete_environments, default_interpreter, find_python, installed_framework
 from workloads.job_protocol import JobResult
 
 RefusedKind = Literal["user error", "os error", "job error", "job crashed", "cancelled", "bug"]
@@ -114,6 +122,9 @@ class Agent:
             case DescribeHost(number=number):
                 describe = partial(self._answer, number, lambda: HostDescribed(number=number, environment=host_info()))
                 threading.Thread(target=describe, name="host", daemon=True).start()
+            case InspectHost(number=number):
+                inspect = partial(self._answer, number, lambda: _inspect(order))
+                threading.Thread(target=inspect, name="inspect", daemon=True).start()
             case ReadFile() | WriteFile() | ListFiles() | RemoveFile():
                 self._follow_file(order)
 
@@ -188,3 +199,22 @@ class Agent:
             report = Refused(number=number, kind=kind, reason=reason)
         if report is not None:
             (say or self._outbox.answer)(report)
+
+
+def _inspect(order: InspectHost) -> HostInspected:
+    """Look at what a check of this host shows."""
+    owners: dict[int, str] = {}
+    for pid in order.pids:
+        with contextlib.suppress(psutil.Error, KeyError):  # gone by now, or a user without a name
+            owners[pid] = psutil.Process(pid).username()
+    interpreter = default_interpreter()
+    return HostInspected(
+        number=order.number,
+        user=psutil.Process().username(),
+        owners=owners,
+        home=str(Path.home()),
+        home_free_bytes=shutil.disk_usage(Path.home()).free,
+        interpreter=str(find_python(interpreter) or interpreter or sys.executable),
+        framework_version=installed_framework(interpreter),
+        environments=tuple(folder.name for folder in complete_environments()),
+    )

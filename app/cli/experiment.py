@@ -34,6 +34,7 @@ from app.cli.options import (
     no_standby_option,
     notify_option,
     number,
+    on_option,
     option_name,
     parallel_option,
     sampling_option,
@@ -81,11 +82,11 @@ _GATE_OPTIONS = ("margin", "fail_if_slower", "summary")
 _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "presets": (
         "--presets lists them and makes nothing",
-        (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify", *_GATE_OPTIONS),
+        (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify", "on", *_GATE_OPTIONS),
     ),
     "preset": ("--preset has a workload, settings and a baseline of its own", _MATRIX_OPTIONS),
     "variants_of": ("--variants-of takes what stored runs were of", (*_MATRIX_OPTIONS, "preset", "presets", "again")),
-    "show": ("--show makes nothing", ("budget", "again", "parallel", "check_equal", "queue")),
+    "show": ("--show makes nothing", ("budget", "again", "parallel", "check_equal", "queue", "on")),
     "queue": (
         "--queue makes nothing yet, but `queue go-on` takes these words",
         ("report", "notify", "no_standby", "sample_ms", *_GATE_OPTIONS),
@@ -120,6 +121,7 @@ class ExperimentOptions:
     max_throttled: float
     check_equal: bool | None
     show: bool
+    on: str
     report: Path | None
     sample_ms: float
     gate: GateOptions
@@ -219,6 +221,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     metavar="FILE",
     help="Write a report with charts too, .html or .md; of an article's preset with its tables.",
 )
+@on_option
 @sampling_option
 @gate_options
 @click.pass_context
@@ -243,9 +246,8 @@ def _run(options: ExperimentOptions) -> int:
     article = named.preset.article if named else None
     if named and options.show:
         return _print_result(_stored_experiment(named, options), article, options) or 0
-    with run_services(
-        options.database, options.sample_ms, standby=not (options.no_standby or options.queue)
-    ) as services:
+    standby = not (options.no_standby or options.queue)
+    with run_services(options.database, options.sample_ms, on=options.on, standby=standby) as services:
         inventory = services.host.inventory()
         machine = inventory.machine
         plan = _preset_plan(named, machine, options) if named else _chosen_plan(options, machine)
@@ -305,6 +307,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
         max_idle_wait_s=0.0 if options.no_gate else options.gate_limit,
         max_throttled_pct=options.max_throttled,
         check_equality=options.check_equal,
+        host=options.on,
     )
 
 

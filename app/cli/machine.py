@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from app import units
-from app.cli.options import command
+from app.cli.options import command, on_option
 from app.cli.runs import run_services
-from app.cli.services import telemetry_feed
+from app.cli.services import opened_host
 from app.cli.terminal import print_json, print_table, say
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.limits import IMPLAUSIBLE
@@ -33,9 +33,10 @@ _SLOWER = 0.9
 
 @command("calibrate", "calibrate", "calibrate --precision bfloat16")
 @click.option("--precision", "precisions", multiple=True, metavar="NAME", help="May be repeated (default: all).")
-def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence[str]) -> int:
+@on_option
+def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence[str], on: str) -> int:
     """Measure, store and print."""
-    with run_services(database) as services, Store.open(services.database) as store:
+    with run_services(database, on=on) as services, Store.open(services.database) as store:
         measured = list(calibrate(services.host, store, precisions, say))
     if as_json:
         rates = [
@@ -69,12 +70,13 @@ _WATCH_S, _LONGEST_WATCH_S = 3.0, 20.0
 _WATCH_MS = 20.0
 
 
-@command("gpus", "gpus", "gpus --json", uses_database=False)
-def gpus(as_json: bool) -> int:
+@command("gpus", "gpus", "gpus --on ssh://me@gpu1", uses_database=False)
+@on_option
+def gpus(as_json: bool, on: str) -> int:
     """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed."""
-    with telemetry_feed(_WATCH_MS) as feed:
-        seen = _collect_readings(feed)
-        inventory = seen.with_reasons(feed.wait_inventory())  # with what watching has taught
+    with opened_host(on, _WATCH_MS) as host:
+        seen = _collect_readings(host.telemetry)
+        inventory = seen.with_reasons(host.inventory())  # with what watching has taught
     if as_json:
         print_json(gpus_document(inventory, seen.values))
         return 0

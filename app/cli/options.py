@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from app.cli.candidates import complete_runs, complete_settings, complete_workloads
+from app.cli.candidates import complete_hosts, complete_runs, complete_settings, complete_workloads
 from app.cli.commands import HELP, ProgramCommand
 from app.plain import one_line
 from app.samples import SAMPLE_MS
@@ -164,6 +164,23 @@ sampling_option = click.option(
     metavar="N",
     default=_of_program("sample_ms"),
     help=f"Milliseconds between two telemetry readings, 10 to 1000 (default {SAMPLE_MS:g}).",
+)
+
+
+def _one_host(_context: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> str:
+    """Return the word, "" without one; raises `click.UsageError`."""
+    if len(words) > 1:
+        raise click.UsageError("--on names one host: give it once.")
+    return words[0] if words else ""
+
+
+on_option = click.option(
+    "--on",
+    multiple=True,
+    metavar="HOST",
+    callback=_one_host,
+    shell_complete=complete_hosts,
+    help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine).",
 )
 no_standby_option = click.option(
     "--no-standby", is_flag=True, help=f"Never import {catalog.FRAMEWORK.name} ahead for the next run."

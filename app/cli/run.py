@@ -17,6 +17,7 @@ from app.cli.options import (
     FILE,
     OneOf,
     command,
+    on_option,
     run_argument,
     runs_argument,
     sampling_option,
@@ -76,11 +77,12 @@ _EXACT = 1e-5
     help="On the CPU (0) or a GPU (1); default: not where the run trained.",
 )
 @click.option("--weights", "weights_path", type=FILE, metavar="PATH", help="Its weights file, where it was moved.")
+@on_option
 def portability(
-    database: Path | None, as_json: bool, run: int, into: str, gpus: str | None, weights_path: Path | None
+    database: Path | None, as_json: bool, run: int, into: str, gpus: str | None, weights_path: Path | None, on: str
 ) -> int:
     """Try the weights, store and print the results; return 0 when every trial differs by rounding alone."""
-    with run_services(database) as services, Store.open(services.database) as store:
+    with run_services(database, on=on) as services, Store.open(services.database) as store:
         row = store.load(run).row
         weights = weights_file(row, services.database, weights_path)
         machine = services.host.machine
@@ -105,10 +107,11 @@ def portability(
 
 @command("check-equal", "check-equal 12 29", "check-equal 12 29 30 --json")
 @runs_argument(required=True)
-def check_equal(database: Path | None, as_json: bool, runs: Sequence[int]) -> int:
+@on_option
+def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: str) -> int:
     """Check each run's variant against the first one's, now; store and print it; return 0 when all compute the same."""
     stop = threading.Event()
-    with run_services(database) as services, Store.open(services.database) as store:
+    with run_services(database, on=on) as services, Store.open(services.database) as store:
         rows = [store.load_header(number).row for number in dict.fromkeys(runs)]
         baseline, *others = [group[0].spec for group in group_by_variant(rows)]
         _refuse_uncheckable([baseline, *others], services.host.machine)
@@ -202,7 +205,7 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
     )
 
 
-@command("run", "run lstm -s seconds=5", "run cnn10 -s layout=NHWC -s batch_size=512 --json")
+@command("run", "run lstm -s seconds=5", "run cnn10 -s layout=NHWC --on ssh://me@gpu1")
 @workload_argument
 @settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
 @click.option("--parameters", is_flag=True, help="List the workload's parameters and end.")
@@ -213,6 +216,7 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
 @click.option(
     "--batch-step", type=COUNT, metavar="N", help="Tell batches apart by N (default: an eighth of the first)."
 )
+@on_option
 @sampling_option
 def run(
     database: Path | None,
@@ -223,6 +227,7 @@ def run(
     largest_batch: bool,
     batch_limit: int | None,
     batch_step: int | None,
+    on: str,
     sample_ms: float,
 ) -> int:
     """Run and print the result; return 0 when it completed."""
@@ -233,7 +238,7 @@ def run(
         return _print_parameters(found)
     if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
-    with run_services(database, sample_ms, standby=largest_batch) as services:
+    with run_services(database, sample_ms, on=on, standby=largest_batch) as services:
         spec = one_variant(found, settings, services.host.machine)
         if largest_batch:
             return _find_largest_batch(spec, services, search_bounds(spec, batch_limit, batch_step), as_json=as_json)

@@ -5,15 +5,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from app.cli.services import open_store, telemetry_feed
+from app.cli.services import Hosts, open_store
 from app.cli.terminal import say
 from app.paths import default_database
 from app.runs.custom import ReadOptions, resolve_workload
-from app.runs.host import Host
-from app.runs.leases import Leases
 from app.runs.session import RunServices
-from app.runs.standby import StandbyLauncher
-from app.runs.standby_setting import is_standby_wanted
 from app.samples import SAMPLE_MS
 from app.storage.files import disk_space
 from app.viewmodels.experiment.matrix_state import parse_values
@@ -24,26 +20,23 @@ from workloads.protocol import RunSpec, Value
 
 @contextlib.contextmanager
 def run_services(
-    database: Path | None, sample_ms: float = SAMPLE_MS, *, standby: bool = False
+    database: Path | None, sample_ms: float = SAMPLE_MS, *, on: str = "", standby: bool = False
 ) -> Iterator[RunServices]:
     """Start what runs need, and close it at the end; warn on stderr where the disk is nearly full.
 
     Args:
         database: The path that the user gave, None for the default one.
         sample_ms: Milliseconds between two telemetry readings.
+        on: The host, as `--on` names it; "" is this machine.
         standby: Whether several runs will come, so that a standby worker is of use.
     """
     with open_store(database, may_be_new=True) as store:
         path = store.path
     if warning := disk_space(path).warning:
         print(warning, file=sys.stderr)
-    with telemetry_feed(sample_ms) as feed:
-        if not standby:
-            yield RunServices(database=path, host=Host(telemetry=feed))
-            return
-        leases = Leases()
-        with contextlib.closing(StandbyLauncher(leases, lambda: is_standby_wanted(feed))) as launcher:
-            yield RunServices(database=path, host=Host(telemetry=feed, launcher=launcher, leases=leases))
+    with contextlib.ExitStack() as stack:
+        hosts = Hosts(stack, sample_ms, standby=standby)
+        yield RunServices(database=path, host=hosts.open(on), open_host=hosts.open)
 
 
 def workload_finder(database: Path | None) -> Callable[[str], Workload]:

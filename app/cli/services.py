@@ -1,16 +1,29 @@
-"""Context managers of commands: the database, telemetry, and the signals that stop a command."""
+"""Context managers of commands: the database, hosts, and the signals that stop a command."""
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
+from app.cli.terminal import say
 from app.errors import UserError
 from app.paths import default_database
+from app.runs.host import Host
+from app.runs.leases import Leases
 from app.runs.outcome import mark_crashed_runs
+from app.runs.standby import StandbyLauncher
+from app.runs.standby_setting import is_standby_wanted
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+
+if TYPE_CHECKING:
+    from app.hosts.connection import Connection
+
+_QUIET_S = 1.0
+"""What takes longer says what it waits for."""
 
 
 @contextlib.contextmanager
@@ -34,15 +47,74 @@ def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[S
         yield store
 
 
+class Hosts:
+    """The hosts that a command uses, opened when they are first needed and closed with `stack`.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack, sample_ms: float, *, standby: bool = False) -> None:
+        """Store what is needed later.
+
+        Args:
+            stack: Closes the hosts.
+            sample_ms: Milliseconds between two telemetry readings.
+            standby: Whether several runs will come, so that a standby worker is of use.
+        """
+        self._stack = stack
+        self._hz = 1000 / sample_ms
+        self._standby = standby
+        self._here: Host | None = None
+        self._connections: dict[str, Connection] = {}
+
+    def open(self, word: str) -> Host:
+        """Return the host that a word of `--on` names, "" for this machine; a lost one is connected to again.
+
+        Raises:
+            UserError: It cannot be reached.
+        """
+        if not word:
+            self._here = self._here or self._open_this_machine()
+            return self._here
+        known = self._connections.get(word)
+        if known is None or known.status().lost is not None:
+            known = self._connections[word] = self._connect(word)
+        return known.host
+
+    def _open_this_machine(self) -> Host:
+        feed = TelemetryFeed(self._hz)
+        feed.start()
+        self._stack.callback(feed.close)
+        if not self._standby:
+            return Host(telemetry=feed)
+        leases = Leases()
+        launcher = StandbyLauncher(leases, lambda: is_standby_wanted(feed))
+        self._stack.callback(launcher.close)
+        return Host(telemetry=feed, launcher=launcher, leases=leases)
+
+    def _connect(self, word: str) -> "Connection":
+        from app.hosts.open import open_host  # here, for few commands need it
+
+        progress = threading.Timer(_QUIET_S, say, (f"Connecting to {word} …",))
+        progress.daemon = True
+        progress.start()
+        try:
+            connection = open_host(word, hz=self._hz, notify=say)
+        finally:
+            progress.cancel()
+        self._stack.callback(connection.close)
+        return connection
+
+
 @contextlib.contextmanager
-def telemetry_feed(sample_ms: float) -> Iterator[TelemetryFeed]:
-    """Start a telemetry feed with a reading every so many milliseconds, and close it at the end."""
-    feed = TelemetryFeed(1000 / sample_ms)
-    feed.start()
-    try:
-        yield feed
-    finally:
-        feed.close()
+def opened_host(on: str, sample_ms: float) -> Iterator[Host]:
+    """Open this machine, or the host that a word names, with a reading every so many milliseconds; close it at the end.
+
+    Raises:
+        UserError: It cannot be reached.
+    """
+    with contextlib.ExitStack() as stack:
+        yield Hosts(stack, sample_ms).open(on)
 
 
 @contextlib.contextmanager

@@ -18,8 +18,8 @@ import msgspec
 from app import units
 from app.cli.candidates import complete_runs
 from app.cli.commands import UpperLayers
-from app.cli.options import Parsed, command, number
-from app.cli.services import open_store, stop_on_interrupt, telemetry_feed
+from app.cli.options import Parsed, command, number, on_option
+from app.cli.services import open_store, opened_host, stop_on_interrupt
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
 from app.fields import FAST_FIELDS, FIELDS, Sample
@@ -57,17 +57,18 @@ _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
     help="Seconds between two readings (default 1).",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print a log with a header, one row per device and reading.")
-def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool) -> int:
+@on_option
+def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool, on: str) -> int:
     """Print telemetry until the time is over or Ctrl-C."""
     if as_json and as_csv:
         raise UsageError("watch prints JSON or CSV, not both: give --json or --csv.")
     output: OutputFormat = "json" if as_json else "csv" if as_csv else "text"
     inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
-    with telemetry_feed(1000 * every_s) as feed, stop_on_interrupt(lambda: inbox.put(None)):
-        feed.subscribe(inbox.put)
-        begin_ns = time.monotonic_ns()
-        origin = Origin("live", begin_ns, time.time_ns() - begin_ns)
-        feed.wait_inventory()
+    with opened_host(on, 1000 * every_s) as host, stop_on_interrupt(lambda: inbox.put(None)):
+        host.telemetry.subscribe(inbox.put)
+        now = host.now()
+        origin = Origin("live", now.t_ns, now.utc_ns - now.t_ns)
+        host.inventory()
         show = make_printer(output, origin)
         due = RateLimiter(every_s)
         end_s = time.monotonic() + seconds if seconds is not None else float("inf")

@@ -18,10 +18,12 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError
+from app.hosts.address import Address
 from app.hosts.channel import Channel
 from app.hosts.loader import LOADER, MARK, PYTHONS, SCRIPT
 from app.paths import ROOT
 from app.plain import one_line
+from workloads.catalog import DEFAULT_VARIABLE
 
 _LIBRARIES = {"msgspec=msgspec": (0, 20), "psutil=psutil": (7,), "pynvml=nvidia-ml-py": (12,)}
 """What the agent imports besides Python's own, `module=distribution`, and the oldest version that will do."""
@@ -71,19 +73,25 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     sent_bytes: int
 
 
-def script(python: str = "", module: str = _AGENT) -> str:
+def script(address: Address, module: str = _AGENT) -> str:
     """Return the script of a POSIX shell that finds a Python, receives what is missing, and becomes the agent.
 
     Args:
-        python: The only Python to try, as a command or a path; "" for one that is found.
+        address: The host: its `python` is the only one to try, its `interpreter` that of runs that name none.
         module: The agent's module and arguments.
     """
     return SCRIPT.format(
-        pythons=shlex.quote(python) if python else " ".join(PYTHONS),
+        variables=f"export {DEFAULT_VARIABLE}={_quoted_path(address.interpreter)}" if address.interpreter else "",
+        pythons=_quoted_path(address.python) if address.python else " ".join(PYTHONS),
         loader=shlex.quote(LOADER),
         arguments=shlex.join((MARK, agent_name(), ",".join(_LIBRARIES), *module.split())),
         mark=MARK,
     )
+
+
+def _quoted_path(path: str) -> str:
+    """Return a path of the host as a word of its shell, in which `~/` is the user's home."""
+    return f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)
 
 
 def prepare(channel: Channel, lines: Iterator[bytes], name: str, notify: Callable[[str], None]) -> Prepared:

@@ -135,7 +135,7 @@ def open_channel(
     Raises:
         UserError: It cannot be reached, or cannot run it; with what to do.
     """
-    channel = ProcessChannel(carrier, bootstrap.script(carrier.address.python, module), notify)
+    channel = ProcessChannel(carrier, bootstrap.script(carrier.address, module), notify)
     lines = channel.lines()
     try:
         prepared = _in_thread(

@@ -8,6 +8,7 @@ libraries that it needs (`module=distribution,…`), the agent's module and its 
 MARK = "@variantscope-host@"
 
 SCRIPT = """\
+{variables}
 set --
 t='import sys; print("%d.%d" % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))'
 for p in {pythons}; do
@@ -17,7 +18,7 @@ for p in {pythons}; do
 done
 printf '\\n%s{{"error":"python","detail":"%s"}}\\n' {mark} "$*"
 """
-"""`pythons`, `loader`, `arguments` and `mark` are quoted words of the shell."""
+"""`variables` are commands; `pythons`, `loader`, `arguments` and `mark` are quoted words of the shell."""
 
 PYTHONS = (
     "python3.13",

@@ -10,6 +10,7 @@ from app.agent_protocol import (
     FilePart,
     FilesListed,
     HostDescribed,
+    HostInspected,
     JobDone,
     Leased,
     Pong,
@@ -47,7 +48,7 @@ class LinkSilent:
 
 SamplerReport = SamplerMessage | SamplerEnded | LinkLost
 WorkerReport = WorkerSaid | WorkerLogged | WorkerBroke | WorkerExited | LinkSilent | LinkLost
-Numbered = Refused | WorkerLaunched | Leased | JobDone | HostDescribed | FilePart | FilesListed
+Numbered = Refused | WorkerLaunched | Leased | JobDone | HostDescribed | HostInspected | FilePart | FilesListed
 """Reports that answer an order, by its number."""
 TakeSampler = Callable[[SamplerReport], None]
 TakeWorker = Callable[[WorkerReport], None]
@@ -111,7 +112,7 @@ class Routes:
                         self._workers.pop(said.worker, None)
                 if take_event is not None:
                     take_event(said)
-            case Refused() | WorkerLaunched() | Leased() | JobDone() | HostDescribed() | FilePart() | FilesListed():
+            case _ if isinstance(said, Numbered):
                 self._answer(said)
             case Pong() | AgentHello():
                 raise TypeError("the link itself takes them")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from app.hosts.book import FILE_VARIABLE
+from app.hosts.book import FILE_VARIABLE, HostEntry, add_host
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,22 @@ def test_a_damaged_list_is_said(book: Path, capsys: pytest.CaptureFixture[str]) 
     book.write_text("{")
     assert main(["hosts"]) == 1
     assert "correct it, or delete it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gpus", "--on", "gpu"], "There is no host 'gpu'. Did you mean gpu1?"),
+        (["watch", "--on", "ray://head"], "Ray deprecates ray://"),
+        (["calibrate", "--on", "ssh://-x"], "'ssh://-x' names no host"),
+        (["experiment", "--preset", "quick", "--show", "--on", "gpu1"], "--show makes nothing: leave out --on."),
+        (["experiment", "--presets", "--on", "gpu1"], "--presets lists them and makes nothing: leave out --on."),
+        (["run", "lstm", "--on", "gpu1", "--on", "gpu1"], "--on names one host: give it once."),
+    ],
+)
+def test_a_host_that_is_none_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    add_host(HostEntry(name="gpu1", address="ssh://gpu1"))
+    assert main([*words, "--db", str(tmp_path / "profiles.db")]) == 2
+    assert capsys.readouterr().err.startswith(sentence)

@@ -1,0 +1,161 @@
+"""Check hosts: whether they answer, and what they have for runs; all at once, and never for long."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from app.agent_protocol import HostInspected, InspectHost
+from app.errors import UserError
+from app.hosts.book import HostEntry
+from app.hosts.connection import Connection
+from app.hosts.open import open_entry
+from app.paths import PROGRAM
+from app.samples import GpuProcess, Inventory, Processes
+from workloads.catalog import FRAMEWORK
+
+CHECK_S = 15.0
+"""After so many seconds a host that has not answered everything counts as one that does not answer."""
+_END_S = 2.0
+"""How long before that a connection is given up, so that it can still be closed."""
+_PROCESSES_S = 3.0
+"""How long the driver may take to list the processes on all GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCheck:
+    """What was found of one host.
+
+    Attributes:
+        entry: The host.
+        problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.
+        round_trip_ms: Of its link; None if it was not reached.
+        python: Version and path of the Python that runs the agent.
+        inventory: Its devices.
+        processes: The processes on each GPU, by its UUID; one is missing if the driver did not tell in time.
+        inspected: Users of those processes, space at home, and the framework.
+        cache: The folder of the agent's files there, and the space in it in bytes.
+        clock_offset_s: Its wall clock minus this machine's.
+        clock_error_s: How far that may be off.
+    """
+
+    entry: HostEntry
+    problem: str = ""
+    round_trip_ms: float | None = None
+    python: tuple[str, str] = ("", "")
+    inventory: Inventory | None = None
+    processes: dict[str, Processes] = field(default_factory=dict)
+    inspected: HostInspected | None = None
+    cache: tuple[str, int | None] = ("", None)
+    clock_offset_s: float | None = None
+    clock_error_s: float | None = None
+
+    def user_of(self, process: GpuProcess) -> str:
+        """Return the user of a process: "" for the one that the agent runs as, `another user` if it is not known."""
+        assert self.inspected is not None, "processes are only known of a host that was inspected"
+        owner = self.inspected.owners.get(process.pid, "another user")
+        return "" if owner == self.inspected.user else owner
+
+
+def check_hosts(entries: Sequence[HostEntry], limit_s: float = CHECK_S) -> Iterator[HostCheck]:
+    """Check hosts, all at the same time, and yield what was found in their order.
+
+    Args:
+        entries: The hosts.
+        limit_s: How long all of it may take.
+    """
+    end_s = time.monotonic() + limit_s
+    for entry, found in [(entry, _start(entry, end_s)) for entry in entries]:
+        try:
+            yield found.check.result(max(0.0, end_s - time.monotonic()))
+        except TimeoutError:
+            waits = f" ({found.waits_for.rstrip(' …')})" if found.waits_for else ""
+            yield HostCheck(entry=entry, problem=f"It did not answer within {limit_s:g} s{waits}.")
+
+
+@dataclass(slots=True)
+class _Pending:
+    check: "Future[HostCheck]" = field(default_factory=Future)
+    waits_for: str = ""
+
+    def notify(self, sentence: str) -> None:
+        self.waits_for = sentence
+
+
+def _start(entry: HostEntry, end_s: float) -> _Pending:
+    """Check a host in a thread of its own, which nobody waits for when it is late."""
+    pending = _Pending()
+
+    def check() -> None:
+        try:
+            pending.check.set_result(_check(entry, pending, end_s - _END_S))
+        except UserError as error:
+            if time.monotonic() < end_s - _END_S:  # else it was cancelled
+                pending.check.set_result(HostCheck(entry=entry, problem=str(error)))
+        except BaseException as error:  # noqa: BLE001 - the one who waits gets it
+            pending.check.set_exception(error)
+
+    threading.Thread(target=check, name=f"check {entry.name}", daemon=True).start()
+    return pending
+
+
+def _check(entry: HostEntry, pending: _Pending, end_s: float) -> HostCheck:
+    """Connect to a host and look at it; raises `UserError`."""
+    connection = open_entry(entry, notify=pending.notify, is_cancelled=lambda: time.monotonic() > end_s)
+    try:
+        return _look(entry, connection, end_s)
+    finally:
+        connection.close()
+
+
+def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
+    telemetry = connection.host.telemetry
+    listed: dict[str, Processes] = {}
+    all_listed = threading.Condition()
+
+    def take(message: object) -> None:
+        if isinstance(message, Processes):
+            with all_listed:
+                listed[message.device] = message
+                all_listed.notify_all()
+
+    unsubscribe = telemetry.subscribe(take)
+    inventory = telemetry.wait_inventory(max(0.0, end_s - time.monotonic()))
+    gpus = {gpu.uuid for gpu in inventory.machine.gpus}
+    with all_listed:
+        all_listed.wait_for(lambda: gpus <= listed.keys(), min(_PROCESSES_S, max(0.0, end_s - time.monotonic())))
+        processes = dict(listed)
+    unsubscribe()
+    number = connection.link.number()
+    pids = tuple(each.pid for found in processes.values() for each in found.processes)
+    answer = connection.link.order(number, InspectHost(number=number, pids=pids)).result(end_s - time.monotonic())
+    assert isinstance(answer, HostInspected), "nothing else answers that order"
+    offset_s, error_s = _wall_clock_offset_s(connection)
+    found = connection.prepared.found if connection.prepared else None
+    return HostCheck(
+        entry=entry,
+        problem="" if answer.framework_version else _no_framework(entry, answer),
+        round_trip_ms=connection.status().round_trip_ms,
+        python=(connection.hello.python, found.executable if found else ""),
+        inventory=inventory,
+        processes=processes,
+        inspected=answer,
+        cache=(found.folder, found.free_bytes) if found else ("", None),
+        clock_offset_s=offset_s,
+        clock_error_s=error_s,
+    )
+
+
+def _no_framework(entry: HostEntry, found: HostInspected) -> str:
+    return (
+        f"{found.interpreter} has no {FRAMEWORK.name}: `{PROGRAM} env add tf --on {entry.name}` makes an environment"
+        " that has it."
+    )
+
+
+def _wall_clock_offset_s(connection: Connection) -> tuple[float, float]:
+    """Return the host's wall clock minus this machine's, and how far that may be off."""
+    now, hello = connection.host.now(), connection.hello
+    there_ns = hello.utc_ns + now.t_ns - hello.t_ns
+    return (there_ns - now.utc_ns) / 1e9, now.error_ns / 1e9

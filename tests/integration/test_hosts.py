@@ -1,0 +1,87 @@
+"""Hosts that a real ssh reaches: runs, telemetry and checks with `--on`, and what is said where one cannot be used."""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.cli.main import main
+from app.hosts.book import HostEntry, add_host
+from app.hosts.open import open_host
+from app.runs.session import RunServices, RunSession
+from tests.fakes.command_line import dummy_arguments
+from tests.fakes.sessions import LIMIT_S, PATIENT, Going, Recorder, dummy
+from tests.fakes.sshd import SshServer
+from workloads.protocol import Block
+
+
+@pytest.fixture(autouse=True)
+def hosts(sshd: SshServer) -> None:
+    """Name some: the Python of the tests has the framework, and all that the agent needs."""
+    for name in ("gpu1", "talkative", "stranger"):
+        add_host(HostEntry(name=name, address=f"ssh://{name}", python=sys.executable))
+
+
+def test_a_run_on_a_host_is_stored_here(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*dummy_arguments(), "--db", str(database_path), "--json"]
+    assert main(["run", *words, "--on", "talkative"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["outcome"] == "completed"
+    assert (document["environment"]["host"], document["environment"]["carrier"]) == ("talkative", "ssh")
+    assert main(["list", "--db", str(database_path)]) == 0
+    assert "talkative" in capsys.readouterr().out
+
+
+def test_a_killed_connection_ends_the_run_and_all_of_it_on_the_host(database_path: Path, sshd: SshServer) -> None:
+    with contextlib.closing(open_host("gpu1")) as connection:
+        services = RunServices(database=database_path, host=connection.host, timeouts=PATIENT)
+        spec = dummy(connection.host.inventory(), steps=0, seconds=600.0)
+        going = Going(RunSession(spec, services, [recorder := Recorder()]), recorder)
+        recorder.wait(Block)
+        agent = psutil.Process(connection.hello.pid)
+        there = [agent, *agent.children(recursive=True)]
+        sshd.kill_sessions()
+        outcome = going.result()
+    assert outcome.name == "crashed"
+    assert "ssh://gpu1 was closed by the other side" in (outcome.reason or "")
+    assert len(there) > 2, "a sampler and a worker were there"
+    _, alive = psutil.wait_procs(there, timeout=LIMIT_S)
+    assert alive == []
+
+
+def test_telemetry_of_a_host_is_shown_by_gpus_and_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--every", "0.05", "--seconds", "0.5", "--csv", "--on", "gpu1"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.startswith("utc,device")
+    assert rows
+    assert all(",host," in row for row in rows)
+
+
+def test_hosts_are_checked_at_once_and_each_problem_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hosts", "check", "gpu1", "--json"]) == 0
+    (gpu1,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert gpu1["can_run"]
+    assert gpu1["framework"]["version"]
+    assert gpu1["python"]["path"] == sys.executable
+    assert abs(gpu1["clock_offset_s"]) <= gpu1["clock_error_s"] + 0.1
+    assert main(["hosts", "check"]) == 1
+    out = capsys.readouterr().out
+    assert "reachable   yes, round trip" in out
+    assert "no: ssh://stranger accepts none of your keys" in out
+
+
+@pytest.mark.parametrize(
+    ("on", "sentence"),
+    [
+        ("stranger", "ssh://stranger accepts none of your keys"),
+        ("ssh://unknown", "ssh does not know the host key of ssh://unknown yet"),
+        ("ssh://restricted", "ssh://restricted lets this user run no commands"),
+    ],
+)
+def test_a_host_that_cannot_be_used_is_one_sentence(on: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", "--on", on]) == 1
+    (err,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("Connecting")]
+    assert err.startswith(sentence)
