@@ -8,7 +8,6 @@ checkout on Python's path, and the user's folder stays the current one.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import importlib.util
 import json
@@ -17,10 +16,20 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # PYTHONSAFEPATH keeps it off
+from app.environments.steps import (
+    InstallError,
+    install_command,
+    loadable,
+    locked,
+    nvidia_driver,
+    run_step,
+    venv_command,
+)
 
 PYTHON = Path(".venv/bin/python")
 STAMP = Path(".venv/start.json")  # the contents of .venv; exists only while its install is complete
@@ -38,10 +47,6 @@ libxcb-sync.so.1=libxcb-sync1 libxcb-util.so.1=libxcb-util1 libxcb-xfixes.so.0=l
 libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcommon-x11-0 libxkbcommon.so.0=libxkbcommon0
 """
 
-OFFLINE = re.compile(
-    "Temporary failure|Name or service not known|NameResolutionError|NewConnectionError|ConnectTimeoutError|"
-    "Network is unreachable|Max retries exceeded|Could not resolve|dns error|error sending request"
-)
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
@@ -54,10 +59,6 @@ CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".j
 PYTEST = "pytest -p no:cacheprovider"
 BACKGROUND_CHECKS = (" ".join([PYTEST, *SECOND, *IGNORED[: len(THIRD)]]), " ".join([PYTEST, *THIRD]))
 BACKGROUND_LOG = "build/background{}.log"
-
-
-class StartError(Exception):
-    """Something on this machine is in the way; the message is one sentence with what to do."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,12 @@ class Host:
 
 
 def check_python(version: tuple[int, int], platform: str) -> None:
-    """Raise `StartError` where this Python or platform is not supported (works from Python 3.7 on)."""
+    """Raise `InstallError` where this Python or platform is not supported (works from Python 3.7 on)."""
     if platform == "win32":
-        raise StartError("Windows itself is not supported; start it inside WSL2.")
+        raise InstallError("Windows itself is not supported; start it inside WSL2.")
     if not (3, 11) <= version <= (3, 13):
         here = f"this is Python {version[0]}.{version[1]}; TensorFlow and Qt together need 3.11, 3.12 or 3.13"
-        raise StartError(f"{here}: start with one of these, as in: python3.12 start.py")
+        raise InstallError(f"{here}: start with one of these, as in: python3.12 start.py")
 
 
 def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
@@ -122,44 +123,13 @@ def apt_commands(packages: Sequence[str], need: str, host: Host) -> list[list[st
         host: How packages can be installed here.
 
     Raises:
-        StartError: The user may not run them; it says what to type.
+        InstallError: The user may not run them; it says what to type.
     """
     if not host.apt:
-        raise StartError(f"{need}; install it with this system's package manager and start again.")
+        raise InstallError(f"{need}; install it with this system's package manager and start again.")
     if not host.root:
-        raise StartError(f"{need}; type: sudo apt-get install {' '.join(packages)}")
+        raise InstallError(f"{need}; type: sudo apt-get install {' '.join(packages)}")
     return [["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *packages]]
-
-
-def install_command(python: Path, constraints: Path, requirements: Sequence[str], uv: str | None) -> list[str]:
-    """Return the command that installs requirements.
-
-    Args:
-        python: The environment's Python.
-        constraints: File with the versions.
-        requirements: The packages.
-        uv: Path of uv, which is used where there is one; else pip.
-    """
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-    tool = [uv, "pip", "install", "--python", str(python)] if uv else pip
-    return [*tool, "--constraint", str(constraints), *requirements]
-
-
-def explain(title: str, log: str, path: Path) -> str:
-    """Return one sentence on why an install step failed.
-
-    Args:
-        title: Title of the step.
-        log: Its output.
-        path: File with the output.
-    """
-    if "No space left on device" in log:
-        return f"{title} failed: the disk is full. Free some GB (TensorFlow alone unpacks to about 2) and start again."
-    if OFFLINE.search(log):
-        return f"{title} failed: no network. Connect and start again; what was fetched is kept."
-    lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
-    errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
-    return f"{title} failed: {(errors or lines)[-1]} (the whole log: {path})"
 
 
 def read_stamp(folder: Path) -> Stamp | None:
@@ -170,21 +140,7 @@ def read_stamp(folder: Path) -> Stamp | None:
         return None
 
 
-def loadable(library: str) -> bool:
-    """Return whether the system's linker finds a shared library."""
-    try:
-        return bool(ctypes.CDLL(library))
-    except OSError:
-        return False
-
-
-def nvidia_driver() -> bool:
-    """Return whether an NVIDIA driver is installed here (always false except on Linux)."""
-    there = any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/nvidiactl"))) or shutil.which("nvidia-smi")
-    return sys.platform == "linux" and (bool(there) or loadable("libnvidia-ml.so.1"))
-
-
-def run_step(title: str, command: Sequence[str], folder: Path) -> None:
+def run_logged(title: str, command: Sequence[str], folder: Path) -> None:
     """Run one install step with its output in the log, and show its progress every second.
 
     Args:
@@ -193,47 +149,35 @@ def run_step(title: str, command: Sequence[str], folder: Path) -> None:
         folder: The checkout.
 
     Raises:
-        StartError: The step failed.
+        InstallError: The step failed.
     """
-    log = folder / LOG
-    log.parent.mkdir(exist_ok=True)
-    began = time.monotonic()
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1"}
-    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as process:
-        try:
-            while process.poll() is None:
-                show_progress(title, log.read_text(errors="replace"), int(time.monotonic() - began))
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=1)
-        finally:
-            process.terminate()
+    run_step(title, command, folder / LOG, watch=ShownProgress(title))
     print("\r\033[K" if sys.stderr.isatty() else "", end="", file=sys.stderr, flush=True)
-    if process.returncode:
-        raise StartError(explain(title, log.read_text(errors="replace"), log))
 
 
-def show_progress(title: str, log: str, seconds: int) -> None:
-    """Show a step's last output: one updated line on a terminal, elsewhere a line every 10 s since its start."""
-    step = (STEP.findall(log) or [""])[-1][:60]
-    line = f"  {seconds // 60}:{seconds % 60:02} {title}  {step}"
-    erase, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
-    if erase or seconds % 10 == 0:
-        print(f"{erase}{line}", end=end, file=sys.stderr, flush=True)
+class ShownProgress:
+    """Shows a step's last output: one updated line on a terminal, elsewhere a line every 10 s since its start."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._step = ""
+        self._seconds = -1
+
+    def __call__(self, text: str, seconds: int) -> None:
+        """Take what was printed anew."""
+        self._step = (STEP.findall(text) or [self._step])[-1][:60]
+        if seconds == self._seconds:
+            return
+        self._seconds = seconds
+        line = f"  {seconds // 60}:{seconds % 60:02} {self._title}  {self._step}"
+        erase, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
+        if erase or seconds % 10 == 0:
+            print(f"{erase}{line}", end=end, file=sys.stderr, flush=True)
 
 
-def lock(folder: Path) -> int:
-    """Lock the checkout until the handle is closed or the process ends; wait for another start that installs."""
-    import fcntl
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print("Another start is installing here; waiting for it.", file=sys.stderr)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:  # a network file system that cannot lock a folder: go on without
-        pass
-    return handle
+def say_waiting() -> None:
+    """Say that another start holds the lock."""
+    print("Another start is installing here; waiting for it.", file=sys.stderr)
 
 
 def make_environment(folder: Path, host: Host) -> None:
@@ -242,10 +186,9 @@ def make_environment(folder: Path, host: Host) -> None:
     if not host.uv and importlib.util.find_spec("ensurepip") is None:
         package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
         for command in apt_commands([package], f"this Python comes without ensurepip (package {package})", host):
-            run_step(f"Installing {package}", command, folder)
+            run_logged(f"Installing {package}", command, folder)
     shutil.rmtree(folder / ".venv", ignore_errors=True)
-    command = [host.uv, "venv", "--python", base] if host.uv else [base, "-m", "venv"]
-    run_step("Making .venv", [*command, str(folder / ".venv")], folder)
+    run_logged("Making .venv", venv_command(folder / ".venv", base, host.uv), folder)
 
 
 def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
@@ -263,8 +206,9 @@ def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
         *project["dependencies"],
         *(name for extra in extras for name in project["optional-dependencies"][extra]),
     ]
-    command = install_command(folder / PYTHON, folder / "constraints.txt", packages, uv)
-    run_step("Installing packages", command, folder)
+    versions = ("--constraint", str(folder / "constraints.txt"))
+    command = install_command(folder / PYTHON, packages, uv, *versions)
+    run_logged("Installing packages", command, folder)
     for site in folder.glob(".venv/lib/python*/site-packages"):
         (site / "variantscope.pth").write_text("../../../..\n")  # relative, so that the checkout can be moved
 
@@ -278,15 +222,15 @@ def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
         must: Whether Qt must be able to start.
 
     Raises:
-        StartError: It must, and the libraries are missing.
+        InstallError: It must, and the libraries are missing.
     """
     known = [pair.split("=") for pair in QT_LIBRARIES.split() if sys.platform == "linux"]
     missing = {library: package for library, package in known if not loadable(library)}
     need = f"the window needs system libraries ({', '.join(missing)})"
     try:
         for command in apt_commands(list(missing.values()), need, host) if missing else ():
-            run_step("Installing Qt's system libraries", command, folder)
-    except StartError as error:
+            run_logged("Installing Qt's system libraries", command, folder)
+    except InstallError as error:
         if must:
             raise
         print(f"Note: {error}", file=sys.stderr)
@@ -309,11 +253,10 @@ def prepare(folder: Path, extras: list[str], qt: bool) -> None:
     if old and next_step(old, wanted) == "nothing" and (old.libraries or not qt):
         return
     if not os.access(folder, os.W_OK):
-        raise StartError(f"{folder} cannot be written; clone VariantScope into a folder of your own.")
+        raise InstallError(f"{folder} cannot be written; clone VariantScope into a folder of your own.")
     host = Host(root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None, uv=shutil.which("uv"))
-    handle = lock(folder)
-    bring_to(folder, host, replace(wanted, libraries=find_libraries(folder, host, must=qt)))
-    os.close(handle)
+    with locked(folder, on_wait=say_waiting):
+        bring_to(folder, host, replace(wanted, libraries=find_libraries(folder, host, must=qt)))
 
 
 def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
@@ -330,7 +273,7 @@ def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
     try:
         if step != "nothing":
             install(folder, host.uv, wanted.extras)
-    except StartError:  # the installer failed by itself and leaves no partial package: the next start continues
+    except InstallError:  # the installer failed by itself and leaves no partial package: the next start continues
         (folder / STAMP).write_text(json.dumps(asdict(replace(wanted, digest=""))))
         raise
     (folder / STAMP).write_text(json.dumps(asdict(wanted)))
@@ -388,7 +331,7 @@ def main(words: list[str]) -> int:
         if words[:1] == ["test"]:
             return run_checks(folder, words[1:])
         os.execv(folder / PYTHON, [str(folder / PYTHON), "-m", "app", *words])  # noqa: S606 (no shell is meant)
-    except StartError as error:
+    except InstallError as error:
         print(f"VariantScope: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

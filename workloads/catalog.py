@@ -15,6 +15,7 @@ from workloads.framework import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_K
 from workloads.interpreter import (
     DEFAULT_VARIABLE,
     ENVIRONMENT_STAMP,
+    MINIMUM_VERSIONS,
     MISSING_ENVIRONMENT,
     complete_environments,
     default_interpreter,
@@ -44,6 +45,7 @@ __all__ = [
     "ENVIRONMENT_STAMP",
     "FRAMEWORK",
     "MAX_VARIANTS",
+    "MINIMUM_VERSIONS",
     "MISSING_ENVIRONMENT",
     "PRECISION",
     "SOURCE",

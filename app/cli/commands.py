@@ -66,6 +66,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.machine:calibrate_devices",
             "Measure anew how fast the GPUs, or the CPU, multiply matrices.",
         ),
+        "env": ("app.cli.env:env", "Make, list and remove environments: TensorFlow in several versions, for runs."),
     },
     "Program": {
         "bench": ("", "Measure the program's own cost."),

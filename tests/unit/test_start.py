@@ -1,5 +1,6 @@
 """start.py: its decisions for a machine, and its behaviour as a real process when it is interrupted."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import start
+from app.environments.steps import InstallError, explain, install_command, loadable
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,14 +26,19 @@ def test_supported_pythons_pass(version: tuple[int, int]) -> None:
     start.check_python(version, "linux")
 
 
+def test_an_old_python_can_read_what_tells_it_to_be_too_old() -> None:
+    for name in ("start.py", "app/environments/steps.py", "app/errors.py"):
+        ast.parse((ROOT / name).read_bytes(), feature_version=(3, 7))
+
+
 @pytest.mark.parametrize("version", [(3, 8), (3, 10), (3, 14), (4, 0)])
 def test_other_pythons_are_named_with_the_right_ones(version: tuple[int, int]) -> None:
-    with pytest.raises(start.StartError, match=rf"Python {version[0]}\.{version[1]};.* 3\.11, 3\.12 or 3\.13"):
+    with pytest.raises(InstallError, match=rf"Python {version[0]}\.{version[1]};.* 3\.11, 3\.12 or 3\.13"):
         start.check_python(version, "darwin")
 
 
 def test_windows_is_sent_to_wsl() -> None:
-    with pytest.raises(start.StartError, match="WSL2"):
+    with pytest.raises(InstallError, match="WSL2"):
         start.check_python((3, 12), "win32")
 
 
@@ -88,9 +95,9 @@ def test_root_installs_by_apt_and_others_are_told_the_one_line() -> None:
     assert update == ["apt-get", "update"]
     assert install[:3] == ["apt-get", "install", "--yes"]
     assert install[-2:] == packages
-    with pytest.raises(start.StartError, match=r"type: sudo apt-get install libegl1 libgl1$"):
+    with pytest.raises(InstallError, match=r"type: sudo apt-get install libegl1 libgl1$"):
         start.apt_commands(packages, "Qt needs two libraries", USER)
-    with pytest.raises(start.StartError, match=r"^Qt needs two libraries.*package manager"):
+    with pytest.raises(InstallError, match=r"^Qt needs two libraries.*package manager"):
         start.apt_commands(packages, "Qt needs two libraries", FEDORA)
 
 
@@ -128,11 +135,11 @@ def test_the_list_holds_all_that_qt_is_linked_against() -> None:
 
 
 def test_uv_installs_where_it_is_and_pip_elsewhere() -> None:
-    python, constraints = Path("/a b/python"), Path("/a b/constraints.txt")
-    by_pip = start.install_command(python, constraints, ["numpy>=2"], None)
+    python, versions = Path("/a b/python"), ("--constraint", "/a b/constraints.txt")
+    by_pip = install_command(python, ["numpy>=2"], None, *versions)
     assert by_pip[:4] == ["/a b/python", "-m", "pip", "install"]
     assert by_pip[-3:] == ["--constraint", "/a b/constraints.txt", "numpy>=2"]
-    by_uv = start.install_command(python, constraints, ["numpy>=2"], "/bin/uv")
+    by_uv = install_command(python, ["numpy>=2"], "/bin/uv", *versions)
     assert by_uv[:5] == ["/bin/uv", "pip", "install", "--python", "/a b/python"]
 
 
@@ -149,20 +156,20 @@ def test_uv_installs_where_it_is_and_pip_elsewhere() -> None:
     ],
 )
 def test_a_failed_step_is_explained_in_one_line(log: str, words: str) -> None:
-    sentence = start.explain("Installing packages", log, Path("build/start.log"))
+    sentence = explain("Installing packages", log, Path("build/start.log"))
     assert words in sentence
     assert "\n" not in sentence
 
 
 def test_a_library_is_found_or_not() -> None:
-    assert start.loadable("libc.so.6" if sys.platform == "linux" else "libSystem.dylib")
-    assert not start.loadable("libno-such-library.so.1")
+    assert loadable("libc.so.6" if sys.platform == "linux" else "libSystem.dylib")
+    assert not loadable("libno-such-library.so.1")
 
 
 def test_a_step_that_fails_raises_what_it_said(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('ERROR: the cupboard is bare'); raise SystemExit(3)"]
-    with pytest.raises(start.StartError, match="Looking failed: ERROR: the cupboard is bare"):
-        start.run_step("Looking", command, tmp_path)
+    with pytest.raises(InstallError, match="Looking failed: ERROR: the cupboard is bare"):
+        start.run_logged("Looking", command, tmp_path)
 
 
 @pytest.fixture
@@ -171,6 +178,9 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "a checkout"
     (folder / "app").mkdir(parents=True)
     shutil.copy(ROOT / "start.py", folder)
+    for name in ("app/errors.py", "app/environments/__init__.py", "app/environments/steps.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
     (folder / "constraints.txt").touch()
     (folder / "pyproject.toml").write_text(
         '[project]\ndependencies = ["pip"]\n'  # there already: needs no network

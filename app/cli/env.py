@@ -1,0 +1,159 @@
+"""`env`: the environments that the program makes, each with a version of the framework, for runs that name them."""
+
+import select
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from app import units
+from app.cli.options import OneOf, command
+from app.cli.progress import StatusLines
+from app.cli.services import stop_on_interrupt
+from app.cli.terminal import print_json, print_table, say
+from app.environments.known import KNOWN
+from app.environments.managed import (
+    Environment,
+    EnvironmentOffer,
+    EnvironmentProgress,
+    EnvironmentRequest,
+    Environments,
+)
+from app.errors import UserError
+from app.paths import PROGRAM
+from workloads.catalog import FRAMEWORK, UsageError
+
+_ACTIONS = ("list", "add", "remove")
+_LOOK_S = 0.2
+_LINE_S = 10.0
+"""Where stderr is no terminal, the making of an environment prints a line so often, and one for each of its steps."""
+_STATES = {
+    "complete": "",
+    "unfinished": "unfinished: `env add {name}` makes it anew",
+    "broken": "its Python is gone: `env add {name}` makes it anew",
+}
+
+
+@command("env", "env", "env add tf219", "env add mine --packages 'tensorflow==2.18.*'", uses_database=False)
+@click.argument(
+    "action", type=OneOf(_ACTIONS), default="list", metavar="[ACTION]", help=f"{', '.join(_ACTIONS)} (default: list)."
+)
+@click.argument("name", required=False, metavar="[NAME]", help=f"Known are {', '.join(known.name for known in KNOWN)}.")
+@click.option("--packages", multiple=True, metavar="WORDS", help="With add: what is in it, as pip takes it.")
+@click.option("--cuda/--cpu", default=None, help="With add: with CUDA's libraries or not (default: by the driver).")
+@click.option("--yes", is_flag=True, help="With add: do not ask before the download.")
+def env(as_json: bool, action: str, name: str | None, packages: Sequence[str], cuda: bool | None, yes: bool) -> int:
+    """Make or remove an environment, or list them."""
+    if action != "add" and (packages or cuda is not None or yes):
+        raise UsageError("--packages, --cuda, --cpu and --yes go with `env add`.")
+    if (name is None) != (action == "list"):
+        example = f"`{PROGRAM} env {action} {KNOWN[0].name}`"
+        raise UsageError(f"env {action} needs a name: {example}." if name is None else "env list takes no name.")
+    environments = Environments()
+    if action == "list" or name is None:
+        return _print_list(environments.list(), as_json=as_json)
+    if action == "remove":
+        environments.remove(name)
+        say(f"{name} was removed.")
+        return 0
+    words = tuple(word for text in packages for word in text.split())
+    made = _make(environments, EnvironmentRequest(name=name, packages=words, cuda=cuda), yes=yes)
+    if as_json:
+        print_json({"environment": _document(made)})
+    else:
+        print(f"{name} is complete: {_contents(made)}. Runs use it with -s interpreter={name}.")
+    return 0
+
+
+def _make(environments: Environments, request: EnvironmentRequest, *, yes: bool) -> Environment:
+    following = _Following(yes=yes)
+    with stop_on_interrupt(following.stop):
+        try:
+            return environments.make(request, following)
+        finally:
+            following.close()
+
+
+class _Following:
+    """Asks before the download, and shows how far it is."""
+
+    def __init__(self, *, yes: bool) -> None:
+        self._yes = yes
+        self._lines = StatusLines()
+        self._stopped = False
+        self._title = ""
+        self._said_s = 0.0
+
+    def stop(self) -> None:
+        """End the making."""
+        self._stopped = True
+
+    def is_cancelled(self) -> bool:
+        """Return whether it was ended."""
+        return self._stopped
+
+    def close(self) -> None:
+        """Remove the line."""
+        self._lines.clear(self)
+
+    def confirm(self, offer: EnvironmentOffer) -> bool:
+        """Say how much is to be downloaded; ask where somebody can answer."""
+        self.close()
+        size = "of unknown size" if offer.download_bytes is None else units.byte_size(offer.download_bytes)
+        say(
+            f"{offer.name}: {offer.packages} packages, {size} to download at most, for Python {offer.python}, by "
+            f"{offer.tool} into {offer.folder}; {units.byte_size(offer.free_bytes)} are free there."
+        )
+        if self._yes:
+            return True
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UserError("Nobody can be asked here whether to download that: add --yes.")
+        print("Download it? [Y/n] ", end="", file=sys.stderr, flush=True)
+        while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+            if self._stopped:
+                return False
+        answer = sys.stdin.readline()
+        return answer.endswith("\n") and answer.strip().lower() in ("", "y", "yes")
+
+    def progress(self, progress: EnvironmentProgress) -> None:
+        """Show a bar, or say a line now and then."""
+        done, total = progress.done_bytes, progress.total_bytes
+        detail = units.bytes_of_total(done, total) if done else ""
+        self._lines.paint(self, progress.title, done / total if total else 0.0, detail)
+        now_s = time.monotonic()
+        if not self._lines.live and (progress.title != self._title or now_s - self._said_s > _LINE_S):
+            self._said_s = now_s
+            say(f"{progress.title} … {detail}".rstrip())
+        self._title = progress.title
+
+
+def _print_list(environments: Sequence[Environment], *, as_json: bool) -> int:
+    if as_json:
+        print_json({"environments": [_document(each) for each in environments]})
+    elif environments:
+        rows = [
+            (
+                each.name,
+                each.framework or units.ABSENT,
+                each.python or units.ABSENT,
+                units.byte_size(each.size_bytes),
+                _STATES[each.state].format(name=each.name) or each.folder,
+            )
+            for each in environments
+        ]
+        print_table(("name", FRAMEWORK.name, "Python", "size", "folder"), rows, right=frozenset({3}))
+    else:
+        print(f"No environment is made yet: `{PROGRAM} env add {KNOWN[0].name}` makes one with {FRAMEWORK.name}.")
+    return 0
+
+
+def _contents(environment: Environment) -> str:
+    framework = f"{FRAMEWORK.name} {environment.framework}" if environment.framework else f"no {FRAMEWORK.name}"
+    return f"{framework}, Python {environment.python}, {units.byte_size(environment.size_bytes)}"
+
+
+def _document(environment: Environment) -> dict[str, Any]:
+    return msgspec.structs.asdict(environment)

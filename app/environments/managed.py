@@ -1,0 +1,325 @@
+"""The environments that the program has made on this machine: list them, make one, remove one."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+import psutil
+
+from app.environments.downloads import (
+    Download,
+    DownloadProgress,
+    dry_run_command,
+    progress_options,
+    read_downloads,
+    total_bytes,
+)
+from app.environments.known import choose_python, find_uv, requirements_of
+from app.environments.steps import CancelledError, InstallError, install_command, locked, run_step, venv_command
+from app.errors import UserError
+from app.units import byte_size
+from workloads.catalog import (
+    ENVIRONMENT_STAMP,
+    environment_folder,
+    environments_folder,
+    find_python,
+    installed_framework,
+)
+
+_DISK_PER_DOWNLOAD = 5
+"""Bytes on disk for each that is downloaded, with the installer's cache: 4.6 for TensorFlow 2.19 by pip."""
+_AGAIN = "add it again"
+
+
+class EnvironmentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An environment to make; see `requirements_of`."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+    cuda: bool | None = None
+
+
+class EnvironmentOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """What making an environment takes: `download_bytes` at most, for the installer keeps what it fetched before.
+
+    It is None where the index does not say it.
+    """
+
+    name: str
+    folder: str
+    python: str
+    tool: str
+    packages: int
+    download_bytes: int | None
+    free_bytes: int
+
+
+class EnvironmentProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the making of an environment is; `total_bytes` is None where nothing is downloaded, or it is unknown."""
+
+    title: str
+    done_bytes: int = 0
+    total_bytes: int | None = None
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """An environment on this machine.
+
+    Attributes:
+        name: Its name.
+        folder: Its folder.
+        state: `unfinished` where its making or its removal was interrupted, `broken` where its Python is gone.
+        framework: The framework's version; None if there is none.
+        python: Version of its Python.
+        packages: What was to be installed.
+        size_bytes: Its size on disk.
+    """
+
+    name: str
+    folder: str
+    state: Literal["complete", "unfinished", "broken"]
+    framework: str | None = None
+    python: str = ""
+    packages: tuple[str, ...] = ()
+    size_bytes: int | None = None
+
+
+class _Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    python: str
+    packages: tuple[str, ...]
+    size_bytes: int
+
+
+class Listener(Protocol):
+    """Follows the making of an environment, on the thread that makes it."""
+
+    def confirm(self, offer: EnvironmentOffer) -> bool:
+        """Return whether to go on with this download."""
+
+    def progress(self, progress: EnvironmentProgress) -> None:
+        """Take how far it is, several times a second."""
+
+    def is_cancelled(self) -> bool:
+        """Return whether to end it."""
+
+
+def list_environments() -> list[Environment]:
+    """Return the environments on this machine by name."""
+    folders = environments_folder().glob("*/")
+    return [_read_environment(folder) for folder in sorted(folders) if environment_folder(folder.name) is not None]
+
+
+def _read_environment(folder: Path) -> Environment:
+    name = folder.name
+    try:
+        stamp = msgspec.json.decode((folder / ENVIRONMENT_STAMP).read_bytes(), type=_Stamp)
+    except (OSError, msgspec.MsgspecError):
+        return Environment(name=name, folder=str(folder), state="unfinished")
+    return Environment(
+        name=name,
+        folder=str(folder),
+        state="complete" if find_python(name) else "broken",
+        framework=installed_framework(name),
+        python=stamp.python,
+        packages=stamp.packages,
+        size_bytes=stamp.size_bytes,
+    )
+
+
+def make_environment(request: EnvironmentRequest, listener: Listener) -> Environment:
+    """Make an environment; one that is there already is returned as it is.
+
+    It counts as made once its stamp is written. One that was interrupted is made anew, from what the installer kept.
+
+    Args:
+        request: What to make.
+        listener: Decides on the download, and follows it.
+
+    Raises:
+        InstallError: It cannot be made, or was cancelled (`CancelledError`).
+        UserError: No environment can have that name, or one of that name has other packages.
+    """
+    requirements = requirements_of(request.name, request.packages, request.cuda)
+    with _locked_folder(request.name, listener) as (folder, lock):
+        old = _read_environment(folder)
+        if old.state == "complete":
+            if old.packages != requirements and (request.packages or request.cuda is not None):
+                has = ", ".join(old.packages)
+                raise UserError(f"{request.name} is there already, with {has}; remove it first, or take another name.")
+            return old
+        _check_unused(folder)
+        return _Maker(folder, requirements, lock, listener).make()
+
+
+def remove_environment(name: str) -> None:
+    """Remove an environment.
+
+    Raises:
+        UserError: There is none of that name, or a process uses it.
+    """
+    folder = _folder_of(name)
+    if not folder.is_dir():
+        raise UserError(f"There is no environment called {name}; `env list` shows those there are.")
+    with _locked_folder(name, None):
+        _check_unused(folder)
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, its stamp first: what an interruption leaves is unfinished."""
+    (folder / ENVIRONMENT_STAMP).unlink(missing_ok=True)
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise InstallError(f"{folder} cannot be removed ({error.strerror}).") from error
+
+
+def _folder_of(name: str) -> Path:
+    folder = environment_folder(name)
+    if folder is None:
+        raise UserError(
+            f"{name!r} cannot be the name of an environment: letters, figures, dots, hyphens, 64 at most, no slash."
+        )
+    return folder
+
+
+@contextlib.contextmanager
+def _locked_folder(name: str, listener: Listener | None) -> Iterator[tuple[Path, int]]:
+    """Lock an environment, and yield its folder and the lock; wait for another program that makes or removes it."""
+    folder = _folder_of(name)
+
+    def is_cancelled() -> bool:
+        return listener is not None and listener.is_cancelled()
+
+    def say_waiting() -> None:
+        if listener is None:
+            raise UserError(f"{name} is being made or removed by another program; wait for it.")
+        listener.progress(EnvironmentProgress(title=f"Waiting for another program that makes {name}"))
+
+    lock = folder.with_name(f".{name}.lock")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch(0o600)
+    except OSError as error:
+        reason = f"{folder.parent} cannot be written ({error.strerror})"
+        raise InstallError(f"{reason}; set XDG_DATA_HOME to a folder of your own.") from error
+    with locked(lock, say_waiting, is_cancelled) as handle:
+        yield folder, handle
+
+
+def _check_unused(folder: Path) -> None:
+    """Raise `UserError` if a process runs by the environment's Python."""
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        command = process.info["cmdline"] or [""]
+        if Path(command[0]).is_relative_to(folder):
+            what = "a run, or a worker on standby" if "workloads" in " ".join(command) else "a program"
+            use = f"{what} (process {process.pid}) runs by its Python"
+            raise UserError(f"{folder.name} is in use: {use}; wait for its end, or end it.")
+
+
+class _Maker:
+    """Makes one environment, with its lock held."""
+
+    def __init__(self, folder: Path, requirements: Sequence[str], lock: int, listener: Listener) -> None:
+        self._folder = folder
+        self._requirements = tuple(requirements)
+        self._lock = lock
+        self._listener = listener
+        self._uv = find_uv()
+        self._log = folder.with_name(f".{folder.name}.log")
+
+    def make(self) -> Environment:
+        """Make it anew, in place of what is left of an interrupted one."""
+        python = choose_python(self._requirements, self._uv)
+        _remove(self._folder)
+        try:
+            self._run("Making the environment", venv_command(self._folder, python, self._uv))
+            downloads = self._find_downloads()
+            self._ask(downloads)
+            self._install(downloads)
+            self._stamp()
+        except UserError:
+            _remove(self._folder)  # what was fetched is in the installer's cache
+            raise
+        return _read_environment(self._folder)
+
+    def _find_downloads(self) -> list[Download]:
+        self._run("Looking for the packages", dry_run_command(self._folder, self._requirements, self._uv))
+        return read_downloads(self._folder, self._uv)
+
+    def _ask(self, downloads: Sequence[Download]) -> None:
+        """Check the disk and ask; raise `InstallError`."""
+        size, free = total_bytes(downloads), shutil.disk_usage(self._folder).free
+        if size is not None and free < size * _DISK_PER_DOWNLOAD:
+            raise InstallError(
+                f"{self._folder.name} needs about {byte_size(size * _DISK_PER_DOWNLOAD)} of disk space, and "
+                f"{self._folder.parent} has {byte_size(free)} free; free some, or set XDG_DATA_HOME to a larger disk."
+            )
+        offer = EnvironmentOffer(
+            name=self._folder.name,
+            folder=str(self._folder),
+            python=self._python_version(),
+            tool="uv" if self._uv else "pip",
+            packages=len(downloads),
+            download_bytes=size,
+            free_bytes=free,
+        )
+        if not self._listener.confirm(offer):
+            raise CancelledError(f"{self._folder.name} was not made.")
+
+    def _install(self, downloads: Sequence[Download]) -> None:
+        """Install exactly what was found, so that the size was true."""
+        options = progress_options(self._folder, self._uv)
+        pins = [each.pin for each in downloads]
+        command = install_command(self._folder / "bin" / "python", pins or self._requirements, self._uv, *options)
+
+        def report(title: str, done: int, total: int | None) -> None:
+            self._listener.progress(EnvironmentProgress(title=title, done_bytes=done, total_bytes=total))
+
+        self._run("Installing the packages", command, DownloadProgress(downloads, report))
+
+    def _stamp(self) -> None:
+        files = (path for path in self._folder.rglob("*") if not path.is_symlink())
+        stamp = _Stamp(
+            python=self._python_version(),
+            packages=self._requirements,
+            size_bytes=sum(path.stat().st_size for path in files if path.is_file()),
+        )
+        part = self._folder / f"{ENVIRONMENT_STAMP}.part"
+        with part.open("wb") as file:
+            file.write(msgspec.json.encode(stamp))
+            os.fsync(file.fileno())
+        part.rename(self._folder / ENVIRONMENT_STAMP)
+
+    def _python_version(self) -> str:
+        """Return the version that the environment's own file says (https://peps.python.org/pep-0405)."""
+        lines = (self._folder / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+        pairs = dict(line.replace(" ", "").split("=", 1) for line in lines if "=" in line)
+        return pairs.get("version") or pairs.get("version_info", "")
+
+    def _run(self, title: str, command: Sequence[str], watch: DownloadProgress | None = None) -> None:
+        def show(text: str, seconds: int) -> None:
+            if watch is not None:
+                watch(text, seconds)
+            else:
+                self._listener.progress(EnvironmentProgress(title=title))
+
+        held = [self._lock]
+        listener = self._listener
+        run_step(title, command, self._log, watch=show, is_cancelled=listener.is_cancelled, held=held, again=_AGAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Environments:
+    """What can be done with the environments of a machine: of this one by default."""
+
+    list: Callable[[], Sequence[Environment]] = list_environments
+    make: Callable[[EnvironmentRequest, Listener], Environment] = make_environment
+    remove: Callable[[str], None] = remove_environment

@@ -1,0 +1,47 @@
+"""Wheels of no content, from which installers of these tests make real environments without a network."""
+
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+FRAMEWORK_VERSION = "2.19.1"
+_VERSIONS = {
+    "tensorflow": FRAMEWORK_VERSION,
+    "tensorflow_cpu": FRAMEWORK_VERSION,
+    "keras": "3.15.1",
+    "msgspec": "0.22.0",
+    "numpy": "2.4.6",
+    "platformdirs": "4.5.0",
+}
+
+
+def write_wheels(folder: Path) -> None:
+    """Write a wheel for each package of a known environment (https://packaging.python.org/specifications/binary-distribution-format)."""
+    folder.mkdir()
+    for name, version in _VERSIONS.items():
+        info = f"{name}-{version}.dist-info"
+        with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{name}.py", f"__version__ = {version!r}\n")
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+
+
+def use_wheels(monkeypatch: pytest.MonkeyPatch, folder: Path, *, uv: bool) -> None:
+    """Make environments below a folder from these wheels alone, by the tests' own uv or by pip."""
+    write_wheels(folder / "wheels")
+    programs = folder / "programs"
+    programs.mkdir()
+    if uv:
+        (programs / "uv").symlink_to(Path(sys.executable).parent / "uv")
+    for name in ("HOME", "XDG_DATA_HOME", "UV_CACHE_DIR"):
+        monkeypatch.setenv(name, str(folder / "user"))
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    (folder / "uv.toml").write_text(f'no-index = true\nfind-links = ["{folder / "wheels"}"]\n')
+    monkeypatch.setenv("UV_CONFIG_FILE", str(folder / "uv.toml"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder / "wheels"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
