@@ -6,8 +6,8 @@ and when the agent has heard nothing for `LOST_S`; its stdout closes when nothin
 clocks.
 
 Agent and sampler are two processes that write whole lines to one stdout. One that was killed in the middle of a line
-leaves its beginning: the next writer ends it with `CUT`, and a reader skips a line that ends so. Any other line that is
-no message is a mistake.
+leaves its beginning: the next writer ends it with `CUT`, and a reader skips a line that ends so. It also skips a last
+line without an end. Any other line that is no message is a mistake.
 
 Paths in orders are names in the agent's scratch folder, such as `weights.npz`: `Start.weights_path`, and those of jobs.
 The program sends what a job reads (`WriteFile`), and fetches (`ReadFile`) and removes what a job or a worker wrote. The
@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from workloads.job_protocol import JobRequest, JobResult
-from workloads.protocol import TAG, Start
+from workloads.protocol import TAG, Bytes, Start
 
 AGENT_PROTOCOL = 1
 """Version of these messages. The agent is sent by the program, by the hash of its sources: both have the same one."""
@@ -138,7 +138,7 @@ class ReadFile(msgspec.Struct, frozen=True, kw_only=True, tag="read_file", tag_f
 
     number: Number
     name: str
-    offset: int
+    offset: Bytes
 
 
 class WriteFile(msgspec.Struct, frozen=True, kw_only=True, tag="write_file", tag_field=TAG):
@@ -146,7 +146,7 @@ class WriteFile(msgspec.Struct, frozen=True, kw_only=True, tag="write_file", tag
 
     number: Number
     name: str
-    offset: int
+    offset: Bytes
     data: bytes
 
 

@@ -3,7 +3,8 @@
 Workers end with their agent: their stdin closes, and Linux kills them. But what they have started themselves lives on
 where the agent is killed, and so would the scratch folder. So the first process forks the agent and does nothing but
 wait for it. As a subreaper it becomes the parent of every orphan below it (prctl(2)), and kills them all. If the guard
-is killed, the agent sees its end of a pipe close, and ends all that it can find itself.
+is killed, the agent sees its end of a pipe close and does the same. What is nobody's child then has their scratch
+folder in its environment.
 """
 
 import contextlib
@@ -14,12 +15,14 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
+_FOLDER_VARIABLE = "VARIANTSCOPE_AGENT_FOLDER"
 _END_S = 10.0
 """A killed process that is still there after so long hangs in a driver: it ends when that lets go of it."""
 _LOOK_S = 0.01
@@ -34,15 +37,19 @@ def start_guard() -> tuple[Path, int]:
     # Ctrl-C in a terminal is for the program, which closes stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scratch = Path(tempfile.mkdtemp(prefix="variantscope-agent-"))
+    os.environ[_FOLDER_VARIABLE] = str(scratch)
     read_end, write_end = os.pipe()
     if agent := os.fork():
         os.close(read_end)
-        os.close(sys.stdin.fileno())
+        with contextlib.suppress(OSError):
+            os.close(0)
         _become_subreaper()
         status = _wait_for(agent)
         end_everything(scratch)
         os._exit(status)
     os.close(write_end)
+    # A carrier may kill the group of the process that it started: that must not be both.
+    os.setsid()
     return scratch, read_end
 
 
@@ -64,10 +71,10 @@ def _wait_for(agent: int) -> int:
 
 
 def end_everything(scratch: Path) -> None:
-    """Kill every process below this one, and remove the scratch folder."""
+    """Kill every process that comes from the agent, and remove its scratch folder."""
     _become_subreaper()
     end_s = time.monotonic() + _END_S
-    while left := psutil.Process().children(recursive=True):
+    while left := psutil.Process().children(recursive=True) or list(_orphans(scratch)):
         if time.monotonic() > end_s:
             numbers = ", ".join(str(process.pid) for process in left)
             print_error(f"What this agent started does not end (process {numbers}): it may hang in a driver.")
@@ -80,6 +87,15 @@ def end_everything(scratch: Path) -> None:
                 pass
         time.sleep(_LOOK_S)
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _orphans(scratch: Path) -> Iterator[psutil.Process]:
+    """Yield the processes that the agent or others below it have started, whoever is their parent now."""
+    # Guard and agent have set the variable only after they were started.
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(_FOLDER_VARIABLE) == str(scratch):
+                yield process
 
 
 def print_error(sentence: str) -> None:

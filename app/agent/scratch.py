@@ -1,5 +1,6 @@
 """The agent's scratch folder: the files that jobs read and that jobs and workers write, by name."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -87,6 +88,8 @@ class Scratch:
         try:
             path = (self._folder / name).resolve()
             is_inside = path != self._folder and path.is_relative_to(self._folder)
+            with contextlib.suppress(FileNotFoundError):
+                path.lstat()
         except (OSError, ValueError, RuntimeError):  # too long, a NUL, a circle of links
             is_inside = False
         if not is_inside:

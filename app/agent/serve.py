@@ -5,6 +5,7 @@ import os
 import platform
 import select
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from app.agent.guard import end_everything, print_error
 from app.agent.outbox import Outbox
 from app.agent.processes import AgentSampler
 from app.agent_protocol import AGENT_PROTOCOL, LOST_S, AgentHello, Order
+from app.errors import bug_message
 from app.log import configure_child
 from app.storage.owner import boot_id, host_id
 from app.telemetry.pipe import PipeLock, claim_output
@@ -56,6 +58,9 @@ def _follow_all(agent: Agent, guard: int) -> str:
         return f"it heard nothing of the program for {LOST_S:g} s, so the link is cut or the program stands still."
     except ChildProcessError:
         return "its guard, the process that it was started as, was killed."
+    except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
+        traceback.print_exc()
+        return bug_message(error)
     return ""
 
 

@@ -8,7 +8,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from app.runs.launcher import Exited, LocalLauncher, WorkerEvent, child_environment
 from app.telemetry.sampler import take_inventory
@@ -122,3 +125,12 @@ def training(seconds: float) -> Iterator[Blocks]:
     finally:
         worker.kill()
         blocks.wait_for_end()
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process, to the nanosecond where the kernel has schedstat, else to a tick."""
+    threads = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    if threads:
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system

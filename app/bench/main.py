@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.bench import aa, compare, database, flood, quick, resume, sampler, soak, why, window, worker
+from app.bench import aa, agent, compare, database, flood, quick, resume, sampler, soak, why, window, worker
 from app.bench.harness import Result
 from app.cli.options import (
     COUNT,
@@ -34,6 +34,7 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "start": window.measure_start,
     "worker": worker.measure,
     "sampler": sampler.measure,
+    "agent": agent.measure,
     "frame": window.measure_frames,
     "compare": compare.measure,
     "database": database.measure,

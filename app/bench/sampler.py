@@ -15,10 +15,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from app.analysis import intervals
-from app.bench.harness import Result, training
+from app.bench.harness import Result, cpu_s, training
 from app.fields import Sample
 from app.runs.launcher import child_environment
 from app.samples import Device
@@ -85,9 +84,9 @@ def _cpu_pct(command: Sequence[str], seconds: float = _SECONDS) -> float:
     """Measure the CPU time of a process as a percentage of one core, after its start."""
     with _process(command) as process:
         time.sleep(_WARM_S)
-        started_s, before_s = time.monotonic(), _cpu_s(process.pid)
+        started_s, before_s = time.monotonic(), cpu_s(process.pid)
         time.sleep(seconds)
-        return 100 * (_cpu_s(process.pid) - before_s) / (time.monotonic() - started_s)
+        return 100 * (cpu_s(process.pid) - before_s) / (time.monotonic() - started_s)
 
 
 @contextmanager
@@ -101,15 +100,6 @@ def _process(command: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
     finally:
         process.kill()
         process.communicate()
-
-
-def _cpu_s(pid: int) -> float:
-    """Return the CPU time of a process, to the nanosecond where the kernel has schedstat, else to a tick."""
-    threads = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
-    if threads:
-        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
-    times = psutil.Process(pid).cpu_times()
-    return times.user + times.system
 
 
 def _nvitop_cpu_pct() -> float | None:
