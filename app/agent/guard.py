@@ -67,6 +67,8 @@ def _wait_for(agent: int) -> int:
     for number in asked:
         signal.signal(number, signal.SIG_IGN)
     exit_code = os.waitstatus_to_exitcode(ended[1])
+    if exit_code < 0:
+        print_error(f"The agent was ended by signal {-exit_code}.")
     return exit_code if exit_code >= 0 else 128 - exit_code
 
 

@@ -28,6 +28,7 @@ class Outbox:
         self._answers: deque[bytes] = deque()
         self._events: deque[bytes] = deque()
         self._event_bytes = 0
+        self._is_over = False
         threading.Thread(target=self._write, name="outbox", daemon=True).start()
 
     def answer(self, report: msgspec.Struct) -> None:
@@ -46,10 +47,15 @@ class Outbox:
             self._event_bytes += len(line)
             self._changed.notify_all()
 
+    def end(self) -> None:
+        """Say nothing from now on: what ends now ends because the agent does."""
+        with self._changed:
+            self._is_over = True
+
     def _write(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._answers or self._events)
+                self._changed.wait_for(lambda: (self._answers or self._events) and not self._is_over)
                 lines = self._take()
             self._output.write_lines(lines)
 

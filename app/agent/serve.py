@@ -41,6 +41,7 @@ def serve(scratch: Path, guard: int) -> int:
     agent = Agent(scratch, outbox, AgentSampler(outbox, stdout, pipe_lock))
     outbox.answer(_hello(scratch))
     complaint = _follow_all(agent, guard)
+    outbox.end()
     if complaint:
         print_error(f"The agent on {platform.node()} ends: {complaint}")
     end_everything(scratch)

@@ -18,8 +18,8 @@ _MAX_LINE_BYTES = 64_000_000
 _READ_BYTES = 1 << 16
 _MAX_STDERR_LINES = 50
 _MAX_STDERR_LINE_BYTES = 2_000
-_END_S = 5.0
-"""How long the carrier may take to end once its stdin is closed; the agent ends its workers in that time."""
+_END_S, _CUT_S = 5.0, 2.0
+"""How long the carrier may take to end when its stdin is closed, while the agent ends its workers; and by SIGTERM."""
 
 
 class Channel(Protocol):
@@ -38,7 +38,7 @@ class Channel(Protocol):
         """Close the agent's stdin, which ends everything on the host, and wait some seconds for that."""
 
     def cut(self) -> None:
-        """Give the other side up: end the carrier at once, so that nothing waits for it."""
+        """Give the other side up: end the carrier within moments."""
 
     def why_ended(self, said: str = "") -> str:
         """Return why there are no more lines, in one sentence; `said` came on stdout and was no message."""
@@ -116,26 +116,24 @@ class ProcessChannel:
                     raise LineTooLongError
 
     def close(self) -> None:
-        """Close its stdin; a carrier that does not end then is killed."""
-        if self._writing.acquire(timeout=_END_S):  # else it takes nothing any more, and its pipe is full
-            try:
-                self._close_stdin()
-            finally:
-                self._writing.release()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_S)
+        """Close its stdin; a carrier that does not end then is ended."""
+        self._close_stdin()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
         self.cut()
 
     def cut(self) -> None:
-        """Kill the command and all that it started in its session."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """End the command: by its stdin and SIGTERM, then by SIGKILL to all that it started in its session."""
+        self._close_stdin()
+        self._process.terminate()
+        try:
+            self._process.wait(_CUT_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
         # What left its session may hold the pipes still: nothing waits for that.
-        self._reader.join(_END_S)
-        if self._writing.acquire(timeout=_END_S):
-            self._close_stdin()
-            self._writing.release()
+        self._reader.join(_CUT_S)
 
     def why_ended(self, said: str = "") -> str:
         """Return what the carrier makes of its exit status, of what it said last on stderr, and of `said` on stdout."""
@@ -148,8 +146,9 @@ class ProcessChannel:
 
     def _close_stdin(self) -> None:
         assert self._process.stdin is not None, "it was started with pipes"
-        with contextlib.suppress(OSError):
+        if self._writing.acquire(blocking=False):  # else it is full, and whoever writes will meet its end
             self._process.stdin.close()
+            self._writing.release()
 
     def _read_stderr(self) -> None:
         """Keep the last lines, the beginning of each, and pass on what the carrier waits for."""

@@ -37,6 +37,8 @@ _STOOD_STILL_S = 2.0
 _FIRST_PINGS = 4
 """Sent as soon as the agent says hello: one that still starts would answer late, and its clock be known badly."""
 _MAX_SHOWN_BYTES = 200
+_UNANSWERED = 4
+"""So many times as long as a silence a ping may be under way: a slow link may have much to bring before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +270,10 @@ class Link:
                 silent_s = time.monotonic() - self._heard_s
                 newly_silent = silent_s >= self._limits.warn_s and not self._is_silent
                 self._is_silent |= newly_silent
-            if silent_s >= self._limits.lost_s:
+                unanswered_s = (time.monotonic_ns() - min(self._pings.values(), default=time.monotonic_ns())) / 1e9
+            if unanswered_s >= _UNANSWERED * self._limits.lost_s and late_s <= _STOOD_STILL_S:
+                self._lose(f"The agent on {self.name} hangs: its sampler is heard, but no ping is answered.")
+            elif silent_s >= self._limits.lost_s:
                 self._lose(f"The link to {self.name} was lost: nothing was heard for {silent_s:.0f} s.")
             elif newly_silent:
                 lost_s = self._limits.lost_s

@@ -54,7 +54,8 @@ def form_outcome(ending: WorkerExit) -> Outcome:
     A run that said it completed is completed, however its process ended then; a bad end is its reason.
     """
     outcome = _derive_outcome(ending)
-    if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
+    # A lost link loses the GPUs, too: that is told once.
+    if ending.gpu_lost not in (None, ending.lost) and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
     return outcome
 
