@@ -123,15 +123,14 @@ class ProcessChannel:
         self.cut()
 
     def cut(self) -> None:
-        """End the command: by its stdin and SIGTERM, then by SIGKILL to all that it started in its session."""
+        """End the command by its stdin and SIGTERM, then all that it started in its process group by SIGKILL."""
         self._close_stdin()
         self._process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_CUT_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         # What left its session may hold the pipes still: nothing waits for that.
         self._reader.join(_CUT_S)
 

@@ -1,0 +1,227 @@
+"""The link to an agent that a test plays: what comes is garbage, in the wrong order, or nothing."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.agent_protocol import (
+    AGENT_PROTOCOL,
+    CUT,
+    AgentHello,
+    JobDone,
+    LaunchWorker,
+    Leased,
+    Order,
+    Ping,
+    Pong,
+    Refused,
+    ReleaseLease,
+    Report,
+    StartJob,
+    StartSampler,
+    TakeLease,
+    Took,
+    WorkerExited,
+    WorkerLaunched,
+    WorkerLogged,
+    WorkerSaid,
+)
+from app.errors import TelemetryError, UserError
+from app.hosts.connection import Connection, serve
+from app.hosts.link import LinkLimits
+from app.runs.jobs import JobCrashedError, JobError
+from app.runs.launcher import BrokenMessage, Exited, WorkerEvent
+from app.samples import Inventory, LogLine
+from tests.fakes.runs import SPEC
+from workloads.catalog import Machine
+from workloads.job_protocol import Calibrate, OutputDifference
+from workloads.protocol import PROTOCOL_VERSION, Calibration, Start, encode
+
+LIMIT_S = 60.0
+HELLO = AgentHello(
+    protocol=AGENT_PROTOCOL,
+    pid=7,
+    t_ns=1,
+    utc_ns=1,
+    hostname="gpu1",
+    host_id="h",
+    boot_id="b",
+    python="3.12",
+    scratch="/",
+)
+INVENTORY = Inventory(machine=Machine(cpu_count=4), devices=())
+START = Start(protocol=PROTOCOL_VERSION, spec=SPEC)
+
+
+class Agent:
+    """The other end of a link: answers pings, and orders as a test wants them answered. It is its channel, too."""
+
+    def __init__(self, hello: AgentHello = HELLO) -> None:
+        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self.answers: dict[type, Callable[[Any], Report]] = {
+            Ping: lambda order: Pong(number=order.number, t_ns=1, utc_ns=1)
+        }
+        self.is_cut = threading.Event()
+        self._said: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._decoder: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
+        self.say(hello)
+
+    def say(self, report: Report | Inventory) -> None:
+        self.say_line(msgspec.json.encode(report) + b"\n")
+
+    def say_line(self, line: bytes) -> None:
+        self._said.put(line)
+
+    def write(self, lines: bytes) -> None:
+        order = self._decoder.decode(lines)
+        if type(order) in self.answers:
+            self.say(self.answers[type(order)](order))
+        if not isinstance(order, Ping):
+            self.orders.put(order)
+
+    def lines(self) -> Iterator[bytes]:
+        return iter(self._said.get, None)
+
+    def close(self) -> None:
+        self.cut()
+
+    def cut(self) -> None:
+        self.is_cut.set()
+        self._said.put(None)
+
+    def why_ended(self, _said: str = "") -> str:
+        return "It ended."
+
+    def order(self, kind: type[Any]) -> Any:
+        """Return the next order of this kind."""
+        while not isinstance(order := self.orders.get(timeout=LIMIT_S), kind):
+            pass
+        return order
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
+@pytest.fixture
+def sentences() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def connection(agent: Agent, sentences: list[str]) -> Iterator[Connection]:
+    opened = serve(
+        agent, agent.lines(), name="gpu1", kind="ssh", notify=sentences.append, limits=LinkLimits(ping_s=0.05)
+    )
+    yield opened
+    agent.cut()
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"Segmentation fault\n", b'{"type":"hello"}\n', b"[1]\n", b'{"type":"pong","number":-1}\n', b"\xff\n"]
+)
+def test_an_agent_that_speaks_garbage_is_given_up(
+    garbage: bytes, agent: Agent, connection: Connection, sentences: list[str]
+) -> None:
+    agent.say(INVENTORY)
+    connection.host.inventory()
+    agent.say_line(garbage)
+    assert agent.is_cut.wait(LIMIT_S)
+    with pytest.raises(UserError, match="The agent on gpu1 said what no agent says, and the link is closed: "):
+        connection.host.leases.take(["cpu"], 1)
+
+
+def test_a_line_that_its_writer_was_killed_in_is_skipped(agent: Agent, connection: Connection) -> None:
+    agent.say_line(b'{"type":"sample","t_ns":12' + CUT)
+    agent.say(INVENTORY)
+    assert connection.host.inventory() == INVENTORY
+
+
+def test_an_agent_of_another_version_is_refused() -> None:
+    other = Agent(msgspec.structs.replace(HELLO, protocol=99))
+    with pytest.raises(UserError, match=f"The agent on gpu1 speaks protocol 99, this program {AGENT_PROTOCOL}"):
+        serve(other, other.lines(), name="gpu1", kind="ssh")
+
+
+def test_one_that_ends_says_why(agent: Agent, connection: Connection) -> None:
+    agent.cut()
+    with pytest.raises(TelemetryError, match="It ended"):
+        connection.host.inventory()
+
+
+def test_leases_are_taken_and_given_back_there(agent: Agent, connection: Connection) -> None:
+    agent.answers[TakeLease] = lambda order: Leased(number=order.number, devices=order.devices[: order.count])
+    lease = connection.host.leases.take(["cpu", "other"], 1)
+    taken = agent.order(TakeLease)
+    assert lease is not None
+    assert lease.devices == ("cpu",)
+    lease.release()
+    assert agent.order(ReleaseLease).lease == taken.number
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("user error", UserError),
+        ("os error", OSError),
+        ("job error", JobError),
+        ("cancelled", TimeoutError),
+        ("bug", RuntimeError),
+    ],
+)
+def test_a_refusal_is_the_error_that_it_would_be_here(
+    kind: Any, error: type[Exception], agent: Agent, connection: Connection
+) -> None:
+    agent.answers[TakeLease] = lambda order: Refused(number=order.number, kind=kind, reason="It cannot.")
+    with pytest.raises(error, match="It cannot"):
+        connection.host.leases.take(["cpu"], 1)
+
+
+def launch(agent: Agent, connection: Connection) -> "tuple[int, queue.SimpleQueue[WorkerEvent]]":
+    """Launch a worker; return its number and where its events come."""
+    events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
+    agent.answers[LaunchWorker] = lambda order: WorkerLaunched(worker=order.number, pid=42)
+    worker = connection.host.launcher.launch(START, events.put)
+    assert worker.pid == 42
+    return agent.order(LaunchWorker).number, events
+
+
+def test_a_worker_says_its_events_in_order_and_hears_what_was_taken(agent: Agent, connection: Connection) -> None:
+    number, events = launch(agent, connection)
+    agent.say(WorkerLogged(worker=number, t_ns=1, text="a line"))
+    assert events.get(timeout=LIMIT_S) == LogLine(1, "a line")
+    assert agent.order(Took) == Took(worker=number, events=1)
+    agent.say(WorkerSaid(worker=number, message=msgspec.Raw(b'{"type":"no message"}')))
+    agent.say(WorkerExited(worker=number, exit_code=3))
+    assert isinstance(events.get(timeout=LIMIT_S), BrokenMessage)
+    assert events.get(timeout=LIMIT_S) == Exited(3)
+
+
+def test_a_link_that_ends_ends_its_workers_with_the_reason(agent: Agent, connection: Connection) -> None:
+    _, events = launch(agent, connection)
+    agent.cut()
+    assert events.get(timeout=LIMIT_S) == Exited(None, "It ended.")
+
+
+def test_a_job_answers_with_its_result_alone(agent: Agent, connection: Connection) -> None:
+    rate = Calibration(device="cpu", precision="float32", size=64, flops_per_s=1e9)
+    agent.answers[StartJob] = lambda order: JobDone(number=order.number, result=rate)
+    assert connection.host.run_job(Calibrate(precision="float32"), Calibration) == rate
+    with pytest.raises(JobCrashedError, match="something else"):
+        connection.host.run_job(Calibrate(precision="float32"), OutputDifference)
+
+
+def test_the_sampler_is_started_with_the_rate(agent: Agent, connection: Connection) -> None:
+    assert agent.order(StartSampler).hz == 20.0
+
+
+def test_messages_are_what_the_worker_said(agent: Agent) -> None:
+    """As the agent passes them on: no byte is another one."""
+    said = WorkerSaid(worker=1, message=msgspec.Raw(encode(START).rstrip()))
+    assert bytes(msgspec.json.decode(msgspec.json.encode(said), type=WorkerSaid).message) == encode(START).rstrip()
