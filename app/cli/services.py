@@ -103,6 +103,8 @@ class Hosts:
         finally:
             progress.cancel()
         self._stack.callback(connection.close)
+        if self._standby:
+            connection.launcher.keep_standby(is_standby_wanted(connection.host.telemetry))
         return connection
 
 

@@ -28,7 +28,7 @@ from app.agent_protocol import (
 )
 from app.errors import TelemetryError, UserError
 from app.hosts.link import Link
-from app.hosts.remote_jobs import ScratchFiles
+from app.hosts.remote_jobs import ScratchFiles, with_host
 from app.hosts.routes import LinkLost, LinkLostError, LinkSilent, SamplerReport, WorkerReport
 from app.runs.launcher import BrokenMessage, Exited, Post, Worker, WorkerEvent
 from app.runs.leases import DeviceLeases, Lease
@@ -207,7 +207,7 @@ class RemoteWorker:
         match said:
             case WorkerSaid(message=message):
                 try:
-                    return decode_message(bytes(message))
+                    return with_host(decode_message(bytes(message)), self._link.name)
                 except ProtocolError as error:
                     return BrokenMessage(str(error), bytes(message)[:_MAX_BROKEN_BYTES].decode(errors="replace"))
             case WorkerLogged(t_ns=t_ns, text=text):

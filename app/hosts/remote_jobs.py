@@ -11,8 +11,11 @@ from app.errors import UserError, read_error, write_error
 from app.hosts.link import Link
 from app.hosts.routes import Numbered
 from app.paths import open_private
+from app.runs.host import calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
+from app.runs.launcher import Said
 from workloads.job_protocol import ComputeGradients, ExportModel, JobFailed, JobRequest, TryWeights
+from workloads.protocol import Calibration
 
 _LOOK_S = 0.2
 
@@ -93,6 +96,13 @@ class ScratchFiles:
             raise UserError(f"{self._link.name}: {error}; free space there, or look at its permissions.") from error
 
 
+def with_host(said: Said, host: str) -> Said:
+    """Return what a worker or a job of a host said, with the host in what would be stored as this machine's."""
+    if not isinstance(said, Calibration):
+        return said
+    return msgspec.structs.replace(said, device=calibrated_device(said.device, host))
+
+
 class RemoteJobs:
     """Runs jobs in processes of a host, as `app.runs.jobs.run_job` does on this machine.
 
@@ -122,7 +132,7 @@ class RemoteJobs:
         number = self._link.number()
         answer = self._link.order(number, StartJob(number=number, request=there))
         done = self._wait(number, answer, is_overdue)
-        result = done.result if isinstance(done, JobDone) else None
+        result = with_host(done.result, self._link.name) if isinstance(done, JobDone) else None
         if isinstance(result, JobFailed):
             raise JobError(result.reason)
         if not isinstance(result, result_type):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from app.runs.environment import environment_info
 from app.runs.jobs import Notify, RunJob, run_job
 from app.runs.launcher import Launcher, LocalLauncher
-from app.runs.leases import DeviceLeases, Lease, Leases, candidate_devices
+from app.runs.leases import CPU, DeviceLeases, Lease, Leases, candidate_devices
 from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine, check
@@ -36,6 +36,14 @@ class ClockAnchor:
 def now_here() -> ClockAnchor:
     """Return this moment on this machine's clocks."""
     return ClockAnchor(time.monotonic_ns(), time.time_ns())
+
+
+def calibrated_device(device: str, host: str) -> str:
+    """Return what a device's calibration is stored by: GPUs have UUIDs, but every host has a processor called `cpu`.
+
+    `host` is what the user calls the host; "" is this machine.
+    """
+    return f"{device} of {host}" if host and device == CPU else device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

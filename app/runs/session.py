@@ -24,7 +24,7 @@ from app.records import (
     Summary,
 )
 from app.runs.custom import stored_source
-from app.runs.host import Host, host_of
+from app.runs.host import Host, calibrated_device, host_of
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size
@@ -215,7 +215,7 @@ class RunSession:
 
     def _start_message(self, store: Store, lease: Lease) -> Start:
         path = weights_path(self._services.database, self._uid).absolute()
-        is_calibrated = _peak_flops_per_s(store, self._spec, lease.devices) is not None
+        is_calibrated = _peak_flops_per_s(store, self._spec, lease.devices, self._host) is not None
         return _start_order(self._spec, self._source, lease, path, is_calibrated)
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
@@ -286,7 +286,7 @@ class RunSession:
             stored,
             allocator_peak_bytes=ending.finished.allocator_peak_bytes if ending.finished else None,
             flops_per_step=self._step.flops,
-            peak_flops_per_s=_peak_flops_per_s(store, self._spec, devices),
+            peak_flops_per_s=_peak_flops_per_s(store, self._spec, devices, self._host),
             ready_step_ms=self._step.ready_ms,
         )
         self._store_end(store, outcome, summary, phases_with_energy(stored))
@@ -381,9 +381,10 @@ def _watch(supervisor: Supervisor, worker: Worker, inbox: Inbox) -> WorkerExit:
         inbox.close()
 
 
-def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str]) -> float | None:
+def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str], host: Host) -> float | None:
     """Return the calibrated rate of these devices together, taken to be alike; None if none was calibrated."""
-    found = (store.calibration(device, str(spec.variant["precision"])) for device in devices)
+    named = (calibrated_device(device, host.name) for device in devices)
+    found = (store.calibration(device, str(spec.variant["precision"])) for device in named)
     rate = next((calibration.flops_per_s for calibration in found if calibration is not None), None)
     return None if rate is None else rate * len(devices)
 
