@@ -1,5 +1,6 @@
 """`hosts`: the machines that the user has named."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import click
 from app import units
 from app.cli.candidates import complete_hosts
 from app.cli.options import OneOf, command
-from app.cli.terminal import print_json, print_table
+from app.cli.terminal import print_json, print_table, print_text
 from app.hosts.book import HostEntry, add_host, find_host, read_hosts, remove_host
 from app.hosts.check import HostCheck, check_hosts
 from app.paths import PROGRAM
@@ -88,22 +89,24 @@ def _check(names: Sequence[str], *, as_json: bool) -> int:
     for check in check_hosts(entries):
         found.append(check)
         if not as_json:
-            print(
-                f"{check.entry.name}  {check.entry.address}"
-                if check.entry.name != check.entry.address
-                else check.entry.name
-            )
-            print_table(("", ""), [(f"  {label}", text) for label, text in _check_rows(check)])
+            _print_check(check)
     if as_json:
         print_json({"hosts": [_check_document(check) for check in found]})
     return int(any(check.problem for check in found))
+
+
+def _print_check(check: HostCheck) -> None:
+    print("  ".join(dict.fromkeys((check.entry.name, check.entry.address))))
+    if check.inspected is None:
+        print_text(f"  {check.problem}")
+    print_table(("", ""), [(f"  {label}", text) for label, text in _check_rows(check)])
+    sys.stdout.flush()
 
 
 def _check_rows(check: HostCheck) -> Iterator[tuple[str, str]]:
     """Yield a label and a sentence for each thing that was looked at."""
     inventory, inspected = check.inventory, check.inspected
     if inventory is None or inspected is None:
-        yield "reachable", f"no: {check.problem}"
         return
     yield "reachable", f"yes, round trip {units.milliseconds(check.round_trip_ms)}"
     yield "Python", "  ".join(filter(None, check.python))
@@ -116,9 +119,11 @@ def _check_rows(check: HostCheck) -> Iterator[tuple[str, str]]:
     yield FRAMEWORK.name, f"{version}  {inspected.interpreter}" if version else f"none: {check.problem}"
     if inspected.environments:
         yield "environments", ", ".join(inspected.environments)
-    folder, free_bytes = check.cache
-    spaces = [(inspected.home, inspected.home_free_bytes), *([(folder, free_bytes)] if folder else [])]
-    yield "free space", ", ".join(f"{units.byte_size(space)} in {path}" for path, space in spaces)
+    # On one disk they are the same.
+    spaces = {
+        units.byte_size(space): path for path, space in (check.cache, (inspected.home, inspected.home_free_bytes))
+    }
+    yield "free space", ", ".join(f"{space} in {path}" for space, path in spaces.items())
     yield "clock", _describe_clock(check)
 
 

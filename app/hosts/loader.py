@@ -125,6 +125,7 @@ say(
     tag="%s %s" % (sysconfig.get_config_var("SOABI"), platform.machine()),
     libraries={name: version(*name.split("=")) for name in libraries},
     free_bytes=space,
+    folder=root,
     known=known,
 )
 order = read_line()

@@ -60,17 +60,20 @@ def test_telemetry_of_a_host_is_shown_by_gpus_and_watch(capsys: pytest.CaptureFi
     assert all(",host," in row for row in rows)
 
 
-def test_hosts_are_checked_at_once_and_each_problem_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_are_checked_at_once_and_each_problem_is_said(
+    capsys: pytest.CaptureFixture[str], sshd: SshServer
+) -> None:
     assert main(["hosts", "check", "gpu1", "--json"]) == 0
     (gpu1,) = json.loads(capsys.readouterr().out)["hosts"]
     assert gpu1["can_run"]
     assert gpu1["framework"]["version"]
     assert gpu1["python"]["path"] == sys.executable
+    assert gpu1["cache"]["path"] == str(sshd.home / ".cache/variantscope/agents")
     assert abs(gpu1["clock_offset_s"]) <= gpu1["clock_error_s"] + 0.1
     assert main(["hosts", "check"]) == 1
     out = capsys.readouterr().out
     assert "reachable   yes, round trip" in out
-    assert "no: ssh://stranger accepts none of your keys" in out
+    assert "\n  ssh://stranger accepts none of your keys" in out
 
 
 @pytest.mark.parametrize(
