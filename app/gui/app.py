@@ -20,6 +20,7 @@ from app.gui.experiment.queue_sync import QueueSync
 from app.gui.monitor import MonitorController, MonitorView
 from app.gui.run.custom_workloads import CustomWorkloads
 from app.gui.run.file_opener import FileOpener
+from app.gui.run.first_start_controller import FirstStart
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
@@ -135,6 +136,15 @@ class Workbench(QObject):
             run_view, self.run, form, database, self.reads, inventory, self.queue.add, show_run, self.actions
         )
         settings_store = SettingsStore(database, self.reads, self.run.show_error)
+        self._first_start = FirstStart(
+            run_view,
+            self.run,
+            settings_store,
+            self.window.settings_menu,
+            self.actions,
+            self.experiments.compare_quickly,
+            lambda: self._session_factory().prepare(),
+        )
         self._notifier = RunEndNotifier(self.window, settings_store)
         self._standby = StandbySetting(
             self.window.settings_menu, settings_store, lambda: self._session_factory().prepare()
@@ -249,6 +259,7 @@ class Workbench(QObject):
     def _database_ready(self) -> None:
         self._notifier.start()
         self._standby.start()
+        self._first_start.start()
         self.custom_workloads.restore()
         self._check_disk_space()
 
@@ -265,6 +276,7 @@ class Workbench(QObject):
         self.monitor.handle(event)
         self._notifier.handle(event)
         self._standby.handle(event)
+        self._first_start.handle(event)
         if isinstance(event, Inventory):
             self.window.show_machine(*machine_state(event))
         elif isinstance(event, TelemetryGap):

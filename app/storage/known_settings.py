@@ -40,6 +40,11 @@ NOTICE: Final = Setting[str]("notice", str, str)
 STANDBY: Final = Setting[str]("standby", str, str)
 """The standby worker for the window's next run: `on`, `off`, or never set, where the machine decides."""
 
+FIRST_START: Final = Setting[str]("first_start", str, str)
+"""`ANSWERED` once a new user has said where runs shall be made."""
+
+ANSWERED = "answered"
+
 KEEP_SAMPLES_DAYS: Final = Setting[int]("keep_samples_days", int, str)
 """Days that samples and log lines are stored; never set means for ever."""
 

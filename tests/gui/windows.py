@@ -12,6 +12,8 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.run.form import FormView
 from app.gui.theme import Theme
+from app.storage.database import save_setting
+from app.storage.known_settings import ANSWERED, FIRST_START
 
 RUN_LIMIT_MS = 240_000
 READ_LIMIT_MS = 120_000
@@ -19,9 +21,24 @@ READ_LIMIT_MS = 120_000
 
 @contextmanager
 def window_on(
-    qtbot: QtBot, database: Path, theme: Theme, at_once: Callable[[Workbench], object] = lambda _: None
+    qtbot: QtBot,
+    database: Path,
+    theme: Theme,
+    at_once: Callable[[Workbench], object] = lambda _: None,
+    *,
+    new_user: bool = False,
 ) -> Iterator[Workbench]:
-    """Open the window and close it at the end; `at_once` is called at its first paint."""
+    """Open the window and close it at the end.
+
+    Args:
+        qtbot: Waits.
+        database: Its database, made where there is none.
+        theme: Its theme.
+        at_once: Called at its first paint.
+        new_user: Leave a new database without the answer that a user gives at the first start.
+    """
+    if not new_user and not database.exists():
+        save_setting(database, FIRST_START, ANSWERED)
     made = Workbench(database, theme, hidden_workloads=True)
     qtbot.addWidget(made.window)
     made.window.painted.connect(lambda: at_once(made), Qt.ConnectionType.QueuedConnection)

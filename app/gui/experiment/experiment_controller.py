@@ -13,6 +13,7 @@ from app.gui.run.screen import RunView
 from app.gui.threads import Background
 from app.samples import Inventory
 from app.viewmodels.run.form import VariantForm
+from workloads.catalog import default_interpreter, installed_framework
 
 if TYPE_CHECKING:
     from app.gui.experiment.matrix_controller import MatrixController
@@ -69,7 +70,7 @@ class ExperimentController(QObject):
         """Listen to the view."""
         self._run.form_shown.connect(self._refresh)
         self._view.form.compare_requested.connect(self.open)
-        self._view.live.offer_accepted.connect(self._submit_quick)
+        self._view.live.offer_accepted.connect(lambda: self.compare_quickly(self._form.machine))
 
     def open(self) -> None:
         """Show the builder in place of the plots."""
@@ -116,9 +117,9 @@ class ExperimentController(QObject):
         controller.start()
         return controller
 
-    def _submit_quick(self) -> None:
+    def compare_quickly(self, machine: "Machine") -> None:
+        """Run the quick comparison as it is for a machine."""
         self._view.live.show_offer("")
-        machine = self._form.machine
         self._reads.run(lambda: _quick_plan(machine), self._queue_plan, self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
@@ -132,12 +133,12 @@ def _quick_plan(machine: "Machine") -> "Plan":
 
 
 def _quick_offer(database: Path, machine: "Machine") -> str:
-    """Return the offer of the quick comparison; "" if any run is stored."""
+    """Return the offer of the quick comparison; "" if any run is stored, or runs lack the framework."""
     from app.storage.store import Store
 
     with Store.open(database) as store:
         runs, *_ = store.library.census()
-    if runs:
+    if runs or not installed_framework(default_interpreter()):
         return ""
     from app.runs.experiment.presets import QUICK, load_preset
 

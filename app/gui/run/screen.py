@@ -22,6 +22,7 @@ from app.gui.theme import GRID, Theme
 if TYPE_CHECKING:
     from app.gui.experiment.matrix import MatrixView
     from app.gui.experiment.queue import QueueView
+    from app.gui.run.first_start import FirstStartView
 
 
 class RunView(QWidget):
@@ -34,6 +35,7 @@ class RunView(QWidget):
         self.replay: ReplayView | None = None
         self.queue: QueueView | None = None
         self.matrix: MatrixView | None = None
+        self.first_start: FirstStartView | None = None
         self._theme = theme
         self._right = QStackedWidget()
         self._right.addWidget(self.live)
@@ -80,6 +82,19 @@ class RunView(QWidget):
     def show_matrix(self) -> None:
         """Show the experiment matrix in place of the plots; the form stays usable."""
         self._right.setCurrentWidget(self.matrix_view())
+
+    def first_start_view(self) -> "FirstStartView":
+        """Return the choice of a place for runs, made when first needed."""
+        if self.first_start is None:
+            from app.gui.run.first_start import FirstStartView
+
+            self.first_start = FirstStartView()
+            self._right.addWidget(self.first_start)
+        return self.first_start
+
+    def show_first_start(self) -> None:
+        """Show the choice of a place for runs in place of the plots; the form stays usable."""
+        self._right.setCurrentWidget(self.first_start_view())
 
     def show_live(self) -> None:
         """Show the live view again."""

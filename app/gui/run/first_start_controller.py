@@ -1,0 +1,221 @@
+"""Asks a new user where runs shall be made, once, and makes an environment for them where the user wants one."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QMenu
+
+from app.gui.actions import Actions
+from app.gui.run.run_controller import RunController
+from app.gui.run.screen import RunView
+from app.gui.settings import SettingsStore
+from app.gui.threads import CancellableJob, JobControl
+from app.samples import Inventory
+from app.storage.known_settings import ANSWERED, FIRST_START
+from app.viewmodels.run.first_start import TITLE, Action, Installation, Place, first_choices
+from workloads.catalog import Machine, default_interpreter, installed_framework
+
+if TYPE_CHECKING:
+    from app.environments.managed import EnvironmentOffer, EnvironmentProgress
+
+_LOOK_S = 0.2
+
+
+class Known(NamedTuple):
+    """Whether nobody has run or answered yet, the framework that runs have here, and how many runs come along."""
+
+    is_new: bool
+    framework: str | None
+    reference_runs: int
+
+
+class FirstStart(QObject):
+    """Shows the places for runs on a new database, and again when the menu's entry is chosen.
+
+    Thread: GUI only; an environment is made on a job's thread.
+    """
+
+    def __init__(
+        self,
+        view: RunView,
+        run: RunController,
+        store: SettingsStore,
+        menu: QMenu,
+        actions: Actions,
+        compare: Callable[[Machine], None],
+        installed: Callable[[], None],
+    ) -> None:
+        """Make the controller of a window's first start.
+
+        Args:
+            view: The Run screen.
+            run: Its runs: the choice makes room when one begins.
+            store: Where the answer is stored.
+            menu: Gets the entry that leads back to the choice.
+            actions: The window's.
+            compare: Starts the quick comparison on a machine.
+            installed: Called when runs have their environment.
+        """
+        super().__init__(view)
+        self._view = view
+        self._store = store
+        self._actions = actions
+        self._compare = compare
+        self._installed = installed
+        self._inventory: Inventory | None = None
+        self._known: Known | None = None
+        self._installation: Installation | None = None
+        self._accepted = threading.Event()
+        self._job = CancellableJob(self)
+        self._is_read = False
+        menu.addAction(f"&{TITLE} …").triggered.connect(self.open)
+        run.form_shown.connect(self._make_room)
+
+    def start(self) -> None:
+        """Show the choice if the database is new, as soon as this machine's devices are known."""
+        self._is_read = True
+        if self._inventory is not None:
+            self._read(only_new=True)
+
+    def open(self) -> None:
+        """Show the choice, whatever was answered before."""
+        self._read(only_new=False)
+
+    def handle(self, event: object) -> None:
+        """Take the devices of this machine."""
+        if isinstance(event, Inventory):
+            is_first, self._inventory = self._inventory is None, event
+            if is_first and self._is_read:
+                self._read(only_new=True)
+            self._show()
+
+    def _read(self, *, only_new: bool) -> None:
+        def take(known: Known) -> None:
+            self._known = known
+            if self._inventory is not None and (known.is_new or not only_new):
+                self._open_view()
+
+        self._store.background.run(lambda: read_known(self._store.database), take, self._store.on_failure)
+
+    def _open_view(self) -> None:
+        if self._view.first_start is None:
+            view = self._view.first_start_view()
+            view.chosen.connect(self._choose)
+            view.left.connect(self._leave)
+        self._show()
+        self._view.show_first_start()
+
+    def _show(self) -> None:
+        view, known = self._view.first_start, self._known
+        if view is not None and known is not None and self._inventory is not None:
+            choices = first_choices(self._inventory, known.framework, known.reference_runs, self._installation)
+            view.show_model(choices)
+
+    def _choose(self, place: Place, action: Action) -> None:
+        match action:
+            case "install":
+                self._install(place)
+            case "download":
+                self._accepted.set()
+            case "cancel":
+                self._job.stop()
+            case "reference":
+                self._leave()
+                self._actions.show_reference()
+            case "compare" if self._inventory is not None:
+                self._leave()
+                machine = self._inventory.machine
+                self._compare(Machine(cpu_count=machine.cpu_count) if place == "cpu" else machine)
+
+    def _leave(self) -> None:
+        """Show the live view; this database is asked no more."""
+        from app.storage.database import save_setting
+
+        database = self._store.database
+        self._view.show_live()
+        self._store.background.run(
+            lambda: save_setting(database, FIRST_START, ANSWERED), lambda _: None, self._store.on_failure
+        )
+
+    def _make_room(self, busy: bool) -> None:
+        if busy and self._view.first_start is not None and self._view.first_start.isVisible():
+            self._view.show_live()
+
+    def _install(self, place: Place) -> None:
+        self._accepted.clear()
+        self._set_installation(Installation(place=place))
+
+        self._job.run(
+            lambda control: _make(place, control, self._accepted),
+            self._end_installation,
+            lambda error: self._set_installation(Installation(place=place, problem=str(error))),
+            on_progress=self._set_installation,
+        )
+
+    def _end_installation(self, framework: str | None) -> None:
+        self._installation = None
+        if self._known is not None:
+            self._known = self._known._replace(framework=framework)
+        self._show()
+        if framework:
+            self._installed()
+
+    def _set_installation(self, installation: Installation | None) -> None:
+        self._installation = installation
+        self._show()
+
+
+class _Listener:
+    """Tells the window how far an environment is, and waits for the user's answer.
+
+    Thread: the job's.
+    """
+
+    def __init__(self, place: Place, control: JobControl[Installation | None], accepted: threading.Event) -> None:
+        self._place = place
+        self._control = control
+        self._accepted = accepted
+
+    def confirm(self, offer: "EnvironmentOffer") -> bool:
+        """Show the offer and wait until the user accepts it or stops the job."""
+        self._control.report(Installation(place=self._place, offer=offer))
+        while not self._accepted.wait(_LOOK_S):
+            if self.is_cancelled():
+                return False
+        return True
+
+    def progress(self, progress: "EnvironmentProgress") -> None:
+        """Show how far it is."""
+        self._control.report(Installation(place=self._place, progress=progress))
+
+    def is_cancelled(self) -> bool:
+        """Return whether the user has stopped it."""
+        return self._control.stop.is_set()
+
+
+def _make(place: Place, control: JobControl[Installation | None], accepted: threading.Event) -> str | None:
+    """Make the newest environment that is known, unless the user stops it; return the framework that runs have then."""
+    from app.environments.known import KNOWN
+    from app.environments.managed import EnvironmentRequest, make_environment
+    from app.environments.steps import CancelledError
+
+    with contextlib.suppress(CancelledError):
+        make_environment(EnvironmentRequest(name=KNOWN[0].name), _Listener(place, control, accepted))
+    return installed_framework(default_interpreter())
+
+
+def read_known(database: Path) -> Known:
+    """Return what the choice depends on, of a database and of this machine's environments."""
+    from app.storage.database import load_setting
+    from app.storage.reference import reference_files
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        runs, *_ = store.library.census()
+    is_new = not runs and load_setting(database, FIRST_START) is None
+    reference_runs = sum(len(file.uids) for file in reference_files())
+    return Known(is_new, installed_framework(default_interpreter()), reference_runs)

@@ -1,0 +1,138 @@
+"""The first start: where runs could be made, what each place takes, and how far the making of an environment is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from app import units
+from app.paths import PROGRAM
+from app.samples import Inventory
+from workloads.catalog import FRAMEWORK
+
+if TYPE_CHECKING:  # its imports would delay the window's first paint
+    from app.environments.managed import EnvironmentOffer, EnvironmentProgress
+
+Place = Literal["gpu", "cpu", "host", "reference"]
+Action = Literal["compare", "install", "download", "cancel", "reference"]
+
+TITLE = "Where shall it run?"
+LEAD = (
+    "Every run is made in a process of its own, here or on another machine, and this window compares them. "
+    "Settings leads back to this choice."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstChoice:
+    """A place for runs: its name, what it has or takes, and what can be done, each with its label.
+
+    `fraction` is how far a download is, None where nothing is downloaded; a `problem` replaces the text.
+    """
+
+    place: Place
+    title: str
+    text: str
+    actions: tuple[tuple[Action, str], ...] = ()
+    fraction: float | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """The making of an environment for the place that the user chose: nothing yet, an offer, progress, or a failure."""
+
+    place: Place
+    offer: "EnvironmentOffer | None" = None
+    progress: "EnvironmentProgress | None" = None
+    problem: str = ""
+
+
+def first_choices(
+    inventory: Inventory,
+    framework: str | None,
+    reference_runs: int,
+    installation: Installation | None = None,
+) -> tuple[FirstChoice, ...]:
+    """Return the places for runs, the GPUs of this machine first.
+
+    Args:
+        inventory: The devices of this machine.
+        framework: The framework's version in the environment that runs use here; None where there is none.
+        reference_runs: How many runs come with the program.
+        installation: The making of an environment, if it has begun.
+    """
+    names = [device.name for device in inventory.devices if device.kind == "gpu" and device.lost is None]
+    local: list[tuple[Place, str, str]] = []
+    if names:
+        local.append(("gpu", _gpu_title(names), ""))
+        local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}."))
+    else:
+        reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason else ""
+        local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}.{reason}"))
+    found = [_local_choice(*place, framework, installation) for place in local]
+    text = f"{reference_runs} runs on H200s come with the program, to compare and replay."
+    actions: tuple[tuple[Action, str], ...] = (("reference", "Show the reference runs"),)
+    return (*found, _HOST, FirstChoice(place="reference", title="Just look", text=text, actions=actions))
+
+
+_HOST = FirstChoice(
+    place="host",
+    title="Another machine, by ssh",
+    text=f"Runs and telemetry there, window and results here: `{PROGRAM} hosts add gpu1 ssh://me@gpu1`.",
+)
+
+
+def _gpu_title(names: Sequence[str]) -> str:
+    """Return the title for these GPUs: `This machine's GPU: NVIDIA H200`, `This machine's 2 GPUs: NVIDIA H200`."""
+    kinds = ", ".join(dict.fromkeys(names))
+    return f"This machine's {f'{len(names)} GPUs' if len(names) > 1 else 'GPU'}: {kinds}"
+
+
+def _cores(inventory: Inventory) -> str:
+    count = inventory.machine.cpu_count
+    return f"{count} {'core' if count == 1 else 'cores'}"
+
+
+def _local_choice(
+    place: Place, title: str, text: str, framework: str | None, installation: Installation | None
+) -> FirstChoice:
+    """Return the choice of a place on this machine, where runs need the framework."""
+    if framework:
+        ready = f"{text} {FRAMEWORK.name} {framework} is installed.".strip()
+        return FirstChoice(place=place, title=title, text=ready, actions=(("compare", "Start the &quick comparison"),))
+    if installation is None or installation.place != place:
+        needed = f"{text} Runs need {FRAMEWORK.name}, which is downloaded once; its size is said first.".strip()
+        # One at a time.
+        actions: tuple[tuple[Action, str], ...] = () if installation and not installation.problem else _GET
+        return FirstChoice(place=place, title=title, text=needed, actions=actions)
+    if installation.problem:
+        return FirstChoice(place=place, title=title, text=text, actions=_AGAIN, problem=installation.problem)
+    if installation.offer is not None:
+        return FirstChoice(
+            place=place,
+            title=title,
+            text=_describe_offer(installation.offer),
+            actions=(("download", "&Download"), ("cancel", "Cancel")),
+        )
+    text, fraction = _describe_progress(installation.progress)
+    return FirstChoice(place=place, title=title, text=text, actions=(("cancel", "Cancel"),), fraction=fraction)
+
+
+_GET: tuple[tuple[Action, str], ...] = (("install", f"Get {FRAMEWORK.name} …"),)
+_AGAIN: tuple[tuple[Action, str], ...] = (("install", "&Try again"),)
+
+
+def _describe_offer(offer: "EnvironmentOffer") -> str:
+    size = "of unknown size" if offer.download_bytes is None else f"{units.byte_size(offer.download_bytes)} to download"
+    free = units.byte_size(offer.free_bytes)
+    return f"{FRAMEWORK.name} with what it needs: {offer.packages} packages, {size}, {free} free on the disk."
+
+
+def _describe_progress(progress: "EnvironmentProgress | None") -> tuple[str, float]:
+    """Return a line on how far it is, and the fraction."""
+    if progress is None:
+        return f"Looking for {FRAMEWORK.name} …", 0.0
+    if not progress.total_bytes:
+        return f"{progress.title} …", 0.0
+    done = units.bytes_of_total(progress.done_bytes, progress.total_bytes)
+    return f"{progress.title}: {done}", progress.done_bytes / progress.total_bytes

@@ -1,0 +1,143 @@
+"""The first start: the choice of a place for runs, asked once, and an environment made from it."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.environments.managed import Environment, EnvironmentOffer, EnvironmentProgress, EnvironmentRequest, Listener
+from app.environments.steps import CancelledError, InstallError
+from app.gui.app import Workbench
+from app.gui.run import first_start_controller
+from app.gui.run.first_start import FirstStartView
+from app.gui.theme import Theme
+from app.storage.database import load_setting
+from app.storage.known_settings import ANSWERED, FIRST_START
+from app.storage.store import Store
+from tests.fakes.runs import keep
+from tests.gui.windows import READ_LIMIT_MS, choose, click_run, window_on
+
+OFFER = EnvironmentOffer(
+    name="tf221",
+    folder="/envs/tf221",
+    python="3.11.7",
+    tool="uv",
+    packages=3,
+    download_bytes=1 << 20,
+    free_bytes=9 << 30,
+)
+
+
+def shown(workbench: Workbench, qtbot: QtBot) -> FirstStartView:
+    qtbot.waitUntil(lambda: is_shown(workbench), timeout=READ_LIMIT_MS)
+    view = workbench.run_view.first_start
+    assert view is not None
+    return view
+
+
+def is_shown(workbench: Workbench) -> bool:
+    view = workbench.run_view.first_start
+    return view is not None and view.isVisible()
+
+
+def click(button: QPushButton) -> None:
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def read_to_the_end(workbench: Workbench, qtbot: QtBot) -> None:
+    """Wait until all that was to be read before is read."""
+    done: list[None] = []
+    workbench.reads.run(lambda: None, done.append, lambda _: None)
+    qtbot.waitUntil(lambda: bool(done), timeout=READ_LIMIT_MS)
+
+
+def test_it_is_asked_once_and_found_again_in_the_menu(qtbot: QtBot, database_path: Path, theme: Theme) -> None:
+    with window_on(qtbot, database_path, theme, new_user=True) as workbench:
+        view = shown(workbench, qtbot)
+        assert "TensorFlow" in view.cards[0].displayed_text()
+        click(view.later_button)
+        assert workbench.run_view.live.isVisible()
+        read_to_the_end(workbench, qtbot)
+        assert load_setting(database_path, FIRST_START) == ANSWERED
+    with window_on(qtbot, database_path, theme) as workbench:
+        read_to_the_end(workbench, qtbot)
+        assert not is_shown(workbench)
+        (entry,) = (each for each in workbench.window.settings_menu.actions() if "Where shall it run" in each.text())
+        entry.trigger()
+        view = shown(workbench, qtbot)
+        choose(workbench)
+        click_run(workbench.run_view.form)
+        assert not is_shown(workbench), "a run has the plots"
+        qtbot.waitUntil(lambda: not workbench.run.running, timeout=READ_LIMIT_MS)
+
+
+def test_who_has_runs_is_not_asked(database_path: Path) -> None:
+    assert first_start_controller.read_known(database_path).is_new
+    with Store.open(database_path) as store:
+        keep(store)
+    assert not first_start_controller.read_known(database_path).is_new
+
+
+class Install:
+    """Makes an environment as a test says, on the thread of the window's job."""
+
+    def __init__(self) -> None:
+        self.end: InstallError | None = None
+        self.is_confirmed = threading.Event()
+        self.may_end = threading.Event()
+
+    def __call__(self, request: EnvironmentRequest, listener: Listener) -> Environment:
+        if not listener.confirm(OFFER):
+            raise CancelledError("tf221 was not made.")
+        self.is_confirmed.set()
+        listener.progress(EnvironmentProgress(title="Downloading", done_bytes=1, total_bytes=4))
+        assert self.may_end.wait(READ_LIMIT_MS / 1000)
+        if self.end is not None:
+            raise self.end
+        return Environment(name=request.name, folder=OFFER.folder, state="complete")
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """No environment has TensorFlow until one is made."""
+    made = Install()
+    found = iter([None, None, "2.21.0"])
+    monkeypatch.setattr(first_start_controller, "installed_framework", lambda _: next(found))
+    monkeypatch.setattr("app.environments.managed.make_environment", made)
+    yield made
+    made.may_end.set()
+
+
+def test_tensorflow_is_fetched_when_its_size_is_accepted(
+    qtbot: QtBot, database_path: Path, theme: Theme, install: Install
+) -> None:
+    with window_on(qtbot, database_path, theme, new_user=True) as workbench:
+        card = shown(workbench, qtbot).cards[0]
+
+        def says(text: str) -> None:
+            qtbot.waitUntil(lambda: text in card.displayed_text(), timeout=READ_LIMIT_MS)
+
+        says("Runs need TensorFlow")
+        click(card.action_buttons[0])
+        says("3 packages")
+        click(card.action_buttons[1])
+        says("Runs need TensorFlow")
+        assert not install.is_confirmed.is_set(), "what was not accepted is not fetched"
+        click(card.action_buttons[0])
+        says("3 packages")
+        install.end = InstallError("Installing failed: no network.")
+        click(card.action_buttons[0])
+        says("Downloading")
+        install.may_end.set()
+        says("no network")
+        install.end = None
+        click(card.action_buttons[0])
+        says("3 packages")
+        click(card.action_buttons[0])
+        says("TensorFlow 2.21.0 is installed.")
+        assert [each.text() for each in card.action_buttons] == ["Start the &quick comparison"]

@@ -1,0 +1,78 @@
+"""The choice of a place for runs: what each place says and offers."""
+
+from app import units
+from app.environments.managed import EnvironmentOffer, EnvironmentProgress
+from app.samples import HOST, Device, Inventory
+from app.viewmodels.run.first_start import Action, FirstChoice, Installation, first_choices
+from workloads.catalog import Machine
+
+CPU = Device(device=HOST, kind="host", index=-1, name="here")
+WITHOUT_GPU = Inventory(machine=Machine(cpu_count=2), devices=(CPU,), no_gpu_reason="no NVIDIA driver is installed")
+OFFER = EnvironmentOffer(
+    name="tf221",
+    folder="/envs/tf221",
+    python="3.11.7",
+    tool="uv",
+    packages=38,
+    download_bytes=600 << 20,
+    free_bytes=9 << 30,
+)
+
+
+def with_gpus(*names: str, lost: str | None = None) -> Inventory:
+    gpus = (Device(device=name, kind="gpu", index=i, name=name, lost=lost) for i, name in enumerate(names))
+    return Inventory(machine=Machine(cpu_count=1), devices=(CPU, *gpus))
+
+
+def actions(choice: FirstChoice) -> list[Action]:
+    return [action for action, _ in choice.actions]
+
+
+def test_without_a_gpu_the_cpu_comes_first_with_the_reason() -> None:
+    cpu, host, look = first_choices(WITHOUT_GPU, "2.21.0", 178)
+    assert cpu.text == "2 cores. No GPU: no NVIDIA driver is installed. TensorFlow 2.21.0 is installed."
+    assert actions(cpu) == ["compare"]
+    assert "hosts add" in host.text
+    assert (look.text, actions(look)) == (
+        "178 runs on H200s come with the program, to compare and replay.",
+        ["reference"],
+    )
+
+
+def test_gpus_come_first_and_one_that_is_lost_does_not_count() -> None:
+    assert [each.place for each in first_choices(with_gpus("H200", lost="gone"), None, 1)] == [
+        "cpu",
+        "host",
+        "reference",
+    ]
+    gpu, cpu, *_ = first_choices(with_gpus("NVIDIA H200"), "2.21.0", 178)
+    assert (gpu.title, gpu.text) == ("This machine's GPU: NVIDIA H200", "TensorFlow 2.21.0 is installed.")
+    assert cpu.text == "1 core. TensorFlow 2.21.0 is installed."
+    several = with_gpus("NVIDIA A", "NVIDIA B")
+    assert first_choices(several, None, 1)[0].title == "This machine's 2 GPUs: NVIDIA A, NVIDIA B"
+
+
+def test_without_tensorflow_it_is_offered_and_nothing_can_be_compared() -> None:
+    for choice in first_choices(with_gpus("H200"), None, 1)[:2]:
+        assert "Runs need TensorFlow, which is downloaded once; its size is said first." in choice.text
+        assert actions(choice) == ["install"]
+
+
+def test_the_download_is_followed_in_the_card_that_was_chosen() -> None:
+    def shown(installation: Installation) -> tuple[FirstChoice, FirstChoice]:
+        gpu, cpu, *_ = first_choices(with_gpus("H200"), None, 1, installation)
+        return gpu, cpu
+
+    gpu, cpu = shown(Installation(place="gpu"))
+    assert (gpu.text, actions(gpu), gpu.fraction, actions(cpu)) == ("Looking for TensorFlow …", ["cancel"], 0.0, [])
+    gpu, _ = shown(Installation(place="gpu", offer=OFFER))
+    sizes = f"{units.byte_size(600 << 20)} to download, {units.byte_size(OFFER.free_bytes)} free on the disk."
+    assert gpu.text == f"TensorFlow with what it needs: 38 packages, {sizes}"
+    assert (actions(gpu), gpu.fraction) == (["download", "cancel"], None)
+    gpu, _ = shown(Installation(place="gpu", progress=EnvironmentProgress(title="Making the environment")))
+    assert (gpu.text, gpu.fraction) == ("Making the environment …", 0.0)
+    step = EnvironmentProgress(title="Downloading", done_bytes=150 << 20, total_bytes=600 << 20)
+    gpu, _ = shown(Installation(place="gpu", progress=step))
+    assert (gpu.text, gpu.fraction) == (f"Downloading: 150.0 of {units.byte_size(600 << 20)}", 0.25)
+    gpu, cpu = shown(Installation(place="gpu", problem="No network."))
+    assert (gpu.problem, actions(gpu), actions(cpu)) == ("No network.", ["install"], ["install"])
