@@ -86,8 +86,9 @@ class Agent:
         self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="files")
         # One reference, read by the launcher's thread: no lock is needed.
         self._wants_standby = False
-        self._workers: dict[int, AgentWorker] = {}
         self._held: dict[int, Lease] = {}
+        # Other threads remove what is over, each by one operation: no lock is needed.
+        self._workers: dict[int, AgentWorker] = {}
         self._jobs: dict[int, threading.Event] = {}
 
     def follow(self, order: Order) -> None:
@@ -104,11 +105,11 @@ class Agent:
             case LaunchWorker(number=number):
                 self._launch(order)
             case EndWorker(worker=number):
-                if number in self._workers:
-                    self._workers[number].end(order)
+                if (worker := self._workers.get(number)) is not None:
+                    worker.end(order)
             case Took(worker=number, events=events):
-                if number in self._workers:
-                    self._workers[number].take(events)
+                if (worker := self._workers.get(number)) is not None:
+                    worker.take(events)
             case TakeLease(number=number):
                 self._answer(number, lambda: self._lease(order))
             case ReleaseLease(lease=number):
@@ -151,8 +152,8 @@ class Agent:
 
     def _follow_job(self, order: StartJob | CancelJob) -> None:
         if isinstance(order, CancelJob):
-            if order.job in self._jobs:
-                self._jobs[order.job].set()
+            if (job := self._jobs.get(order.job)) is not None:
+                job.set()
             return
         cancelled = self._jobs[order.number] = threading.Event()
         make = partial(self._answer, order.number, lambda: self._run_job(order, cancelled))

@@ -328,12 +328,17 @@ def kill_guard(agent: AgentProcess) -> None:
     os.killpg(agent.process.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("end", [close_stdin, kill_agent, kill_guard])
-def test_nothing_is_left_however_it_ends(tmp_path: Path, end: Callable[[AgentProcess], None]) -> None:
-    # Leaves the worker's group and its pipes, as a server does that a user's code starts.
-    python = tmp_path / "python"
+def starting_a_server(folder: Path) -> Path:
+    """A Python that leaves its worker's group and its pipes, as a server does that a user's code starts."""
+    python = folder / "python"
     python.write_text("#!/bin/sh\nsetsid sleep 600 >/dev/null 2>&1 </dev/null &\necho ready >&2\nexec sleep 600\n")
     python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("end", [close_stdin, kill_agent, kill_guard])
+def test_nothing_is_left_however_it_ends(tmp_path: Path, end: Callable[[AgentProcess], None]) -> None:
+    python = starting_a_server(tmp_path)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with agent_process(scratch) as agent:
@@ -351,6 +356,22 @@ def test_nothing_is_left_however_it_ends(tmp_path: Path, end: Callable[[AgentPro
         assert has_ended(agent.hello.pid)
         assert not list(scratch.iterdir())
         assert agent.process.wait(LEAVING_S) is not None
+
+
+def test_what_two_kills_at_once_leave_is_ended_by_the_next_agent(tmp_path: Path) -> None:
+    with agent_process(tmp_path) as agent, agent_process(tmp_path) as other:
+        agent.send(LaunchWorker(number=2, start=start(dummy(interpreter=str(starting_a_server(tmp_path))))))
+        agent.wait(WorkerLogged, lambda line: line.text == "ready")
+        os.kill(agent.process.pid, signal.SIGKILL)
+        kill_agent(agent)
+        assert has_ended(agent.hello.pid)
+        code = "import sys; from pathlib import Path; from app.agent.guard import end_abandoned as end\n"
+        end = f"end(Path({str(tmp_path)!r}), 'variantscope-agent', new_s=0.0)"
+        subprocess.run([sys.executable, "-c", code + end], check=True, cwd=ROOT)
+        assert agent.descendants() <= {agent.process.pid}
+        assert [folder for folder in tmp_path.iterdir() if folder.is_dir()] == [Path(other.hello.scratch)]
+        other.send(Ping(1))
+        assert other.wait(Pong).number == 1
 
 
 def test_a_pong_comes_before_what_a_worker_said_earlier(tmp_path: Path) -> None:
