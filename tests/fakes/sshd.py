@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 
 import start
+from app.runs.leases import FOLDER_VARIABLE
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 NO_SSHD = "" if SSHD and shutil.which("ssh") else "no sshd here: install openssh-server and openssh-client"
@@ -78,7 +79,8 @@ class SshServer:
 @contextlib.contextmanager
 def running_sshd(folder: Path) -> Iterator[SshServer]:
     """Start sshd with all of its files in a folder, and end it."""
-    (folder / "home").mkdir(parents=True)
+    for name in ("home", "leases"):
+        (folder / name).mkdir(parents=True)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # the package's service makes it, and none runs in a container
     for name in ("host_key", "other_host_key", "stranger", *_FORCED):
@@ -97,7 +99,7 @@ def _start(folder: Path) -> SshServer:
     assert SSHD, NO_SSHD
     for _ in range(_TRIES):
         port = free_port()
-        config = _SSHD_CONFIG.format(folder=folder, port=port, path=os.environ["PATH"])
+        config = _SSHD_CONFIG.format(folder=folder, port=port, path=os.environ["PATH"], leases=FOLDER_VARIABLE)
         (folder / "sshd_config").write_text(config)
         log = folder / "sshd.log"
         log.write_bytes(b"")
@@ -146,7 +148,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 MaxStartups 100
 MaxSessions 100
-SetEnv HOME={folder}/home XDG_CACHE_HOME={folder}/home/.cache "PATH={path}"
+SetEnv HOME={folder}/home XDG_CACHE_HOME={folder}/home/.cache {leases}={folder}/leases "PATH={path}"
 """
 _SSH_CONFIG = """\
 Host changed
