@@ -18,6 +18,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from app.environments.records import (
+    EnvironmentsListed,
+    EnvironmentStep,
+    FollowEnvironment,
+    ListEnvironments,
+    MakeEnvironment,
+    RemoveEnvironment,
+)
 from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import TAG, Bytes, Start
 
@@ -178,6 +186,10 @@ Order = (
     | CancelJob
     | DescribeHost
     | InspectHost
+    | MakeEnvironment
+    | FollowEnvironment
+    | ListEnvironments
+    | RemoveEnvironment
     | KeepStandby
     | ReadFile
     | WriteFile
@@ -346,6 +358,8 @@ Report = (
     | JobDone
     | HostDescribed
     | HostInspected
+    | EnvironmentStep
+    | EnvironmentsListed
     | FilePart
     | FilesListed
 )

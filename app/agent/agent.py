@@ -14,6 +14,7 @@ from typing import Literal, cast
 
 import psutil
 
+from app.agent.environments import AgentEnvironments
 from app.agent.outbox import Outbox
 from app.agent.processes import AgentSampler, AgentWorker
 from app.agent.scratch import Scratch
@@ -46,6 +47,7 @@ from app.agent_protocol import (
     Took,
     WriteFile,
 )
+from app.environments.records import FollowEnvironment, ListEnvironments, MakeEnvironment, RemoveEnvironment
 from app.errors import UserError, bug_message
 from app.runs.environment import host_info
 from app.runs.jobs import JobCrashedError, JobError, run_job
@@ -90,6 +92,7 @@ class Agent:
         # Other threads remove what is over, each by one operation: no lock is needed.
         self._workers: dict[int, AgentWorker] = {}
         self._jobs: dict[int, threading.Event] = {}
+        self._environments = AgentEnvironments()
 
     def follow(self, order: Order) -> None:
         """Follow an order; what it refers to may be gone by now."""
@@ -126,6 +129,9 @@ class Agent:
             case InspectHost(number=number):
                 inspect = partial(self._answer, number, lambda: _inspect(order))
                 threading.Thread(target=inspect, name="inspect", daemon=True).start()
+            case MakeEnvironment() | FollowEnvironment() | ListEnvironments() | RemoveEnvironment():
+                work = partial(self._answer, order.number, lambda: self._environments.follow(order))
+                threading.Thread(target=work, name="environments", daemon=True).start()
             case ReadFile() | WriteFile() | ListFiles() | RemoveFile():
                 self._follow_file(order)
 

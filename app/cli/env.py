@@ -1,21 +1,23 @@
 """`env`: the environments that the program makes, each with a version of the framework, for runs that name them."""
 
+import contextlib
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 import msgspec
 
 from app import units
-from app.cli.options import OneOf, command
+from app.cli.options import OneOf, command, on_option
 from app.cli.progress import StatusLines
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import print_json, print_table, say
-from app.environments.known import KNOWN
-from app.environments.managed import (
+from app.environments.known import KNOWN, command_to_add
+from app.environments.managed import LOCAL_ENVIRONMENTS
+from app.environments.records import (
     Environment,
     EnvironmentOffer,
     EnvironmentProgress,
@@ -37,35 +39,52 @@ _STATES = {
 }
 
 
-@command("env", "env", "env add tf219", "env add mine --packages 'tensorflow==2.18.*'", uses_database=False)
+@command("env", "env", "env add tf219", "env add tf219 --on gpu1", uses_database=False)
 @click.argument(
     "action", type=OneOf(_ACTIONS), default="list", metavar="[ACTION]", help=f"{', '.join(_ACTIONS)} (default: list)."
 )
 @click.argument("name", required=False, metavar="[NAME]", help=f"Known are {', '.join(known.name for known in KNOWN)}.")
 @click.option("--packages", multiple=True, metavar="WORDS", help="With add: what is in it, as pip takes it.")
 @click.option("--cuda/--cpu", default=None, help="With add: with CUDA's libraries or not (default: by the driver).")
+@on_option
 @click.option("--yes", is_flag=True, help="With add: do not ask before the download.")
-def env(as_json: bool, action: str, name: str | None, packages: Sequence[str], cuda: bool | None, yes: bool) -> int:
+def env(
+    as_json: bool, action: str, name: str | None, packages: Sequence[str], cuda: bool | None, yes: bool, on: str
+) -> int:
     """Make or remove an environment, or list them."""
     if action != "add" and (packages or cuda is not None or yes):
         raise UsageError("--packages, --cuda, --cpu and --yes go with `env add`.")
     if (name is None) != (action == "list"):
         example = f"`{PROGRAM} env {action} {KNOWN[0].name}`"
         raise UsageError(f"env {action} needs a name: {example}." if name is None else "env list takes no name.")
-    environments = Environments()
-    if action == "list" or name is None:
-        return _print_list(environments.list(), as_json=as_json)
-    if action == "remove":
-        environments.remove(name)
-        say(f"{name} was removed.")
-        return 0
-    words = tuple(word for text in packages for word in text.split())
-    made = _make(environments, EnvironmentRequest(name=name, packages=words, cuda=cuda), yes=yes)
+    with _environments_of(on) as environments:
+        if action == "list" or name is None:
+            return _print_list(environments.list(), on, as_json=as_json)
+        if action == "remove":
+            environments.remove(name)
+            say(f"{name} was removed.")
+            return 0
+        words = tuple(word for text in packages for word in text.split())
+        made = _make(environments, EnvironmentRequest(name=name, packages=words, cuda=cuda), yes=yes)
     if as_json:
         print_json({"environment": _document(made)})
     else:
-        print(f"{name} is complete: {_contents(made)}. Runs use it with -s interpreter={name}.")
+        where = f" --on {on}" if on else ""
+        print(f"{name} is complete: {_contents(made)}. Runs use it with -s interpreter={name}{where}.")
     return 0
+
+
+@contextlib.contextmanager
+def _environments_of(on: str) -> Iterator[Environments]:
+    """Reach the environments of this machine, or of the host that a word of `--on` names."""
+    if not on:
+        yield LOCAL_ENVIRONMENTS
+        return
+    from app.hosts.environments import remote_environments  # here, for most commands use no host
+    from app.hosts.open import open_host
+
+    with contextlib.closing(open_host(on, notify=say)) as connection:
+        yield remote_environments(connection.link)
 
 
 def _make(environments: Environments, request: EnvironmentRequest, *, yes: bool) -> Environment:
@@ -130,7 +149,7 @@ class _Following:
         self._title = progress.title
 
 
-def _print_list(environments: Sequence[Environment], *, as_json: bool) -> int:
+def _print_list(environments: Sequence[Environment], on: str, *, as_json: bool) -> int:
     if as_json:
         print_json({"environments": [_document(each) for each in environments]})
     elif environments:
@@ -146,7 +165,7 @@ def _print_list(environments: Sequence[Environment], *, as_json: bool) -> int:
         ]
         print_table(("name", FRAMEWORK.name, "Python", "size", "folder"), rows, right=frozenset({3}))
     else:
-        print(f"No environment is made yet: `{PROGRAM} env add {KNOWN[0].name}` makes one with {FRAMEWORK.name}.")
+        print(f"No environment is made yet: {command_to_add(on)} makes one with {FRAMEWORK.name}.")
     return 0
 
 

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import URLError
 from urllib.parse import unquote, urlsplit
-from urllib.request import Request, urlopen
 
 _SIZE_S = 10.0
 _SIZES_AT_ONCE = 16
@@ -121,6 +119,8 @@ def _file_name(url: str) -> str:
 
 def _size_bytes(url: str) -> int | None:
     """Return the size of a file, asked of its server with the user's proxies; None where that does not say it."""
+    from urllib.request import Request, urlopen  # here, for they take their time
+
     parts = urlsplit(url)
     try:
         if parts.scheme in ("", "file"):
@@ -129,7 +129,7 @@ def _size_bytes(url: str) -> int | None:
             return None
         with urlopen(Request(url, method="HEAD"), timeout=_SIZE_S) as answer:  # noqa: S310 - the scheme is checked
             size = answer.headers.get("Content-Length", "")
-    except (OSError, URLError, ValueError):
+    except (OSError, ValueError):
         return None
     return int(size) if size.isdecimal() else None
 

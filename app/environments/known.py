@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.environments.steps import InstallError, nvidia_driver
+from app.paths import PROGRAM
 from workloads.catalog import MINIMUM_VERSIONS
 
 _OLDEST_PYTHON = 11
@@ -35,6 +36,8 @@ KNOWN = (
     KnownEnvironment("tf216", "2.16", 12),
 )
 """The newest first. Resolved by uv with `--only-binary :all:` for each Python, with and without CUDA: 2026-11-22."""
+_NEWEST_SIZE = "0.3 GB to download, with CUDA 3.4 GB"
+"""Of the first: 335 MB and 3,440 MB on Linux x86_64 with Python 3.12, by the sizes that PyPI says."""
 
 _FRAMEWORK = re.compile(r"tensorflow(?:-cpu)?(?:\[[\w,-]*\])?\s*[=~]=\s*(\d+\.\d+)", re.IGNORECASE)
 _WORKER_PACKAGES = (
@@ -46,6 +49,12 @@ _WORKER_PACKAGES = (
 def find_known(name: str) -> KnownEnvironment | None:
     """Return the known environment of that name."""
     return next((known for known in KNOWN if known.name == name), None)
+
+
+def command_to_add(host: str = "") -> str:
+    """Return the command, with its size, that makes an environment on a host of `--on`, "" for this machine."""
+    on = f" --on {host}" if host else ""
+    return f"`{PROGRAM} env add {KNOWN[0].name}{on}` ({_NEWEST_SIZE})"
 
 
 def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None) -> tuple[str, ...]:

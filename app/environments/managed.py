@@ -3,10 +3,8 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
 
 import msgspec
 import psutil
@@ -20,6 +18,14 @@ from app.environments.downloads import (
     total_bytes,
 )
 from app.environments.known import choose_python, find_uv, requirements_of
+from app.environments.records import (
+    Environment,
+    EnvironmentOffer,
+    EnvironmentProgress,
+    EnvironmentRequest,
+    Environments,
+    Listener,
+)
 from app.environments.steps import CancelledError, InstallError, install_command, locked, run_step, venv_command
 from app.errors import UserError
 from app.units import byte_size
@@ -36,76 +42,10 @@ _DISK_PER_DOWNLOAD = 5
 _AGAIN = "add it again"
 
 
-class EnvironmentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An environment to make; see `requirements_of`."""
-
-    name: str
-    packages: tuple[str, ...] = ()
-    cuda: bool | None = None
-
-
-class EnvironmentOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """What making an environment takes: `download_bytes` at most, for the installer keeps what it fetched before.
-
-    It is None where the index does not say it.
-    """
-
-    name: str
-    folder: str
-    python: str
-    tool: str
-    packages: int
-    download_bytes: int | None
-    free_bytes: int
-
-
-class EnvironmentProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the making of an environment is; `total_bytes` is None where nothing is downloaded, or it is unknown."""
-
-    title: str
-    done_bytes: int = 0
-    total_bytes: int | None = None
-
-
-class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """An environment on this machine.
-
-    Attributes:
-        name: Its name.
-        folder: Its folder.
-        state: `unfinished` where its making or its removal was interrupted, `broken` where its Python is gone.
-        framework: The framework's version; None if there is none.
-        python: Version of its Python.
-        packages: What was to be installed.
-        size_bytes: Its size on disk.
-    """
-
-    name: str
-    folder: str
-    state: Literal["complete", "unfinished", "broken"]
-    framework: str | None = None
-    python: str = ""
-    packages: tuple[str, ...] = ()
-    size_bytes: int | None = None
-
-
 class _Stamp(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     packages: tuple[str, ...]
     size_bytes: int
-
-
-class Listener(Protocol):
-    """Follows the making of an environment, on the thread that makes it."""
-
-    def confirm(self, offer: EnvironmentOffer) -> bool:
-        """Return whether to go on with this download."""
-
-    def progress(self, progress: EnvironmentProgress) -> None:
-        """Take how far it is, several times a second."""
-
-    def is_cancelled(self) -> bool:
-        """Return whether to end it."""
 
 
 def list_environments() -> list[Environment]:
@@ -316,10 +256,5 @@ class _Maker:
         run_step(title, command, self._log, watch=show, is_cancelled=listener.is_cancelled, held=held, again=_AGAIN)
 
 
-@dataclass(frozen=True, slots=True)
-class Environments:
-    """What can be done with the environments of a machine: of this one by default."""
-
-    list: Callable[[], Sequence[Environment]] = list_environments
-    make: Callable[[EnvironmentRequest, Listener], Environment] = make_environment
-    remove: Callable[[str], None] = remove_environment
+LOCAL_ENVIRONMENTS = Environments(list=list_environments, make=make_environment, remove=remove_environment)
+"""Those of this machine."""

@@ -7,11 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from app.agent_protocol import HostInspected, InspectHost
+from app.environments.known import command_to_add
 from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.connection import Connection
 from app.hosts.open import open_entry
-from app.paths import PROGRAM
 from app.samples import GpuProcess, Inventory, Processes
 from workloads.catalog import FRAMEWORK
 
@@ -148,10 +148,8 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
 
 
 def _no_framework(entry: HostEntry, found: HostInspected) -> str:
-    return (
-        f"{found.interpreter} has no {FRAMEWORK.name}: `{PROGRAM} env add tf --on {entry.name}` makes an environment"
-        " that has it."
-    )
+    command = command_to_add(entry.name)
+    return f"{found.interpreter} has no {FRAMEWORK.name}: {command} makes an environment that has it."
 
 
 def _wall_clock_offset_s(connection: Connection) -> tuple[float, float]:

@@ -32,7 +32,7 @@ from app.hosts.remote_jobs import ScratchFiles, with_host
 from app.hosts.routes import LinkLost, LinkLostError, LinkSilent, SamplerReport, WorkerReport
 from app.runs.launcher import BrokenMessage, Exited, Post, Worker, WorkerEvent
 from app.runs.leases import DeviceLeases, Lease
-from app.samples import LogLine, Waiting
+from app.samples import Inventory, LogLine, Waiting
 from app.telemetry.messages import SamplerCommand, SamplerMessage
 from workloads.protocol import Finished, ProtocolError, Start, decode_message
 
@@ -68,7 +68,7 @@ class RemoteSampler:
                 self._end = said
                 self._ended.set()
                 return
-            yield said
+            yield _of_host(said) if isinstance(said, Inventory) else said
 
     def exit_code(self) -> int:
         """Return its exit code; raises `TelemetryError` where the link is lost."""
@@ -86,6 +86,12 @@ class RemoteSampler:
         """Have the agent end it."""
         self._link.send(StopSampler())
         self._ended.wait(_END_S)
+
+
+def _of_host(inventory: Inventory) -> Inventory:
+    """Return the inventory of a machine whose disk is not this one's."""
+    structs = msgspec.structs
+    return structs.replace(inventory, machine=structs.replace(inventory.machine, local=False))
 
 
 class RemoteLeases(DeviceLeases):

@@ -23,6 +23,7 @@ from app.agent_protocol import (
     WorkerLogged,
     WorkerSaid,
 )
+from app.environments.records import EnvironmentsListed, EnvironmentStep
 from app.errors import UserError
 from app.runs.jobs import JobCrashedError, JobError
 from app.telemetry.messages import SamplerMessage
@@ -48,7 +49,18 @@ class LinkSilent:
 
 SamplerReport = SamplerMessage | SamplerEnded | LinkLost
 WorkerReport = WorkerSaid | WorkerLogged | WorkerBroke | WorkerExited | LinkSilent | LinkLost
-Numbered = Refused | WorkerLaunched | Leased | JobDone | HostDescribed | HostInspected | FilePart | FilesListed
+Numbered = (
+    Refused
+    | WorkerLaunched
+    | Leased
+    | JobDone
+    | HostDescribed
+    | HostInspected
+    | EnvironmentStep
+    | EnvironmentsListed
+    | FilePart
+    | FilesListed
+)
 """Reports that answer an order, by its number."""
 TakeSampler = Callable[[SamplerReport], None]
 TakeWorker = Callable[[WorkerReport], None]

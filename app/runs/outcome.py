@@ -1,12 +1,15 @@
 """Form a run's outcome from the worker's last message, its exit code, and what the program did to it."""
 
 import logging
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.analysis.summary import summarise
+from app.environments.known import command_to_add
+from app.paths import PROGRAM
 from app.records import Outcome, StoredRun
 from app.samples import Device
 from app.storage.store import Store
@@ -17,6 +20,8 @@ _log = logging.getLogger("variantscope.run")
 
 BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
 """Begins the reason where the process never said hello."""
+
+_COMMAND = re.compile(r"`env ([^`]*)`")
 
 EndMethod = Literal["itself", "closed stdin", "terminated", "killed"]
 
@@ -77,6 +82,18 @@ def with_file_name(outcome: Outcome, workload: str) -> Outcome:
     if outcome.name != "crashed" or not is_custom(workload):
         return outcome
     return replace(outcome, reason=f"{workload.partition(':')[0]}: {outcome.reason}")
+
+
+def with_commands(outcome: Outcome, host: str) -> Outcome:
+    """Return the outcome; commands about environments in its reason are whole, and it names the host.
+
+    What refuses a run there knows neither how this program is called nor the host's name; "" is this machine.
+    """
+    reason = (outcome.reason or "").replace("`env add`", command_to_add(host))
+    if host:
+        reason = reason.replace("on this machine", f"on {host}")
+    whole = _COMMAND.sub(rf"`{PROGRAM} env \1{f' --on {host}' if host else ''}`", reason)
+    return replace(outcome, reason=whole or None)
 
 
 def _derive_outcome(ending: WorkerExit) -> Outcome:

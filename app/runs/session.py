@@ -27,7 +27,7 @@ from app.runs.custom import stored_source
 from app.runs.host import Host, calibrated_device, host_of
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
-from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_memory_size
+from app.runs.outcome import WorkerExit, form_outcome, with_commands, with_file_name, with_memory_size
 from app.runs.recording import TelemetryRecorder
 from app.runs.sinks import FanOut, Sink, StepSink, StoreSink
 from app.runs.supervisor import Inbox, StopRequested, Supervisor, WorkerTimeouts
@@ -192,7 +192,7 @@ class RunSession:
             try:
                 worker = self._host.launcher.launch(self._start_message(store, lease), self._inbox.post)
             except (OSError, UserError) as error:
-                return self._end_unstarted(store, _without_worker(error))
+                return self._end_unstarted(store, _without_worker(error, self._host.name))
             recorder.follow(worker.pid)
             supervisor = Supervisor(worker, self._inbox, self._services.timeouts, sinks.handle, clock, self._host.now)
             ending = _watch(supervisor, worker, self._inbox)
@@ -249,7 +249,7 @@ class RunSession:
         devices: Sequence[str],
         drain: Callable[[], None],
     ) -> Outcome:
-        outcome = with_file_name(form_outcome(ending), self._spec.workload)
+        outcome = with_commands(with_file_name(form_outcome(ending), self._spec.workload), self._host.name)
         try:
             drain()
             sink.end_log()
@@ -320,10 +320,12 @@ class RunSession:
         return self.number
 
 
-def _without_worker(error: OSError | UserError) -> Outcome:
+def _without_worker(error: OSError | UserError, host: str) -> Outcome:
     """Return the outcome of a run whose worker could not be started."""
+    if isinstance(error, UserError) and type(error) is not UserError:
+        return Outcome(name="crashed", reason=str(error))  # as a link that is lost
     if isinstance(error, UserError):
-        return Outcome(name="refused", reason=str(error))
+        return with_commands(Outcome(name="refused", reason=str(error)), host)
     return Outcome(name="failed", reason=f"No worker could be started: {error}.")
 
 

@@ -168,9 +168,8 @@ def _import_libraries() -> None:
         import tensorflow as tf
     except ModuleNotFoundError as error:
         raise RefusedError(
-            f"TensorFlow cannot be imported ({error}); install it with "
-            f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, or with 'tensorflow[and-cuda]' in its place "
-            "for NVIDIA GPUs."
+            f"TensorFlow cannot be imported ({error}): `env add` makes an environment that has it, or install it with "
+            f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, for NVIDIA GPUs 'tensorflow[and-cuda]'."
         ) from error
     for name, version in (("tensorflow", tf.__version__), ("keras", keras.__version__)):
         if is_older(version, name):

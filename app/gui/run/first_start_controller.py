@@ -20,7 +20,7 @@ from app.viewmodels.run.first_start import TITLE, Action, Installation, Place, f
 from workloads.catalog import Machine, default_interpreter, installed_framework
 
 if TYPE_CHECKING:
-    from app.environments.managed import EnvironmentOffer, EnvironmentProgress
+    from app.environments.records import EnvironmentOffer, EnvironmentProgress
 
 _LOOK_S = 0.2
 
@@ -200,7 +200,8 @@ class _Listener:
 def _make(place: Place, control: JobControl[Installation | None], accepted: threading.Event) -> str | None:
     """Make the newest environment that is known, unless the user stops it; return the framework that runs have then."""
     from app.environments.known import KNOWN
-    from app.environments.managed import EnvironmentRequest, make_environment
+    from app.environments.managed import make_environment
+    from app.environments.records import EnvironmentRequest
     from app.environments.steps import CancelledError
 
     with contextlib.suppress(CancelledError):

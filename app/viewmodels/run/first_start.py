@@ -10,7 +10,7 @@ from app.samples import Inventory
 from workloads.catalog import FRAMEWORK
 
 if TYPE_CHECKING:  # its imports would delay the window's first paint
-    from app.environments.managed import EnvironmentOffer, EnvironmentProgress
+    from app.environments.records import EnvironmentOffer, EnvironmentProgress
 
 Place = Literal["gpu", "cpu", "host", "reference"]
 Action = Literal["compare", "install", "download", "cancel", "reference"]

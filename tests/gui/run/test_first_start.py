@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.environments.managed import Environment, EnvironmentOffer, EnvironmentProgress, EnvironmentRequest, Listener
+from app.environments.records import Environment, EnvironmentOffer, EnvironmentProgress, EnvironmentRequest, Listener
 from app.environments.steps import CancelledError, InstallError
 from app.gui.app import Workbench
 from app.gui.run import first_start_controller

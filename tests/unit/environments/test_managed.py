@@ -14,14 +14,8 @@ from pathlib import Path
 import pytest
 
 from app.environments import known
-from app.environments.managed import (
-    EnvironmentOffer,
-    EnvironmentProgress,
-    EnvironmentRequest,
-    list_environments,
-    make_environment,
-    remove_environment,
-)
+from app.environments.managed import list_environments, make_environment, remove_environment
+from app.environments.records import EnvironmentOffer, EnvironmentProgress, EnvironmentRequest
 from app.environments.steps import CancelledError, InstallError
 from app.errors import UserError
 from tests.fakes.wheels import FRAMEWORK_VERSION, use_wheels

@@ -1,7 +1,7 @@
 """The choice of a place for runs: what each place says and offers."""
 
 from app import units
-from app.environments.managed import EnvironmentOffer, EnvironmentProgress
+from app.environments.records import EnvironmentOffer, EnvironmentProgress
 from app.samples import HOST, Device, Inventory
 from app.viewmodels.run.first_start import Action, FirstChoice, Installation, first_choices
 from workloads.catalog import Machine

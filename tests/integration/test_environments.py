@@ -1,0 +1,38 @@
+"""Environments on a host: its agent makes, lists and removes them, and its runs name them."""
+
+from pathlib import Path
+
+import pytest
+
+from app.environments.records import EnvironmentRequest
+from app.errors import UserError
+from app.hosts.environments import remote_environments
+from tests.fakes.hosts import NAME, connected, services_on
+from tests.fakes.sessions import dummy, run_through
+from tests.fakes.wheels import FRAMEWORK_VERSION, use_wheels
+from tests.unit.environments.test_managed import Following
+
+
+def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_wheels(monkeypatch, tmp_path, uv=True)
+    request = EnvironmentRequest(name="tf219", cuda=False)
+    with connected(tmp_path) as connection:
+        environments = remote_environments(connection.link)
+        with pytest.raises(UserError, match=f"^{NAME}: tf219 was not made"):
+            environments.make(request, Following(on_offer=lambda: False))
+        following = Following()
+        made = environments.make(request, following)
+        assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)
+        assert [(offer.name, offer.packages) for offer in following.offers] == [("tf219", 5)]
+        assert list(environments.list()) == [made]
+        with pytest.raises(UserError, match=f"^{NAME}: '../x' cannot be the name of an environment"):
+            environments.remove("../x")
+        environments.remove("tf219")
+        assert list(environments.list()) == []
+        spec = dummy(connection.host.inventory(), interpreter="tf219")
+        outcome, _, _ = run_through(spec, services_on(connection, tmp_path))
+    assert outcome.name == "refused"
+    assert (outcome.reason or "").startswith(f"There is no complete environment called tf219 on {NAME}; the command")
+    assert f" env add tf219 --on {NAME}` makes it" in (outcome.reason or "")
