@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.bench import aa, agent, compare, database, flood, quick, resume, sampler, soak, why, window, worker
+from app.bench import aa, agent, compare, database, flood, link, quick, resume, sampler, soak, why, window, worker
 from app.bench.harness import Result
 from app.cli.options import (
     COUNT,
@@ -35,6 +35,7 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "worker": worker.measure,
     "sampler": sampler.measure,
     "agent": agent.measure,
+    "link": link.measure,
     "frame": window.measure_frames,
     "compare": compare.measure,
     "database": database.measure,
@@ -51,6 +52,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "resume": ("kills",),
     "quick": ("times",),
     "soak": ("runs", "hours"),
+    "link": ("on", "workload", "settings", "pairs"),
     "aa": ("workload", "settings", "pairs", "parallel", "no_gate", "again"),
 }
 """Options that go with one benchmark alone."""
@@ -71,13 +73,14 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--pairs",
     type=whole_number(least=aa.LEAST_PAIRS, most=REPEATS_LIMIT // 2),
     metavar="N",
-    help=f"With aa: how many runs of each side (default {aa.PAIRS}).",
+    help=f"With aa and link: how many runs of each side (default {aa.PAIRS} and {link.PAIRS}).",
 )
 @parallel_option
 @no_gate_option
 @again_option
 @click.option("--kills", type=COUNT, metavar="N", help="With resume: how often to kill the program (default 50).")
 @click.option("--cases", type=COUNT, metavar="N", help="With compare: cases of each kind (default 2,000).")
+@click.option("--on", metavar="HOST", help="With link: this machine as a host, such as its own sshd (default sh:).")
 @click.option("--times", type=COUNT, metavar="N", help="With quick: how often to repeat it (default 10).")
 @click.option("--runs", type=COUNT, metavar="N", help="With soak: runs of the window and of a command (default 1,000).")
 @click.option(
@@ -90,8 +93,9 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 def bench(context: click.Context, /, *, as_json: bool, database: Path | None, name: str | None, **values: Any) -> int:
     """Run one benchmark or all, print the figures; return 0 when every limit is kept."""
     given = given_parameters(context)
+    own = _OPTIONS.get(name or "", ())
     for of, options in _OPTIONS.items():
-        if name != of and (wrong := [option_name(option) for option in options if option in given]):
+        if wrong := [option_name(option) for option in options if option in given and option not in own]:
             raise UsageError(f"{wrong[0]} goes with `bench {of}`.")
     if name == "aa":
         return aa.run(

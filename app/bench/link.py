@@ -1,0 +1,162 @@
+"""`bench link`: what an agent between this program and a host costs, against the same without one.
+
+The host has to be this machine: `sh:`, an agent without a network, or its own sshd. Runs with and without an agent take
+turns; samples of both are read in the same seconds.
+"""
+
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from app.analysis.intervals import LEVEL, mean
+from app.bench.harness import Result
+from app.cli.runs import one_variant, run_services, workload_finder
+from app.fields import Sample
+from app.hosts.connection import HZ
+from app.hosts.open import open_host
+from app.runs.session import RunServices, RunSession
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.messages import SamplerMessage
+from workloads.protocol import RunSpec
+
+_TIMES = 3
+PAIRS = 6
+_SETTINGS = ("seconds=4", "evidence=off")
+_SAMPLES_S = 30.0
+_FIRST_S, _SENT_S = 2.0, 10.0
+_MOST_ADDED_MS = 5.0
+_LEAST_RATIO = 0.995
+_WAIT_S = 60.0
+
+
+def measure(on: str = "sh:", workload: str = "", settings: Sequence[str] = (), pairs: int = PAIRS) -> Sequence[Result]:
+    """Measure the first sample, the delay of samples, and the throughput of runs.
+
+    Args:
+        on: The host: this machine, as `--on` names it.
+        workload: What runs, "" for a CNN on GPUs and an LSTM where there is none.
+        settings: Its parameters, as words `name=value`.
+        pairs: Runs with an agent, and without.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        first = [*_first_samples(on, Path(folder)), *_delays(on)]
+        with run_services(Path(folder) / "bench.db") as here, closing(open_host(on)) as connection:
+            machine = here.host.machine
+            chosen = workload_finder(here.database)(workload or ("cnn10" if machine.gpus else "lstm"))
+            spec = one_variant(chosen, settings or _SETTINGS, machine)
+            return [*first, *_throughput(spec, here, replace(here, host=connection.host), pairs)]
+
+
+def _first_samples(on: str, folder: Path) -> Sequence[Result]:
+    """Measure seconds from a click to the first sample; with the agent sent where the host takes this environment."""
+    found = []
+    if on == "sh:":
+        with _environment_variable("XDG_CACHE_HOME", str(folder / "cache")):
+            found.append(Result(name="first sample, agent sent", value=_first_sample_s(on), unit="s", limit=_SENT_S))
+    known_s = statistics.median(_first_sample_s(on) for _ in range(_TIMES))
+    return [*found, Result(name="first sample, agent known", value=known_s, unit="s", limit=_FIRST_S)]
+
+
+@contextmanager
+def _environment_variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
+def _first_sample_s(on: str) -> float:
+    began_s, came = time.monotonic(), threading.Event()
+
+    def receive(message: SamplerMessage) -> None:
+        if isinstance(message, Sample):
+            came.set()
+
+    with closing(open_host(on)) as connection:
+        connection.host.telemetry.subscribe(receive)
+        if not came.wait(_WAIT_S):
+            raise RuntimeError("no sample came")
+        return time.monotonic() - began_s
+
+
+def _delays(on: str) -> Sequence[Result]:
+    """Measure how long samples are under way with an agent and without, in the same seconds."""
+    with closing(TelemetryFeed(HZ)) as feed, closing(open_host(on)) as connection:
+        feed.start()
+        local, remote = _Delays(feed), _Delays(connection.host.telemetry)
+        time.sleep(_SAMPLES_S)
+        round_trip_ms = connection.status().round_trip_ms or 0.0
+        added_ms = remote.percentile(95) - local.percentile(50)
+    return [
+        Result(name="delay of a sample without an agent, median", value=local.percentile(50), unit="ms"),
+        Result(name="delay of a sample with one, 95 %", value=remote.percentile(95), unit="ms"),
+        Result(name="round trip of the link", value=round_trip_ms, unit="ms"),
+        Result(name="added to 95 %", value=added_ms, unit="ms", limit=round_trip_ms + _MOST_ADDED_MS),
+    ]
+
+
+class _Delays:
+    """Delays of a feed's samples, from the reading to a listener.
+
+    Thread: the feed's adds; one other reads.
+    """
+
+    def __init__(self, feed: TelemetryFeed) -> None:
+        self._delays_ms: list[float] = []
+        feed.subscribe(self._receive)
+
+    def _receive(self, message: SamplerMessage) -> None:
+        if isinstance(message, Sample):
+            # Both are of one machine, and so of one clock.
+            self._delays_ms.append((time.monotonic_ns() - message.t_ns) / 1e6)
+
+    def percentile(self, percent: int) -> float:
+        """Return a percentile of the delays in milliseconds."""
+        return statistics.quantiles(self._delays_ms, n=100)[percent - 1]
+
+
+def _throughput(spec: RunSpec, here: RunServices, there: RunServices, pairs: int) -> Sequence[Result]:
+    local: list[float] = []
+    remote: list[float] = []
+    for pair in range(pairs):
+        # A B B A: drift affects both alike.
+        turns = ((here, local), (there, remote))
+        for services, figures in turns if pair % 2 == 0 else reversed(turns):
+            figures.append(_run(spec, services))
+    found = mean([with_agent / without for with_agent, without in zip(remote, local, strict=True)], LEVEL)
+    assert found is not None, "there are pairs"
+    ratios = (("", found.value), (", lower end of the interval", found.low), (", upper end", found.high))
+    return [
+        Result(
+            name=f"{spec.workload} through an agent",
+            value=statistics.mean(remote),
+            unit="examples/s",
+            baseline=statistics.mean(local),
+            limit=_LEAST_RATIO,
+            at_least=True,
+        ),
+        *(
+            Result(name=f"mean ratio of {pairs} pairs{end}", value=value, unit="")
+            for end, value in ratios
+            if value is not None
+        ),
+    ]
+
+
+def _run(spec: RunSpec, services: RunServices) -> float:
+    session = RunSession(spec, services)
+    outcome = session.run()
+    throughput = session.stored.row.summary.throughput if session.stored is not None else None
+    if throughput is None:
+        raise RuntimeError(f"the benchmark's run measured nothing: {outcome.reason}")
+    return throughput
