@@ -111,8 +111,10 @@ def control_for(field: Field, edited: Edited) -> Control:
         return ChoiceControl(field.name, edited)
     if field.kind == "switch":
         return SwitchControl(field.name, edited)
-    if field.kind in ("text", "path"):
+    if field.kind == "text":
         return TextControl(field.name, edited)
+    if field.kind == "path":
+        return PathControl(field.name, edited)
     return IntegerControl(field.name, edited) if field.kind == "integer" else NumberControl(field.name, edited)
 
 
@@ -214,6 +216,37 @@ class NumberControl:
             self.widget.setRange(field.minimum, field.maximum)
             self.widget.setSuffix(f" {field.unit}" if field.unit else "")
             self.widget.setValue(float(field.value))
+
+
+class PathControl:
+    """A line of text with a list of names that may be chosen in place of a path; reported when typing ends."""
+
+    def __init__(self, name: str, edited: Edited) -> None:
+        self.widget = _ComboBox()
+        self._line = QLineEdit()
+        self.widget.setLineEdit(self._line)
+        self.widget.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self._shown = ""
+        self._line.editingFinished.connect(lambda: self._emit_edit(self._line.text(), name, edited))
+        self.widget.activated.connect(lambda index: self._emit_edit(self.widget.itemData(index), name, edited))
+
+    def show_field(self, field: Field) -> None:
+        """Set the text, and fill the list."""
+        self._shown = str(field.value)
+        with QSignalBlocker(self.widget):
+            self.widget.clear()
+            self.widget.addItem(field.unset, "")
+            for value in field.suggestions:
+                self.widget.addItem(value, value)
+            self.widget.setEditText(self._shown)
+        self._line.setPlaceholderText(field.unset)
+
+    def _emit_edit(self, text: str, name: str, edited: Edited) -> None:
+        self._line.setText(text)
+        if text != self._shown:
+            self._shown = text
+            edited(name, text)
 
 
 class TextControl:

@@ -67,7 +67,8 @@ class Option:
 class Field:
     """One parameter as the form shows it. `note` is the line under it; `problem`: the value itself fails.
 
-    `unset` is what the least number, or no text, stands for where it is no value like the others.
+    `unset` is what the least number, or no text, stands for where it is no value like the others. `suggestions` are
+    values of a text that may be another.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Field:
     maximum: float = 0
     decimals: int = 2
     options: tuple[Option, ...] = ()
+    suggestions: tuple[str, ...] = ()
     enabled: bool = True
     advanced: bool = False
     note: str = ""
@@ -267,6 +269,7 @@ class VariantForm:
             maximum=limit if parameter.maximum is None else parameter.maximum,
             decimals=_NUMBER_DECIMALS if parameter.maximum is None else 2,
             options=options,
+            suggestions=self._suggestions(parameter),
             advanced=parameter.advanced,
             note=refusal or "",
             problem=refusal is not None,
@@ -283,13 +286,20 @@ class VariantForm:
             return reason is None, reason or ""
         if parameter.name == "devices" and not self.machine.gpus:
             return False, ""
-        if parameter.name == "interpreter" and value and (version := catalog.installed_framework(str(value))):
+        is_here = parameter.name == "interpreter" and self.machine.local
+        if is_here and value and (version := catalog.installed_framework(str(value))):
             return True, f"{catalog.FRAMEWORK.name} {version}."
         return True, self._no_gpu_text if parameter.name == "gpus" and any(o.reason for o in options) else ""
 
     @property
     def _no_gpu_text(self) -> str:
         return sentence(self._no_gpu_reason) if self._no_gpu_reason else ""
+
+    def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:
+        """Return the environments that there are; those of a host are known there."""
+        if parameter.kind != "path" or not self.machine.local:
+            return ()
+        return tuple(sorted(folder.name for folder in catalog.complete_environments()))
 
     def _options(self, parameter: Parameter) -> tuple[Option, ...]:
         if parameter.name == "gpus":

@@ -1,5 +1,8 @@
 """The form of the Run screen, and the search for the largest batch."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage, QPainter
@@ -15,7 +18,7 @@ from app.storage.store import Store
 from app.viewmodels.run.form import VariantForm
 from tests.gui.screens import visible_text
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
-from workloads.catalog import Machine
+from workloads.catalog import ENVIRONMENT_STAMP, Machine, environments_folder
 
 
 @pytest.fixture
@@ -263,3 +266,34 @@ def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:
         assert ("makes the whole machine swap" in dialog.labelText()) is says
         dialog.accept()
         assert requests[-1] == shown
+
+
+def test_environments_are_offered_for_python_next_to_any_path(
+    view: FormView, form: VariantForm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for name in ("tf221", "tf219"):
+        python = environments_folder() / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+        (environments_folder() / name / ENVIRONMENT_STAMP).touch()
+    show(view, form, Machine())
+    box = control(view, "interpreter")
+    assert isinstance(box, QComboBox)
+    line = box.lineEdit()
+    assert line is not None
+    edits: list[tuple[str, object]] = []
+    view.edited.connect(lambda name, value: edits.append((name, value)))
+    assert [box.itemText(index) for index in range(box.count())] == ["this program's own", "tf219", "tf221"]
+    assert (line.text(), line.placeholderText()) == ("", "this program's own")
+    box.setCurrentIndex(2)
+    box.activated.emit(2)
+    line.selectAll()
+    QTest.keyClicks(line, "/opt/tf")
+    QTest.keyClick(line, Qt.Key.Key_Return)
+    box.setCurrentIndex(0)
+    box.activated.emit(0)
+    assert edits == [("interpreter", "tf221"), ("interpreter", "/opt/tf"), ("interpreter", "")]
+    assert line.text() == ""
+    show(view, form, Machine(local=False))
+    assert box.count() == 1, "what a host has is known there"
