@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from app import units
+from app.agent_protocol import HostInspected
 from app.cli.candidates import complete_hosts
 from app.cli.options import OneOf, command
 from app.cli.terminal import print_json, print_table, print_text
@@ -97,7 +98,7 @@ def _check(names: Sequence[str], *, as_json: bool) -> int:
 
 def _print_check(check: HostCheck) -> None:
     print("  ".join(dict.fromkeys((check.entry.name, check.entry.address))))
-    if check.inspected is None:
+    if check.inventory is None:
         print_text(f"  {check.problem}")
     print_table(("", ""), [(f"  {label}", text) for label, text in _check_rows(check)])
     sys.stdout.flush()
@@ -106,31 +107,40 @@ def _print_check(check: HostCheck) -> None:
 def _check_rows(check: HostCheck) -> Iterator[tuple[str, str]]:
     """Yield a label and a sentence for each thing that was looked at."""
     inventory, inspected = check.inventory, check.inspected
-    if inventory is None or inspected is None:
+    if inventory is None:
         return
-    yield "reachable", f"yes, round trip {units.milliseconds(check.round_trip_ms)}"
-    yield "Python", "  ".join(filter(None, check.python))
+    round_trip = f", round trip {units.milliseconds(check.round_trip_ms)}" if check.round_trip_ms is not None else ""
+    yield "reachable", f"yes{round_trip}"
+    if check.python[0]:
+        yield "Python", "  ".join(filter(None, check.python))
     driver = f"{inventory.driver or 'unknown'}, CUDA up to {inventory.cuda_driver or 'unknown'}"
     yield "driver", f"none: {inventory.no_gpu_reason}; runs use the CPU" if inventory.no_gpu_reason else driver
     for device in inventory.devices:
         if device.device != HOST:
             yield f"GPU {device.index}", _describe_gpu(check, device)
+    if inspected is not None:
+        yield from _inspected_rows(check, inspected)
+    if check.clock_offset_s is not None:
+        yield "clock", _describe_clock(check.clock_offset_s, check.clock_error_s or 0.0)
+
+
+def _inspected_rows(check: HostCheck, inspected: HostInspected) -> Iterator[tuple[str, str]]:
     version = inspected.framework_version
     yield FRAMEWORK.name, f"{version}  {inspected.interpreter}" if version else f"none: {check.problem}"
     if inspected.environments:
         yield "environments", ", ".join(inspected.environments)
     # On one disk they are the same.
-    spaces = {
-        units.byte_size(space): path for path, space in (check.cache, (inspected.home, inspected.home_free_bytes))
-    }
+    known = (check.cache, (inspected.home, inspected.home_free_bytes))
+    spaces = {units.byte_size(space): path for path, space in known if space is not None}
     yield "free space", ", ".join(f"{space} in {path}" for space, path in spaces.items())
-    yield "clock", _describe_clock(check)
 
 
 def _describe_gpu(check: HostCheck, device: Device) -> str:
     name = f"{device.name}, {units.byte_size(device.memory_total_bytes)}"
     if device.lost is not None:
         return f"{name}; lost: {device.lost}"
+    if check.inspected is None:
+        return name
     listed = check.processes.get(device.device)
     if listed is None or listed.reason is not None:
         return f"{name}; who uses it is not known ({listed.reason if listed else 'the driver did not say in time'})"
@@ -141,10 +151,7 @@ def _describe_gpu(check: HostCheck, device: Device) -> str:
     return f"{name}; used by {', '.join(users)}" if users else f"{name}; free"
 
 
-def _describe_clock(check: HostCheck) -> str:
-    offset_s, error_s = check.clock_offset_s, check.clock_error_s
-    if offset_s is None or error_s is None:
-        return units.ABSENT
+def _describe_clock(offset_s: float, error_s: float) -> str:
     error = f"± {units.milliseconds(1e3 * error_s)}"
     if abs(offset_s) <= error_s:
         return f"as this machine's, {error}"
@@ -159,22 +166,25 @@ def _check_document(check: HostCheck) -> dict[str, Any]:
         "can_run": not check.problem,
         "problem": check.problem or None,
     }
-    if inventory is None or inspected is None:
-        return document
-    return document | {
-        "round_trip_ms": check.round_trip_ms,
-        "python": dict(zip(("version", "path"), check.python, strict=True)),
-        "driver": inventory.driver,
-        "cuda_driver": inventory.cuda_driver,
-        "no_gpu_reason": inventory.no_gpu_reason,
-        "gpus": [_gpu_document(check, device) for device in inventory.devices if device.device != HOST],
-        "framework": {"version": inspected.framework_version, "interpreter": inspected.interpreter},
-        "environments": list(inspected.environments),
-        "home": {"path": inspected.home, "free_bytes": inspected.home_free_bytes},
-        "cache": dict(zip(("path", "free_bytes"), check.cache, strict=True)),
-        "clock_offset_s": check.clock_offset_s,
-        "clock_error_s": check.clock_error_s,
-    }
+    if inventory is not None:
+        document |= {
+            "round_trip_ms": check.round_trip_ms,
+            "python": dict(zip(("version", "path"), check.python, strict=True)),
+            "driver": inventory.driver,
+            "cuda_driver": inventory.cuda_driver,
+            "no_gpu_reason": inventory.no_gpu_reason,
+            "gpus": [_gpu_document(check, device) for device in inventory.devices if device.device != HOST],
+            "cache": dict(zip(("path", "free_bytes"), check.cache, strict=True)),
+            "clock_offset_s": check.clock_offset_s,
+            "clock_error_s": check.clock_error_s,
+        }
+    if inspected is not None:
+        document |= {
+            "framework": {"version": inspected.framework_version, "interpreter": inspected.interpreter},
+            "environments": list(inspected.environments),
+            "home": {"path": inspected.home, "free_bytes": inspected.home_free_bytes},
+        }
+    return document
 
 
 def _gpu_document(check: HostCheck, device: Device) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class HostCheck:
         python: Version and path of the Python that runs the agent.
         inventory: Its devices.
         processes: The processes on each GPU, by its UUID; one is missing if the driver did not tell in time.
-        inspected: Users of those processes, space at home, and the framework.
+        inspected: Users of those processes, space at home, and the framework; None of a cluster, whose nodes differ.
         cache: The folder of the agent's files there, and the space in it in bytes.
         clock_offset_s: Its wall clock minus this machine's.
         clock_error_s: How far that may be off.

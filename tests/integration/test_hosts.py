@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from app.hosts.book import HostEntry, add_host
 from app.hosts.open import open_host
 from app.runs.session import RunServices, RunSession
 from tests.fakes.command_line import dummy_arguments
+from tests.fakes.nvml import Card, Driver, environment
 from tests.fakes.sessions import LIMIT_S, PATIENT, Going, Recorder, dummy
 from tests.fakes.sshd import SshServer
 from workloads.protocol import Block
@@ -88,3 +91,15 @@ def test_a_host_that_cannot_be_used_is_one_sentence(on: str, sentence: str, caps
     assert main(["gpus", "--on", on]) == 1
     (err,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("Connecting")]
     assert err.startswith(sentence)
+
+
+def test_a_check_names_the_gpus_and_who_uses_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = (Card(uuid="GPU-a", processes=((os.getpid(), 3 << 30),)), Card(uuid="GPU-b"))
+    for name, value in environment(Driver(cards=cards)).items():
+        monkeypatch.setenv(name, value)
+    assert main(["hosts", "check", f"sh:?python={sys.executable}"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"GPU 0 +\S.*GiB; used by you \(.+, 3\.0\sGiB\)\n", out)
+    assert re.search(r"GPU 1 +\S.*GiB; free\n", out)
