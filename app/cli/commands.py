@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from app.paths import PROGRAM
+from app.paths import PROGRAM, RUNS_SUFFIX, TRACE_SUFFIX
 
 OpenWindow = Callable[[Path | None, float, Path | tuple[int | Path, float] | None], int]
 """Opens the window: database, ms between readings, and a file to open, or a recording to play with its speed."""
@@ -111,7 +111,7 @@ class ProgramGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
-        if args[0] not in HELP and Path(args[0]).is_file():
+        if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith((RUNS_SUFFIX, TRACE_SUFFIX))):
             args = ["open", *args]  # as a desktop starts the program for a file
         if args[0] not in HELP and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=HELP, ctx=ctx)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-REGISTRIES = re.compile(r"https?://[^\s\"')]*(?:pypi|pythonhosted|simple/)|(?:^|\s)--?(?:extra-)?index-url|find-links")
+REGISTRIES = re.compile(
+    r"https?://[^\s\"')]*(?:pypi|pythonhosted|simple/)|(?:^|\s)--?(?:extra-)?index-url|--find-links"
+)
 MACHINE_PATHS = re.compile(r"(?<![\w./-])/(?:work|root|home/\w+)/")
 
 

@@ -157,7 +157,7 @@ def started(installed: Installed) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_a_run_is_made_stored_and_exported(installed: Installed) -> None:
-    database, exported = installed.folder / "runs.db", installed.folder / "exported.db"
+    database, exported = installed.folder / "runs.db", installed.folder / "exported.vscope"
     made = json.loads(installed("--db", str(database), "run", *dummy_arguments(), "--json"))
     assert made["outcome"] == "completed"
     installed("--db", str(database), "export", "1", "-o", str(exported))

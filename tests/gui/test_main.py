@@ -91,3 +91,20 @@ def test_and_while_its_words_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("app.cli.commands.ProgramCommand.parse_args", interrupted)
     assert main(["list"]) == 130
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="X11")
+def test_a_library_that_qt_would_end_the_program_for_is_named_with_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    for name in ("WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert main([]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("The window needs Qt, which cannot be loaded here (libxcb-cursor.so.0: cannot open shared")
+    assert "`sudo apt-get install libgl1 libqt6gui6 libxcb-cursor0`" in said

@@ -127,7 +127,9 @@ def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["--db", "other.db", "open", str(file)], upper) == 0
     assert opened == [(None, file), (Path("other.db"), file)]
     assert main(["open", str(tmp_path / "none")], upper) == 1
+    assert main([str(tmp_path / "none.vscope")], upper) == 1
     assert main([str(file)]) == 1
     said = capsys.readouterr().err
-    assert f"There is no file {tmp_path / 'none'}." in said
+    assert f"There is no file {tmp_path / 'none'}.\n" in said
+    assert f"There is no file {tmp_path / 'none.vscope'}.\n" in said
     assert f"`python -m app import {file}` adds the runs" in said

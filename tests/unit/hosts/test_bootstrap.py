@@ -81,14 +81,14 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        ("full", "There is no space left on gpu1 for the agent, 3 MB in /home/me/.cache: free some."),
+        ("full", "There is no space left on gpu1 for the agent, 3 MB in /u/me/.cache: free some."),
         ("damaged", "What was sent to gpu1 arrived damaged; try again."),
         ("library", "A library of the agent cannot be loaded on gpu1"),
         ("new", "gpu1 cannot run the agent: new"),
     ],
 )
 def test_what_goes_wrong_there_is_a_sentence(error: str, sentence: str) -> None:
-    found = Found(error=error, detail="failed to map segment", folder="/home/me/.cache")
+    found = Found(error=error, detail="failed to map segment", folder="/u/me/.cache")
     assert bootstrap._sentence(found, "gpu1").startswith(sentence)
 
 
