@@ -36,6 +36,7 @@ def measure_frames() -> Sequence[Result]:
         Result(name=f"frame of white noise, {points}", value=noise, unit="ms", limit=16.0),
         _baseline_result("white noise in plain pyqtgraph, against ours", plain_noise, noise, 6.0),
         Result(name=f"frame of {LONG:,} points per curve", value=long, unit="ms", baseline=short, limit=1.5),
+        *_many_hosts(),
         Result(name="curves of 8 h at 20 Hz, 8 on each of 2 GPUs", value=_session_mb(), unit="MB", limit=_SESSION_MB),
     ]
 
@@ -48,6 +49,17 @@ def _frame_times() -> dict[str, list[float]]:
     """Measure the milliseconds of each frame by case, in a fresh process."""
     times: dict[str, list[float]] = json.loads(module_output("app.bench.frames"))
     return times
+
+
+def _many_hosts() -> list[Result]:
+    """Measure the 95th percentile of a frame of Monitor with 200 hosts, next to one host's, in a fresh process."""
+    times = json.loads(module_output("app.bench.hosts"))
+    many, one = (statistics.quantiles(times[name], n=20)[-1] for name in ("many", "one"))
+    name = "frame of Monitor with 200 hosts, p95, against one host"
+    return [
+        Result(name=name, value=many, unit="ms", baseline=one),
+        Result(name="the same", value=many, unit="ms", limit=16.0),
+    ]
 
 
 def _session_mb() -> float:

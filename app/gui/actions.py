@@ -50,5 +50,8 @@ class Actions:
     add_reference: Callable[[Callable[[UserError], None]], None]
     """Add the reference runs while this screen stays; the argument gets the error, if any."""
 
+    manage_hosts: Callable[[], None]
+    """Show the dialog in which hosts are added, checked and removed."""
+
     runs_imported: Callable[[], None]
     """Show runs, and unfinished experiments, that came from another database."""

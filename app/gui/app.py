@@ -17,6 +17,7 @@ from app.gui.diagnostics import Diagnostics
 from app.gui.experiment.experiment_controller import ExperimentController
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.experiment.queue_sync import QueueSync
+from app.gui.hosts.host_screens import HostScreens
 from app.gui.monitor import MonitorController, MonitorView
 from app.gui.run.custom_workloads import CustomWorkloads
 from app.gui.run.file_opener import FileOpener
@@ -27,14 +28,12 @@ from app.gui.run.screen import RunView
 from app.gui.settings import RunEndNotifier, SettingsStore, StandbySetting
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
-from app.gui.threads import Background, Bridge, GuiGarbageCollector, WindowEvent, close_jobs
+from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
 from app.gui.window import COMPARE, HISTORY, RUN, MainWindow, Page
 from app.paths import DESKTOP_NAME
-from app.samples import Inventory, TelemetryGap
 from app.storage.files import disk_space
 from app.telemetry.feed import TelemetryFeed
-from app.viewmodels.plot.telemetry_buffer import machine_state
 from app.viewmodels.run.form import VariantForm
 from workloads.protocol import RunSpec
 
@@ -115,8 +114,8 @@ class Workbench(QObject):
         self.run = RunController(
             run_view,
             form,
-            lambda spec: self._session_factory().make_run(spec),
-            lambda spec, limit: self._session_factory().make_search(spec, limit),
+            lambda spec, host: self._session_factory().make_run(spec, host),
+            lambda spec, limit, host: self._session_factory().make_search(spec, limit, host),
             self.sessions,
             self.bridge,
         )
@@ -125,13 +124,15 @@ class Workbench(QObject):
         self.opener = FileOpener(
             self.window, self.stored, self.run, self.replay, self.reads, database, lambda: self._busy
         )
+        self.hosts = HostScreens(self.window, theme, run_view, self.run, self.bridge)
         self.actions = self._make_actions()
         self._monitor_view = MonitorView(theme, self.actions)
-        self.monitor = MonitorController(self._monitor_view, self.run.recent)
+        self.monitor = MonitorController(self._monitor_view, self.run.recent, self.hosts.panel)
         self._factory: SessionFactory | None = None
         sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
         self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)
-        inventory, show_run = self.feed.wait_inventory, partial(self.window.show_page, RUN)
+        inventory = self.hosts.inventory_source(self.feed.wait_inventory)
+        show_run = partial(self.window.show_page, RUN)
         self.experiments = ExperimentController(
             run_view, self.run, form, database, self.reads, inventory, self.queue.add, show_run, self.actions
         )
@@ -162,6 +163,7 @@ class Workbench(QObject):
             open_presets=self._open_presets,
             show_reference=self.stored.show_reference,
             add_reference=self.stored.add_reference,
+            manage_hosts=self.hosts.manage,
             runs_imported=self._runs_imported,
         )
 
@@ -179,6 +181,7 @@ class Workbench(QObject):
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
         self._connect_queue()
+        self.hosts.start(self.queue, self.monitor)
         self.experiments.start()
         self.run.start()
         self.custom_workloads.start()
@@ -212,6 +215,7 @@ class Workbench(QObject):
         self.feed.close()
         self.bridge.close()
         self.queue.shut_down()
+        self.hosts.close()
         self.sessions.close()
         if self._factory is not None:
             self._factory.close()
@@ -245,7 +249,7 @@ class Workbench(QObject):
         from app.gui.run.sessions import SessionFactory
 
         if self._factory is None:
-            self._factory = SessionFactory(self.database, self.feed, self.bridge)
+            self._factory = SessionFactory(self.database, self.feed, self.bridge, self.hosts.hosts.connections)
         return self._factory
 
     def _make_queue_runner(self, on_progress: Callable[["QueueProgress"], None]) -> "QueueRunner":
@@ -271,16 +275,12 @@ class Workbench(QObject):
         if not self.replay.playing:
             self.run.run()
 
-    def _handle(self, event: WindowEvent, run: int | None) -> None:
-        self.run.handle(event, run)
-        self.monitor.handle(event)
-        self._notifier.handle(event)
-        self._standby.handle(event)
-        self._first_start.handle(event)
-        if isinstance(event, Inventory):
-            self.window.show_machine(*machine_state(event))
-        elif isinstance(event, TelemetryGap):
-            self.window.show_machine("Telemetry starts again …", "warning", event.reason)
+    def _handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
+        self.hosts.handle(event, run)
+        if not isinstance(event, HostMessage):
+            self._notifier.handle(event)
+            self._standby.handle(event)
+            self._first_start.handle(event)
 
     def _refresh(self) -> None:
         self.run.refresh()
@@ -288,7 +288,7 @@ class Workbench(QObject):
         self.queue.refresh()
 
     def _telemetry_failed(self, error: UserError) -> None:
-        self.window.show_machine("No telemetry", "bad", str(error))
+        self.hosts.show_failure(str(error))
         self.run.show_error(error)
 
     def _run_again(self, run: int) -> None:

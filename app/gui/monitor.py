@@ -10,11 +10,13 @@ from PySide6.QtWidgets import (
     QPushButton,
     QScrollArea,
     QSizePolicy,
+    QSplitter,
     QVBoxLayout,
     QWidget,
 )
 
 from app.gui.actions import Actions
+from app.gui.hosts.hosts_panel import HostsPanel
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.threads import WindowEvent
@@ -197,6 +199,13 @@ class MonitorView(QWidget):
         self.no_gpu = NoGpuView(self, actions)
         self._trace = button("Replay a &trace …", "Telemetry that `watch --json` wrote into a file (Ctrl+O)", flat=True)
         self._trace.clicked.connect(actions.open_trace)
+        self._hosts_button = button(
+            "&Hosts …", "Machines with GPUs that are reached by ssh, Slurm, Ray or docker", flat=True
+        )
+        self._hosts_button.clicked.connect(actions.manage_hosts)
+        self._splitter = QSplitter(Qt.Orientation.Vertical)
+        self._here = text_label("This machine", "heading")
+        self._hosts: HostsPanel | None = None
         self._column = QVBoxLayout()
         self._scroll = QScrollArea()
         self._build()
@@ -205,6 +214,19 @@ class MonitorView(QWidget):
     def trace_button(self) -> QPushButton:
         """Asks for a trace to replay."""
         return self._trace
+
+    def show_hosts(self, panel: HostsPanel) -> None:
+        """Show the other hosts above this machine."""
+        if self._hosts is None:
+            self._hosts = panel
+            self._splitter.insertWidget(0, panel)
+            self._splitter.setChildrenCollapsible(False)
+            self._splitter.setHandleWidth(1)
+            self._splitter.setStretchFactor(1, 1)
+            wanted = min(panel.wanted_height, self.height() * 2 // 3)
+            self._splitter.setSizes([wanted, self.height() - wanted])
+            self._here.show()
+            self._hosts_button.hide()
 
     def row(self, device: str) -> DeviceRowView:
         """Return the row of one device."""
@@ -257,14 +279,24 @@ class MonitorView(QWidget):
         self._column.addStretch(1)
         self._scroll.setWidget(content)
         self._scroll.setWidgetResizable(True)
+        machine = QWidget()
+        inner = QVBoxLayout(machine)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.setSpacing(0)
+        self._here.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        self._here.hide()
+        inner.addWidget(self._here)
+        inner.addWidget(self._empty, 1)
+        inner.addWidget(self._scroll, 4)
+        self._splitter.addWidget(machine)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        layout.addWidget(self._empty, 1)
-        layout.addWidget(self._scroll, 4)
+        layout.addWidget(self._splitter, 1)
         layout.addWidget(separator())
         footer = QHBoxLayout()
         footer.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
+        footer.addWidget(self._hosts_button)
         footer.addStretch(1)
         footer.addWidget(self._trace)
         layout.addLayout(footer)
@@ -272,15 +304,18 @@ class MonitorView(QWidget):
 
 _REFRESH_PERIOD_S = 0.09
 """Numbers that change more often than this nobody can read."""
+_REFRESH_HOSTS_S = 0.4
 _REFRESH_STALE_MS = 1_000
 
 
 class MonitorController(QObject):
     """Bring the monitor's model and view together; `recent` is telemetry that the Run screen folds as well."""
 
-    def __init__(self, view: MonitorView, recent: TelemetryBuffer) -> None:
+    def __init__(self, view: MonitorView, recent: TelemetryBuffer, hosts: HostsPanel) -> None:
         super().__init__(view)
         self._view = view
+        self._hosts = hosts
+        self._hosts_shown_s = 0.0
         self._model = MonitorModel(recent)
         self._shown_s = 0.0
         # Where nothing is read any more, nothing else refreshes the screen: it has to say how old its numbers are.
@@ -302,3 +337,11 @@ class MonitorController(QObject):
         if self._view.isVisible() and time.monotonic() - self._shown_s >= _REFRESH_PERIOD_S:
             self._shown_s = time.monotonic()
             self._view.show_model(self._model.state(time.monotonic_ns()))
+            self._refresh_hosts()
+
+    def _refresh_hosts(self) -> None:
+        """Show the other hosts, if there are any; they are read less often."""
+        if self._hosts.has_hosts and self._shown_s - self._hosts_shown_s >= _REFRESH_HOSTS_S:
+            self._hosts_shown_s = self._shown_s
+            self._hosts.refresh()
+            self._view.show_hosts(self._hosts)

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QWidget
 from app.errors import UserError, bug_message
 from app.records import RunEvent, RunStarted, TelemetryEvent
 from app.samples import Inventory, Processes
+from app.telemetry.messages import SamplerMessage
 from workloads.catalog import UsageError
 
 Result = TypeVar("Result")
@@ -159,6 +160,14 @@ def _to_user_error(error: BaseException) -> UserError:
     return UserError(str(error) if isinstance(error, UsageError) else bug_message(error))
 
 
+@dataclass(frozen=True, slots=True)
+class HostMessage:
+    """What the telemetry of another host than this machine says."""
+
+    host: str
+    message: SamplerMessage
+
+
 WindowEvent = RunEvent | Inventory | Processes
 """What `Bridge.arrived` has, with the number of the run."""
 
@@ -169,7 +178,8 @@ _BUDGET_S = 0.008
 class Bridge(QObject):
     """Brings events to the GUI thread: `arrived` is emitted for each, then `drained` once per tick.
 
-    `arrived` has the event and the number of its run, None where the run has none yet or the event is the machine's.
+    `arrived` has the event, of another host within a `HostMessage`, and the number of its run: None where the run has
+    none yet or the event is a machine's.
 
     Thread: GUI only, except `post`.
     """
@@ -180,7 +190,7 @@ class Bridge(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._queue: queue.SimpleQueue[tuple[WindowEvent, int | None]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[WindowEvent | HostMessage, int | None]] = queue.SimpleQueue()
         self._awake = False
         self._closed = False
         self._timer = QTimer(self)
@@ -188,7 +198,7 @@ class Bridge(QObject):
         self._timer.timeout.connect(self._tick)
         self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
-    def post(self, event: WindowEvent, run: int | None = None) -> None:
+    def post(self, event: WindowEvent | HostMessage, run: int | None = None) -> None:
         """Queue an event; the timer runs only while events arrive.
 
         Thread: any.

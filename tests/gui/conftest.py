@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from app.hosts.book import FILE_VARIABLE
 from tests.gui.actions import RecordedActions
 from tests.gui.history_page import HistoryPage
 from tests.gui.windows import READ_LIMIT_MS, window_on
@@ -31,6 +32,12 @@ def garbage_on_this_thread() -> Iterator[None]:
     yield
     gc.enable()
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def no_hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Give the window a book of hosts of the test's own, which is empty at first."""
+    monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "hosts.json"))
 
 
 @pytest.fixture

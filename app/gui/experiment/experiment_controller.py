@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from PySide6.QtCore import QObject
 
 from app.errors import UserError
@@ -90,7 +91,7 @@ class ExperimentController(QObject):
         """Run an experiment, now or when the queue comes to it, and show the plots of its runs."""
         self._show_screen()
         self._view.show_live()
-        self._queue_plan(plan)
+        self._queue_plan(structs.replace(plan, host=self._form.host))
 
     def _refresh(self, busy: bool) -> None:
         self._busy = busy
@@ -120,7 +121,7 @@ class ExperimentController(QObject):
     def compare_quickly(self, machine: "Machine") -> None:
         """Run the quick comparison as it is for a machine."""
         self._view.live.show_offer("")
-        self._reads.run(lambda: _quick_plan(machine), self._queue_plan, self._run.show_error)
+        self._reads.run(lambda: _quick_plan(machine), self.submit, self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
         """Ignore it: without a database to read there is no offer."""

@@ -55,6 +55,7 @@ class QueueController(QObject):
     running_changed = Signal(bool)  # this window begins to run the queue, or no longer does
     run_stored = Signal()  # another run of the queue may be stored
     entry_ended = Signal(str, str)  # the name of an experiment, and a sentence on how it ended
+    host_changed = Signal(str)  # the host where runs of the queue are made; "" is this machine
     entry_cancelled = Signal()  # an experiment was stopped or cancelled
     _progressed = Signal(object)
     _runner_failed = Signal(object)
@@ -130,7 +131,7 @@ class QueueController(QObject):
 
     def add_run(self, spec: RunSpec) -> None:
         """Add one run of one variant, whatever runs of it are stored."""
-        self.add(Plan(name=short_name(spec), variants=(spec,), repeats=1, again=True))
+        self.add(Plan(name=short_name(spec), variants=(spec,), repeats=1, again=True, host=self._run.chosen_host))
 
     def begin(self, *, requested: bool = False) -> None:
         """Run what waits, if the user has `requested` it in this window and nothing else runs here."""
@@ -208,6 +209,7 @@ class QueueController(QObject):
 
     def _handle_progress(self, progress: QueueProgress) -> None:
         self._model.handle(progress, time.monotonic())
+        self.host_changed.emit(progress.host)
         progress_key = (progress.entry, progress.done, progress.specs)
         if progress_key != self._progress_key:
             self._progress_key = progress_key
@@ -284,16 +286,14 @@ class QueueController(QObject):
         self._show()
 
     def _answer_ending(self, action: BannerAction) -> None:
-        ended = self._model.last_ended
-        if action == "show" and ended is not None:
+        if action == "show" and (ended := self._model.last_ended) is not None:
             self._show_runs(ended.entry)
         elif action == "dismiss":
             self._model.dismiss_ended()
             self._show()
 
     def _show_runs(self, entry: int) -> None:
-        experiment = self._model.experiment_number(entry)
-        if experiment is not None:
+        if (experiment := self._model.experiment_number(entry)) is not None:
             self._sync.query(lambda queue: queue.runs(experiment), lambda runs: _open_runs(self._actions, runs))
 
 

@@ -123,6 +123,8 @@ class FirstStart(QObject):
                 self._accepted.set()
             case "cancel":
                 self._job.stop()
+            case "host":
+                self._actions.manage_hosts()
             case "reference":
                 self._leave()
                 self._actions.show_reference()

@@ -7,12 +7,11 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QInputDialog,
     QPushButton,
-    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
-from app.gui.run.form_controls import Control, control_for
+from app.gui.run.form_controls import FieldRow, HostChoice, control_for
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     BreakingLabel,
@@ -44,35 +43,8 @@ class BatchLimitDialog(QInputDialog):
 
 
 _FORM_WIDTH = 43 * GRID
-_LABEL_WIDTH = 16 * GRID
 _CUSTOM_ENTRY = ("", "Custom workload …")
 """Last entry of the list of workloads; no workload has its name."""
-
-
-class FieldRow:
-    """A parameter's label, its control and the note below."""
-
-    def __init__(self, control: Control, field: Field) -> None:
-        self.control = control
-        self.label = text_label(field.label, "muted", wrap=True)
-        self.label.setBuddy(control.widget)
-        self.label.setFixedWidth(_LABEL_WIDTH)
-        self.note = BreakingLabel("caption")
-        control.widget.setAccessibleName(field.label)
-        control.widget.setObjectName(f"field.{field.name}")
-        control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-
-    def show_field(self, field: Field, *, visible: bool) -> None:
-        """Show the field's value, limits and note."""
-        self.control.show_field(field)
-        self.control.widget.setEnabled(field.enabled)
-        self.note.setText(field.note)
-        set_role(self.note, "problem" if field.problem else "caption")
-        for widget in (self.label, self.control.widget):
-            widget.setToolTip(plain_tooltip(f"{field.help}\n{field.note}" if field.note else field.help))
-            widget.setVisible(visible)
-        self.control.widget.setAccessibleDescription(f"{field.help} {field.note}".strip())
-        self.note.setVisible(visible and bool(field.note))
 
 
 def _row_keys(state: FormState) -> tuple[tuple[str, str], ...]:
@@ -101,6 +73,7 @@ class FormView(QWidget):
         self._rows: dict[str, FieldRow] = {}
         self._state: FormState | None = None
         self._busy = False
+        self.host = HostChoice()
         self._workload = ElidedComboBox()
         self._workload.setAccessibleName("Workload")
         self._workload.activated.connect(self._choose_workload)
@@ -217,7 +190,7 @@ class FormView(QWidget):
     def _show_run(self, state: FormState, *, stopping: bool, error: str) -> None:
         text = error or " ".join(state.refusals)
         if not state.is_machine_known and not error:
-            text = "Looking for GPUs …"
+            text = state.waiting_text
         self._copy.setText("Copy as co&mmand")
         show_text(self._refusal, text)
         set_role(self._refusal, "problem" if state.is_machine_known or error else "caption")
@@ -299,6 +272,8 @@ class FormView(QWidget):
         header = QVBoxLayout()
         header.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
         header.setSpacing(GRID)
+        header.addWidget(self.host)
+        header.addSpacing(GRID)
         for widget in (label, self._workload, self._help, self._custom):
             header.addWidget(widget)
         return header

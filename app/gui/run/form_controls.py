@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from PySide6.QtCore import QRect, QSignalBlocker, QSize, Qt
+from PySide6.QtCore import QRect, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFontMetrics,
@@ -18,7 +18,9 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
+    QGridLayout,
     QLineEdit,
+    QSizePolicy,
     QSpinBox,
     QStyle,
     QStyledItemDelegate,
@@ -27,14 +29,16 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, LEFT
-from app.gui.widgets.basic import plain_tooltip, prepare_spin_box
+from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, prepare_spin_box, set_role, text_label
 from app.gui.widgets.cell_table import AnyIndex
+from app.viewmodels.hosts import host_field
 from app.viewmodels.run.form import Field, Option
 from workloads.protocol import Value
 
 _NOTE_ALPHA = 0.65
 _NOTE_ROLE = Qt.ItemDataRole.UserRole + 1
 _OPTION_HEIGHT = 3 * GRID
+_LABEL_WIDTH = 16 * GRID
 _WIDEST_LIST = 120 * GRID
 _SELECTED = QPalette.ColorRole.HighlightedText
 
@@ -266,3 +270,63 @@ class TextControl:
         if self.widget.isModified():
             self.widget.setModified(False)
             edited(name, self.widget.text())
+
+
+class FieldRow:
+    """A parameter's label, its control and the note below."""
+
+    def __init__(self, control: Control, field: Field) -> None:
+        self.control = control
+        self.label = text_label(field.label, "muted", wrap=True)
+        self.label.setBuddy(control.widget)
+        self.label.setFixedWidth(_LABEL_WIDTH)
+        self.note = BreakingLabel("caption")
+        control.widget.setAccessibleName(field.label)
+        control.widget.setObjectName(f"field.{field.name}")
+        control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_field(self, field: Field, *, visible: bool) -> None:
+        """Show the field's value, limits and note."""
+        self.control.show_field(field)
+        self.control.widget.setEnabled(field.enabled)
+        self.note.setText(field.note)
+        set_role(self.note, "problem" if field.problem else "caption")
+        for widget in (self.label, self.control.widget):
+            widget.setToolTip(plain_tooltip(f"{field.help}\n{field.note}" if field.note else field.help))
+            widget.setVisible(visible)
+        self.control.widget.setAccessibleDescription(f"{field.help} {field.note}".strip())
+        self.note.setVisible(visible and bool(field.note))
+
+
+_NO_HOSTS = host_field("", (), None)
+
+
+class HostChoice(QWidget):
+    """The choice of the host of runs, how the connection to it is, and the button that connects again.
+
+    `chosen` has the name of a host, "" is this machine.
+    """
+
+    chosen = Signal(str)
+    retry_requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = FieldRow(control_for(_NO_HOSTS, lambda _, host: self.chosen.emit(host)), _NO_HOSTS)
+        self.retry_button = button("&Try again", "Connect to this host again", flat=True)
+        self.retry_button.clicked.connect(self.retry_requested)
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(GRID)
+        grid.setVerticalSpacing(GRID // 2)
+        grid.setColumnStretch(1, 1)
+        grid.addWidget(self.row.label, 0, 0)
+        grid.addWidget(self.row.control.widget, 0, 1)
+        grid.addWidget(self.row.note, 1, 0, 1, 2)
+        grid.addWidget(self.retry_button, 2, 0, 1, 2, Qt.AlignmentFlag.AlignLeft)
+        self.show_field(_NO_HOSTS, can_retry=False)
+
+    def show_field(self, field: Field, *, can_retry: bool) -> None:
+        """Show the hosts to choose from, and how the connection to the one chosen is."""
+        self.row.show_field(field, visible=True)
+        self.retry_button.setVisible(can_retry)

@@ -69,8 +69,8 @@ class RunController(QObject):
         self,
         view: RunView,
         form: VariantForm,
-        make_session: Callable[[RunSpec], "RunSession"],
-        make_search: Callable[[RunSpec, int], "LargestBatchSession"],
+        make_session: Callable[[RunSpec, str], "RunSession"],
+        make_search: Callable[[RunSpec, int, str], "LargestBatchSession"],
         sessions: Background,
         bridge: Bridge,
     ) -> None:
@@ -79,7 +79,7 @@ class RunController(QObject):
         Args:
             view: The Run screen.
             form: State of its form.
-            make_session: Makes the session of a run.
+            make_session: Makes the session of a run on a host; "" is this machine.
             make_search: Makes the search for the largest batch up to a limit; raises `UsageError`.
             sessions: The thread that they run on.
             bridge: Brings their events to the GUI thread; flushed at their end.
@@ -95,6 +95,7 @@ class RunController(QObject):
         self._session: RunSession | LargestBatchSession | None = None
         self._stopping = False
         self._queue_running = False
+        self._host = ""
         self._error = ""
         self._warning = ""
         self._notice = ""
@@ -121,6 +122,16 @@ class RunController(QObject):
         self.refresh()
 
     @property
+    def chosen_host(self) -> str:
+        """The host of the form's runs; "" is this machine."""
+        return self._form.host
+
+    @property
+    def host(self) -> str | None:
+        """The host of the active run; None where there is none."""
+        return self._host if self.running else None
+
+    @property
     def running(self) -> bool:
         """Whether a run is active, or its end not yet stored."""
         return self._session is not None
@@ -131,9 +142,25 @@ class RunController(QObject):
         if isinstance(event, RunStarted) and self._notice and self.running:
             self._notice = describe_try(event.spec)
             self.show_form()
-        if isinstance(event, Inventory):
-            self._form.set_machine(event.machine, event.no_gpu_reason or describe_lost(event))
-            self.show_form()
+
+    def show_host(self, host: str, inventory: Inventory | None) -> None:
+        """Show the telemetry of a host; "" is this machine."""
+        self._live.show_host(host, inventory)
+        self.refresh()
+
+    def show_link(self, title: str, detail: str) -> None:
+        """Say why the plots of that host stand still, with a title; "" where they do not."""
+        if (title, detail) != self._live.absence:
+            self._live.absence = title, detail
+            self.refresh()
+
+    def set_machine(self, host: str, inventory: Inventory | None) -> None:
+        """Make runs on a host from now on, once its devices are known; "" is this machine."""
+        if host != self._form.host or inventory is None:
+            self._form.set_host(host)
+        if inventory is not None:
+            self._form.set_machine(inventory.machine, inventory.no_gpu_reason or describe_lost(inventory))
+        self.show_form()
 
     def refresh(self) -> None:
         """Show the state after the events so far."""
@@ -155,7 +182,11 @@ class RunController(QObject):
         if self._busy:
             self.queue_requested.emit(spec)
             return
-        session = self._make_session(spec)
+        try:
+            session = self._make_session(spec, self._form.host)
+        except UserError as error:
+            self.show_error(error)
+            return
         self._live.request(spec)
         self._begin(session, session.run, self._end_run)
 
@@ -172,8 +203,8 @@ class RunController(QObject):
         if self._busy or not state.is_machine_known or state.refusals:
             return
         try:
-            search = self._make_search(spec, limit)
-        except UsageError as error:
+            search = self._make_search(spec, limit, self._form.host)
+        except (UsageError, UserError) as error:
             self.show_error(UserError(str(error)))
             return
         self._live.request(spec)
@@ -188,7 +219,7 @@ class RunController(QObject):
     def _begin(
         self, session: "RunSession | LargestBatchSession", work: Callable[[], Result], done: Callable[[Result], None]
     ) -> None:
-        self._session, self._error, self._notice = session, "", ""
+        self._session, self._host, self._error, self._notice = session, self._form.host, "", ""
         self._view.show_live()
         self._sessions.run(work, done, self._fail)
         self.show_form()

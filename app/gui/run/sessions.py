@@ -1,10 +1,12 @@
 """Creates run sessions, batch searches and queue runners for the window, with a standby worker for the next one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from app.analysis.largest_batch import search_bounds
 from app.gui.threads import Bridge, BridgeSink
+from app.hosts.connections import Connections
 from app.queries import QueueProgress
 from app.runs.experiment.progress import ProgressReporter
 from app.runs.experiment.queue_runner import QueueRunner
@@ -28,37 +30,58 @@ class SessionFactory:
     Thread: any; each session blocks the thread that runs it.
     """
 
-    def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge) -> None:
+    def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge, hosts: Connections) -> None:
+        """Make what runs need.
+
+        Args:
+            database: Where runs are stored.
+            feed: Telemetry of this machine.
+            bridge: Brings events of runs to the window.
+            hosts: Other hosts.
+        """
         self._bridge = bridge
+        self._hosts = hosts
         leases = Leases()
         self._launcher = StandbyLauncher(
             leases, lambda: is_standby_wanted(feed, lambda: load_setting(database, STANDBY))
         )
         self._services = RunServices(
-            database=database, host=Host(telemetry=feed, launcher=self._launcher, leases=leases)
+            database=database,
+            host=Host(telemetry=feed, launcher=self._launcher, leases=leases),
+            open_host=hosts.wait_host,
         )
 
     def prepare(self) -> None:
         """Start the standby worker if one is wanted, else end it; returns at once."""
         self._launcher.prepare()
 
-    def make_run(self, spec: RunSpec) -> RunSession:
-        """Make the session of one run."""
-        return RunSession(spec, self._services, (BridgeSink(self._bridge),))
+    def make_run(self, spec: RunSpec, host: str) -> RunSession:
+        """Make the session of one run on a host, "" is this machine; raises `UserError` if it is not connected."""
+        return RunSession(spec, self._services_on(host), (BridgeSink(self._bridge),))
 
-    def make_search(self, spec: RunSpec, limit: int) -> LargestBatchSession:
-        """Make the search for the largest batch up to `limit`.
+    def make_search(self, spec: RunSpec, limit: int, host: str) -> LargestBatchSession:
+        """Make the search for the largest batch up to a limit.
+
+        Args:
+            spec: The first variant tried.
+            limit: The largest batch size to try.
+            host: Where; "" is this machine.
 
         Raises:
             UsageError: There is nothing to search.
+            UserError: The host is not connected.
         """
         return LargestBatchSession(
-            spec, search_bounds(spec, limit), self._services, lambda *_: (BridgeSink(self._bridge),)
+            spec, search_bounds(spec, limit), self._services_on(host), lambda *_: (BridgeSink(self._bridge),)
         )
 
     def make_queue_runner(self, on_progress: Callable[[QueueProgress], None]) -> QueueRunner:
         """Make a runner of the queue; `on_progress` is called on the threads that make the runs."""
         return QueueRunner(self._services, ProgressReporter(on_progress, lambda: (BridgeSink(self._bridge),)))
+
+    def _services_on(self, host: str) -> RunServices:
+        """Return what a run needs that the window starts itself: nothing is waited for."""
+        return replace(self._services, host=self._hosts.connected(host)) if host else self._services
 
     def close(self) -> None:
         """End the standby worker."""

@@ -108,13 +108,14 @@ class MatrixForm:
             budget_s=extent.budget_s,
             parallel=len(self._form.machine.gpus) if self._side_by_side else 1,
             again=extent.again,
+            host=self._form.host,
         )
 
     def state(self) -> MatrixState:
         """Return everything the matrix shows."""
         form, found, extent = self._form.state(), self._combinations(), self._extent
         listed = self._ordered_variants(found)
-        problem = form.custom_file_refusal or self._problem(found) if form.is_machine_known else "Looking for GPUs …"
+        problem = form.custom_file_refusal or self._problem(found) if form.is_machine_known else form.waiting_text
         runs = len(found.runnable) * self._repeats
         most = "" if extent.until_pct is None else "at most "
         return MatrixState(
@@ -151,6 +152,8 @@ class MatrixForm:
             words += ["--parallel", str(len(self._form.machine.gpus))]
         if extent.again:
             words.append("--again")
+        if self._form.host:
+            words += ["--on", self._form.host]
         return shlex.join(words)
 
     @property

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from app import units
-from app.paths import PROGRAM
 from app.samples import Inventory
 from workloads.catalog import FRAMEWORK
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:  # its imports would delay the window's first paint
     from app.environments.records import EnvironmentOffer, EnvironmentProgress
 
 Place = Literal["gpu", "cpu", "host", "reference"]
-Action = Literal["compare", "install", "download", "cancel", "reference"]
+Action = Literal["compare", "install", "download", "cancel", "host", "reference"]
 
 TITLE = "Where shall it run?"
 LEAD = (
@@ -78,7 +77,8 @@ def first_choices(
 _HOST = FirstChoice(
     place="host",
     title="Another machine, by ssh",
-    text=f"Runs and telemetry there, window and results here: `{PROGRAM} hosts add gpu1 ssh://me@gpu1`.",
+    text="Runs and telemetry there, window and results here; with your own ssh, and nothing to install.",
+    actions=(("host", "Add a host …"),),
 )
 
 

@@ -94,7 +94,8 @@ class FormState:
     """The whole form as values; `refusals` says why the variant cannot run here, empty when it can.
 
     `own_words` is how it stands with a file of the user's that is read, or was to be; `own_wrong`: it is no good.
-    `unread` says why the chosen workload's own file keeps it from running, "" where it does not.
+    `unread` says why the chosen workload's own file keeps it from running, "" where it does not. `waiting_text` is
+    shown until the machine is known.
     """
 
     workload: str
@@ -107,6 +108,7 @@ class FormState:
     custom_file_text: str = ""
     custom_file_invalid: bool = False
     custom_file_refusal: str = ""
+    waiting_text: str = "Looking for GPUs …"
 
 
 _DEFAULT_LIMITS: Mapping[str, float] = {"integer": 2_000_000_000, "number": 1e9}
@@ -124,6 +126,16 @@ class VariantForm:
         self._no_gpu_reason: str | None = None
         self._workloads = {w.name: w for w in catalog.WORKLOADS if hidden or not w.hidden}
         self._files = CustomFiles()
+        self._host = ""
+
+    @property
+    def host(self) -> str:
+        """The host that runs are made on; "" is this machine."""
+        return self._host
+
+    def set_host(self, host: str) -> None:
+        """Make runs on another host from now on; its machine is not known yet."""
+        self._host, self._machine, self._no_gpu_reason = host, None, None
 
     @property
     def machine(self) -> Machine:
@@ -215,6 +227,7 @@ class VariantForm:
             custom_file_text=message,
             custom_file_invalid=invalid,
             custom_file_refusal=file_refusal,
+            waiting_text=f"{self._host} is not connected yet." if self._host else "Looking for GPUs …",
         )
 
     def command(self) -> str:
@@ -226,7 +239,8 @@ class VariantForm:
         if gpus != catalog.fill_defaults(self.workload, {}, self.machine).variant["gpus"]:
             words.insert(0, f"gpus={gpus}")
         settings = [part for word in words for part in ("-s", word)]
-        return shlex.join(["python", "-m", "app", "run", self.cli_name, *settings])
+        on_host = ["--on", self._host] if self._host else []
+        return shlex.join(["python", "-m", "app", "run", self.cli_name, *settings, *on_host])
 
     @property
     def cli_name(self) -> str:

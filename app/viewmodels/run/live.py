@@ -116,6 +116,7 @@ class LiveModel:
     def __init__(self) -> None:
         self._inventory: Inventory | None = None
         self.recent = TelemetryBuffer(short_history=True)
+        self._buffers = {"": self.recent}
         self._view = TimeView()
         self._per_gpu = False
         self._queue_runs = False
@@ -123,6 +124,14 @@ class LiveModel:
         self._timelines = [self._shown]
         self._tabs: tuple[RunTab, ...] = ()
         self._chosen_by_user = False
+        self.absence = "", ""
+        """Why the host that is shown is not heard: a title and a sentence; "" where it is."""
+
+    def show_host(self, host: str, inventory: Inventory | None) -> None:
+        """Show the telemetry of another host, whose clock is another one; "" is this machine."""
+        self._inventory = inventory
+        self.recent = self._buffers.setdefault(host, TelemetryBuffer(short_history=True))
+        self._show_only(RunTimeline())
 
     def request(self, spec: RunSpec) -> None:
         """Show that a run starts, until its first event."""
@@ -306,14 +315,15 @@ class LiveModel:
         if isinstance(self._shown.started, TraceStarted):
             return Status(title="Recorded telemetry", detail=" ".join(self._shown.device_failures))
         if self._shown.spec is None:
-            return _STARTING if self._queue_runs else _READY
+            title, detail = self.absence
+            return Status(title=title, detail=detail) if title else _STARTING if self._queue_runs else _READY
         name = short_name(self._shown.spec)
         if self._shown.ended is not None:
             return self._final_status(self._shown.ended.outcome, name)
         phase = self._shown.phases
         return Status(
             title="Waiting" if self._shown.waiting else phase.title,
-            detail=" ".join([self._shown.waiting, *self._shown.device_failures]).strip(),
+            detail=" ".join([self._shown.waiting or self.absence[1], *self._shown.device_failures]).strip(),
             name=name,
             fraction=phase.fraction,
             left=phase.time_left_text(self._shown.spec),

@@ -62,6 +62,7 @@ class RunScreen(Screen[RunView]):
         self.experiments.start()
         self.run.start()
         self.run.handle(inventory)
+        self.run.set_machine("", inventory)
         theme.apply_style_sheet(view)
         super().__init__(qtbot, view, 1100, 700)
 
@@ -97,11 +98,11 @@ class RunScreen(Screen[RunView]):
         super().destroy()
 
 
-def _no_session(_spec: RunSpec) -> NoReturn:
+def _no_session(_spec: RunSpec, _host: str) -> NoReturn:
     raise AssertionError("no test here runs anything")
 
 
-def _no_search(_spec: RunSpec, _limit: int) -> NoReturn:
+def _no_search(_spec: RunSpec, _limit: int, _host: str) -> NoReturn:
     raise AssertionError("no test here searches")
 
 

@@ -32,7 +32,7 @@ def test_without_a_gpu_the_cpu_comes_first_with_the_reason() -> None:
     cpu, host, look = first_choices(WITHOUT_GPU, "2.21.0", 178)
     assert cpu.text == "2 cores. No GPU: no NVIDIA driver is installed. TensorFlow 2.21.0 is installed."
     assert actions(cpu) == ["compare"]
-    assert "hosts add" in host.text
+    assert host.actions == (("host", "Add a host …"),)
     assert (look.text, actions(look)) == (
         "178 runs on H200s come with the program, to compare and replay.",
         ["reference"],

@@ -1,0 +1,118 @@
+"""Connects the hosts with what shows them: the Run screen, Monitor, the window's head and the dialog of hosts."""
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject
+
+from app.gui.experiment.queue_controller import QueueController
+from app.gui.hosts.hosts_controller import HostsController
+from app.gui.hosts.hosts_panel import HostsPanel
+from app.gui.monitor import MonitorController
+from app.gui.run.run_controller import RunController
+from app.gui.run.screen import RunView
+from app.gui.theme import Theme
+from app.gui.threads import Bridge, HostMessage, WindowEvent
+from app.gui.window import RUN, MainWindow
+from app.samples import Inventory, TelemetryGap
+from app.telemetry.messages import SamplerMessage
+from app.viewmodels.hosts import describe_absence, host_machine
+from app.viewmodels.plot.telemetry_buffer import machine_state
+
+
+class HostScreens(QObject):
+    """Takes all events of the window, and shows those of the right machine on each screen.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, window: MainWindow, theme: Theme, run_view: RunView, run: RunController, bridge: Bridge) -> None:
+        """Prepare; nothing is connected yet.
+
+        Args:
+            window: Its head names the machine that runs are made on.
+            theme: Colours and fonts.
+            run_view: The Run screen, whose form has the choice.
+            run: Its controller.
+            bridge: Brings telemetry of other hosts to the GUI thread.
+        """
+        super().__init__(run_view)
+        self._window = window
+        self._theme = theme
+        self._run = run
+        self._queue: QueueController | None = None
+        self._monitor: MonitorController | None = None
+        self.hosts = HostsController(run_view.form.host, bridge)
+        self.panel = HostsPanel(self.hosts.model, theme)
+
+    def start(self, queue: QueueController, monitor: MonitorController) -> None:
+        """Connect the parts, and read the user's hosts."""
+        self._queue, self._monitor = queue, monitor
+        hosts, panel = self.hosts, self.panel
+        hosts.chosen_changed.connect(self._run.set_machine)
+        hosts.shown_changed.connect(self._run.show_host)
+        hosts.states_changed.connect(self._show_states)
+        hosts.manage_requested.connect(self.manage)
+        self._run.form_shown.connect(lambda _: self._follow_run())
+        queue.host_changed.connect(hosts.follow_run)
+        queue.running_changed.connect(lambda _: self._follow_run())
+        panel.manage_requested.connect(self.manage)
+        panel.list.connect_requested.connect(hosts.connect_host)
+        panel.list.opened.connect(self._open)
+        hosts.start()
+
+    def close(self) -> None:
+        """End all connections."""
+        self.hosts.close()
+
+    def manage(self) -> None:
+        """Show the dialog in which hosts are added, checked and removed."""
+        from app.gui.hosts.hosts_dialog import HostsDialog
+
+        HostsDialog(self._window, self._theme, self.hosts).open()
+
+    def inventory_source(self, here: Callable[[], Inventory]) -> Callable[[], Inventory]:
+        """Return what waits for the devices of the chosen host, off the GUI thread; `here` for this machine's."""
+        return lambda: self.hosts.wait_inventory(here)
+
+    def handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
+        """Take one event: telemetry goes to the Run screen only from the host that is shown there."""
+        if isinstance(event, HostMessage):
+            if event.host == self.hosts.shown:
+                self._run.handle(event.message)
+            return
+        is_telemetry = isinstance(event, SamplerMessage)
+        if not (is_telemetry and self.hosts.shown):
+            self._run.handle(event, run)
+        if is_telemetry and self._monitor is not None:
+            self._monitor.handle(event)
+        if isinstance(event, Inventory):
+            self.hosts.take_inventory(event)
+        elif isinstance(event, TelemetryGap) and not self.hosts.chosen:
+            self._window.show_machine("Telemetry starts again …", "warning", event.reason)
+
+    def show_failure(self, reason: str) -> None:
+        """Show that this machine has no telemetry."""
+        if not self.hosts.chosen:
+            self._window.show_machine("No telemetry", "bad", reason)
+
+    def _follow_run(self) -> None:
+        """Show the telemetry of the host where the form's run is made, while it lasts."""
+        if self._queue is not None and not self._queue.running:
+            self.hosts.follow_run(self._run.host)
+
+    def _open(self, host: str) -> None:
+        """Show the plots of a host on the Run screen."""
+        self.hosts.choose(host)
+        self._window.show_page(RUN)
+
+    def _show_states(self) -> None:
+        """Show the machine that runs are made on, and how the link to it is."""
+        chosen = self.hosts.chosen
+        inventory = self.hosts.inventory(chosen)
+        if chosen:
+            self._window.show_machine(*host_machine(self.hosts.connections.state(chosen), inventory))
+        elif inventory is not None:
+            self._window.show_machine(*machine_state(inventory))
+        self._run.show_link(*(describe_absence(self.hosts.state()) if self.hosts.shown else ("", "")))
+        if self._monitor is not None:
+            self._monitor.refresh()

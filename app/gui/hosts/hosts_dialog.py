@@ -1,0 +1,296 @@
+"""The dialog of hosts: a list to connect, check and remove, and a form that adds one."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.errors import UserError
+from app.gui.hosts.hosts_controller import HostsController
+from app.gui.theme import GRID, Theme
+from app.gui.threads import CancellableJob
+from app.gui.widgets.basic import BreakingLabel, button, separator, set_role, text_label
+from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
+from app.hosts.address import parse_address
+from app.hosts.book import HostEntry, add_host, remove_host
+from app.hosts.check import HostCheck, check_hosts
+from app.hosts.check_lines import check_lines
+from app.samples import Inventory
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.hosts import HOST_COLUMNS, describe_address, host_cells, widest_host_cells
+from workloads.catalog import UsageError
+
+_TEXT_MAX = 26 * GRID
+_ADDRESS_HINT = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head, docker://name"
+
+
+class HostsTableModel(CellModel):
+    """A row per host of the user's."""
+
+    def __init__(self) -> None:
+        super().__init__(HOST_COLUMNS)
+        self.rows: tuple[tuple[Cell, ...], ...] = ()
+
+    def rowCount(self, parent: AnyIndex | None = None) -> int:
+        """Return the number of hosts."""
+        return 0 if parent is not None and parent.isValid() else len(self.rows)
+
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """Return the cells of a host."""
+        return self.rows[row]
+
+    def show_rows(self, rows: tuple[tuple[Cell, ...], ...]) -> None:
+        """Show these rows."""
+        if len(rows) != len(self.rows):
+            self.beginResetModel()
+            self.rows = rows
+            self.endResetModel()
+        elif rows:
+            self.rows = rows
+            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(HOST_COLUMNS) - 1))
+
+
+class HostsTable(CellTable):
+    """The hosts; long names and addresses are cut, so that the state of all is in sight."""
+
+    def width_for(self, _column: int, content: int) -> int:
+        """Return the width of a column whose text takes `content` pixels."""
+        return min(content, _TEXT_MAX)
+
+
+class AddHostForm(QWidget):
+    """Name and address of a new host; while they are typed, a sentence says what the address means."""
+
+    def __init__(self, add: Callable[[HostEntry], None], test: Callable[[HostEntry], None]) -> None:
+        super().__init__()
+        self.name = QLineEdit()
+        self.name.setPlaceholderText("gpu1")
+        self.name.setAccessibleName("Name")
+        self.address = QLineEdit()
+        self.address.setPlaceholderText(_ADDRESS_HINT)
+        self.address.setAccessibleName("Address")
+        self.meaning = BreakingLabel("caption")
+        self.add_button = button("&Add", "Add this host to yours", primary=True)
+        self.test_button = button("&Test connection", "Connect once and say what is there; nothing is added")
+        for field in (self.name, self.address):
+            field.textChanged.connect(lambda _: self.refresh())
+            field.returnPressed.connect(self.add_button.click)
+        self.add_button.clicked.connect(lambda: add(self.entry()))
+        self.test_button.clicked.connect(lambda: test(self.entry()))
+        form = QFormLayout(self)
+        form.setContentsMargins(0, 0, 0, 0)
+        form.addRow("Na&me", self.name)
+        form.addRow("Add&ress", self.address)
+        form.addRow(self.meaning)
+        line = QHBoxLayout()
+        line.addWidget(self.test_button)
+        line.addWidget(self.add_button)
+        line.addStretch(1)
+        form.addRow(line)
+        self.refresh()
+
+    def entry(self) -> HostEntry:
+        """Return the host as it is typed."""
+        address = self.address.text().strip()
+        return HostEntry(name=self.name.text().strip() or address, address=address)
+
+    def refresh(self, error: str = "") -> None:
+        """Say what the address means, or what is wrong."""
+        text, is_valid = error, False
+        address = self.address.text().strip()
+        if not error:
+            try:
+                found = parse_address(address) if address else None
+                is_valid = found is not None
+                text = describe_address(found.kind, found.shown) if found else "An address says how a host is reached."
+            except UsageError as wrong:
+                text = str(wrong)
+        self.meaning.setText(text)
+        set_role(self.meaning, "caption" if is_valid or not address else "problem")
+        self.test_button.setEnabled(is_valid)
+        self.add_button.setEnabled(is_valid and bool(self.name.text().strip()))
+
+
+class HostsDialog(QDialog):
+    """Lists the user's hosts with their state; checks run off the GUI thread, and closing ends them.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, parent: QWidget, theme: Theme, hosts: HostsController) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Hosts")
+        self.resize(120 * GRID, 84 * GRID)
+        theme.apply_style_sheet(self)
+        self._hosts = hosts
+        self._job = CancellableJob(self)
+        self._checks: dict[str, HostCheck] = {}
+        self._checking: set[str] = set()
+        self._model = HostsTableModel()
+        self.table = HostsTable(self._model, CellDelegate(theme), elastic=1, elastic_max=_TEXT_MAX)
+        self.table.setAccessibleName("Hosts")
+        self.details = QPlainTextEdit()
+        self.details.setReadOnly(True)
+        self.details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.details.setAccessibleName("What was found of the host")
+        self.form = AddHostForm(self._add, self._check)
+        self.connect_button = button("&Connect", "Connect to this host, or end its connection")
+        self.check_button = button("C&heck", "Whether it answers, and what it has for runs")
+        self.use_button = button("&Use for runs", "Choose it on the Run screen")
+        self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
+        self._buttons: Mapping[QPushButton, Callable[[HostEntry], None]] = {
+            self.use_button: self._use,
+            self.connect_button: self._connect_or_end,
+            self.check_button: self._check,
+            self.remove_button: self._remove,
+        }
+        for pressed, act in self._buttons.items():
+            pressed.clicked.connect(lambda _=False, act=act: self._with_chosen(act))
+        self.table.selectionModel().selectionChanged.connect(lambda *_: self._show_chosen())
+        hosts.states_changed.connect(self.refresh)
+        self.finished.connect(lambda _: self._job.close())
+        self._build()
+        self.refresh()
+        if self._model.rows:
+            self.table.selectRow(0)
+
+    def refresh(self) -> None:
+        """Show the hosts as they are now."""
+        entries = self._hosts.connections.entries
+        self._model.show_rows(
+            tuple(
+                host_cells(
+                    entry.name,
+                    entry.address,
+                    self._hosts.connections.state(entry.name),
+                    self._hosts.inventory(entry.name) or self._checked_inventory(entry.name),
+                    self._checked_framework(entry.name),
+                )
+                for entry in entries
+            )
+        )
+        self.table.fit(widest_host_cells(self._model.rows))
+        self._show_chosen()
+
+    @property
+    def chosen(self) -> HostEntry | None:
+        """The selected host."""
+        row, entries = self.table.currentIndex().row(), self._hosts.connections.entries
+        return entries[row] if 0 <= row < len(entries) else None
+
+    def _checked_inventory(self, name: str) -> Inventory | None:
+        check = self._checks.get(name)
+        return check.inventory if check is not None else None
+
+    def _checked_framework(self, name: str) -> str | None:
+        check = self._checks.get(name)
+        inspected = check.inspected if check is not None else None
+        return None if inspected is None else inspected.framework_version or ""
+
+    def _show_chosen(self) -> None:
+        entry = self.chosen
+        for each in self._buttons:
+            each.setEnabled(entry is not None)
+        if entry is None:
+            self.details.setPlainText("" if self._model.rows else "No host yet. Add one below: its address is enough.")
+            return
+        state = self._hosts.connections.state(entry.name)
+        self.connect_button.setText("&Connect" if state.can_retry else "&Disconnect")
+        self.check_button.setEnabled(entry.name not in self._checking)
+        self._show_details(entry.name, state.text)
+
+    def _show_details(self, name: str, text: str) -> None:
+        if name in self._checking:
+            text = f"Checking {name} …"
+        elif (check := self._checks.get(name)) is not None:
+            text = "\n".join(f"{label:<14}{line}" for label, line in check_lines(check))
+        if text != self.details.toPlainText():
+            self.details.setPlainText(text)
+
+    def _with_chosen(self, act: Callable[[HostEntry], None]) -> None:
+        if (entry := self.chosen) is not None:
+            act(entry)
+
+    def _use(self, entry: HostEntry) -> None:
+        self._hosts.choose(entry.name)
+        self.accept()
+
+    def _connect_or_end(self, entry: HostEntry) -> None:
+        connections = self._hosts.connections
+        if connections.state(entry.name).can_retry:
+            self._hosts.connect_host(entry.name)
+        else:
+            connections.disconnect(entry.name)
+
+    def _check(self, entry: HostEntry) -> None:
+        """Check a host, one of the list or the one that is typed."""
+        self._checking.add(entry.name)
+        self.details.setPlainText(f"Checking {entry.name} …")
+        self._show_chosen()
+
+        def done(check: HostCheck) -> None:
+            self._checking.discard(entry.name)
+            self._checks[entry.name] = check
+            self.refresh()
+            self._show_details(entry.name, "")
+
+        self._job.run(lambda _: next(check_hosts([entry])), done, self._fail)
+
+    def _add(self, entry: HostEntry) -> None:
+        try:
+            add_host(entry)
+            self._hosts.connections.reload()
+        except (UserError, UsageError) as error:
+            self.form.refresh(str(error))
+            return
+        self.form.name.clear()
+        self.form.address.clear()
+        self.refresh()
+        self.table.selectRow(len(self._model.rows) - 1)
+
+    def _remove(self, entry: HostEntry) -> None:
+        try:
+            self._hosts.remove(entry.name)
+            remove_host(entry.name)
+            self._hosts.connections.reload()
+        except (UserError, UsageError) as error:
+            self._fail(UserError(str(error)))
+        self.refresh()
+
+    def _fail(self, error: UserError) -> None:
+        self._checking.clear()
+        self.details.setPlainText(str(error))
+
+    def _build(self) -> None:
+        side = QVBoxLayout()
+        side.setSpacing(GRID)
+        for each in self._buttons:
+            side.addWidget(each)
+        side.addStretch(1)
+        top = QHBoxLayout()
+        top.setSpacing(2 * GRID)
+        top.addWidget(self.table, 1)
+        top.addLayout(side)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
+        layout.setSpacing(2 * GRID)
+        layout.addLayout(top, 3)
+        layout.addWidget(self.details, 2)
+        layout.addWidget(separator())
+        layout.addWidget(text_label("Add a host", "heading"))
+        layout.addWidget(self.form)
+        layout.addWidget(buttons)

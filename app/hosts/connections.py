@@ -1,0 +1,225 @@
+"""The window's connections to hosts: made in the background, made again when they are lost, and ended together."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from app.errors import UserError, bug_message
+from app.hosts.book import HostEntry, read_hosts
+from app.telemetry.messages import SamplerMessage
+from app.viewmodels.hosts import HostState, Stage
+from workloads.catalog import UsageError
+
+if TYPE_CHECKING:
+    from app.hosts.connection import Connection
+    from app.runs.host import Host
+
+FULL_HZ = 20.0
+"""Readings a second of a host that is looked at or makes runs."""
+OVERVIEW_HZ = 2.0
+"""Readings a second of a host that is one of many: 200 with eight GPUs each say 3,600 samples a second."""
+_RETRY_S = (5.0, 15.0, 60.0)
+"""Pauses before a lost host is tried again; the last one from then on."""
+_LOOK_S = 0.5
+_CLOSE_S = 5.0
+"""How long closing waits for connections that do not end."""
+
+
+class OpenHost(Protocol):
+    """Connects to a host by name or address, as `app.hosts.open.open_host` does."""
+
+    def __call__(
+        self, word: str, *, hz: float, notify: Callable[[str], None], is_cancelled: Callable[[], bool]
+    ) -> "Connection":
+        """Return the connection; raises `UserError` or `UsageError`."""
+
+
+def _open_host(
+    word: str, *, hz: float, notify: Callable[[str], None], is_cancelled: Callable[[], bool]
+) -> "Connection":
+    from app.hosts.open import open_host  # here, for the window opens without it
+
+    return open_host(word, hz=hz, notify=notify, is_cancelled=is_cancelled)
+
+
+class _Slot:
+    """One host that shall be connected: its thread connects, watches, and connects again until it is cancelled.
+
+    Thread: `run` is its own; the rest any.
+    """
+
+    def __init__(self, name: str, hz: float, owner: "Connections") -> None:
+        self.name = name
+        self.hz = hz
+        self.connection: Connection | None = None
+        self.stage: Stage = "connecting"
+        self.text = f"Connecting to {name} …"
+        self.cancelled = threading.Event()
+        self._owner = owner
+        self.thread = threading.Thread(target=self._run, name=f"host {name}", daemon=True)
+
+    def _run(self) -> None:
+        tries = 0
+        while not self.cancelled.is_set():
+            try:
+                connection = self._owner.open(
+                    self.name, hz=self.hz, notify=self._note, is_cancelled=self.cancelled.is_set
+                )
+            except (UserError, UsageError) as error:
+                if not tries:
+                    self._set("failed", str(error))
+                    return
+                self._set("lost", str(error))
+            except BaseException as error:
+                self._set("failed", bug_message(error))
+                raise
+            else:
+                tries = 0
+                self._serve(connection)
+            self.cancelled.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+            tries += 1
+
+    def _serve(self, connection: "Connection") -> None:
+        """Pass on what the host says until its link is lost or nobody wants it."""
+        name, listen = self.name, self._owner.listen
+        self.connection = connection
+        unsubscribe = connection.host.telemetry.subscribe(lambda message: listen(name, message))
+        self._set("connected", "")
+        while not (self.cancelled.wait(_LOOK_S) or connection.status().lost):
+            pass
+        self.connection = None
+        self._set("lost", connection.status().lost or "")
+        unsubscribe()
+        connection.close()
+
+    def _note(self, text: str) -> None:
+        """Take what the connection waits for, or that it is silent."""
+        self.text = text
+        self._owner.changed()
+
+    def _set(self, stage: Stage, text: str) -> None:
+        self.stage, self.text = stage, text
+        self._owner.changed()
+
+    @property
+    def state(self) -> HostState:
+        """The host as the window shows it."""
+        shown = HostState(name=self.name, stage=self.stage, text=self.text)
+        connection = self.connection
+        if connection is None:
+            return shown
+        status = connection.status()
+        if status.lost:
+            return replace(shown, stage="lost", text=status.lost)
+        return replace(shown, round_trip_ms=status.round_trip_ms, silent_s=status.silent_s)
+
+
+class Connections:
+    """The hosts of the user's book, and those of them that are connected.
+
+    `changed` is called when one connects, is lost or has something to say; `listen` with every message of a host's
+    telemetry, and its name. Both are called on other threads, and return at once.
+
+    Thread: any; nothing waits but `wait_host` and `close`.
+    """
+
+    def __init__(
+        self,
+        listen: Callable[[str, SamplerMessage], None],
+        changed: Callable[[], None],
+        open_host: OpenHost = _open_host,
+    ) -> None:
+        self.listen = listen
+        self.changed = changed
+        self.open = open_host
+        self._lock = threading.Lock()
+        self._entries: tuple[HostEntry, ...] = ()
+        self._slots: dict[str, _Slot] = {}
+        self._closed = False
+
+    def reload(self) -> None:
+        """Read the user's hosts again; raises `UserError` for a damaged file."""
+        self._entries = read_hosts()
+        self.changed()
+
+    @property
+    def entries(self) -> tuple[HostEntry, ...]:
+        """The user's hosts, as they were last read."""
+        return self._entries
+
+    def states(self) -> tuple[HostState, ...]:
+        """Return all hosts of the book in its order, then others that are used by their address."""
+        with self._lock:
+            slots = dict(self._slots)
+        names = dict.fromkeys((*(entry.name for entry in self._entries), *slots))
+        return tuple(slots[name].state if name in slots else HostState(name=name) for name in names)
+
+    def state(self, name: str) -> HostState:
+        """Return one host, known or not."""
+        with self._lock:
+            slot = self._slots.get(name)
+        return HostState(name=name) if slot is None else slot.state
+
+    def connect(self, name: str, hz: float = OVERVIEW_HZ) -> None:
+        """Begin to connect to a host, or try again; one that is connected stays, unless it reads too seldom.
+
+        Args:
+            name: Its name in the book, or an address.
+            hz: Readings a second.
+        """
+        with self._lock:
+            former = self._slots.get(name)
+            is_enough = former is not None and former.stage in ("connecting", "connected") and former.hz >= hz
+            if self._closed or is_enough:
+                return
+            if former is not None:
+                former.cancelled.set()
+            slot = self._slots[name] = _Slot(name, hz, self)
+        slot.thread.start()
+        self.changed()
+
+    def disconnect(self, name: str) -> None:
+        """End a connection; returns at once."""
+        with self._lock:
+            slot = self._slots.pop(name, None)
+        if slot is not None:
+            slot.cancelled.set()
+            self.changed()
+
+    def host(self, name: str) -> "Host | None":
+        """Return a host that is connected now."""
+        with self._lock:
+            slot = self._slots.get(name)
+        connection = slot.connection if slot is not None and slot.state.stage == "connected" else None
+        return connection.host if connection is not None else None
+
+    def connected(self, name: str) -> "Host":
+        """Return a host that is connected now; raises `UserError` with why it is not."""
+        host = self.host(name)
+        if host is None:
+            raise UserError(self.state(name).text or f"{name} is not connected.")
+        return host
+
+    def wait_host(self, name: str) -> "Host":
+        """Connect to a host for runs, if it is not connected, and return it; raises `UserError` if that fails."""
+        self.connect(name, FULL_HZ)
+        while (host := self.host(name)) is None:
+            state = self.state(name)
+            if state.stage in ("failed", "lost") or self._closed:
+                raise UserError(state.text or f"{name} is not connected any more.")
+            time.sleep(_LOOK_S / 5)
+        return host
+
+    def close(self) -> None:
+        """End all connections, and wait for them, but not for long."""
+        with self._lock:
+            self._closed = True
+            slots = list(self._slots.values())
+            self._slots = {}
+        for slot in slots:
+            slot.cancelled.set()
+        deadline_s = time.monotonic() + _CLOSE_S
+        for slot in slots:
+            slot.thread.join(max(0.0, deadline_s - time.monotonic()))

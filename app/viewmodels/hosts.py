@@ -1,0 +1,183 @@
+"""Hosts as the window shows them: how their connections are, and the choice of one in the form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app import units
+from app.samples import Inventory
+from app.viewmodels.format.cells import Cell, Column, Tone, text_cell, widest
+from app.viewmodels.format.naming import format_gpu_counts
+from app.viewmodels.plot.telemetry_buffer import MachineState, machine_state
+from app.viewmodels.run.form import Field, Option
+from workloads.catalog import FRAMEWORK
+
+Stage = Literal["off", "connecting", "connected", "lost", "failed"]
+"""How far a connection is: `lost` was there and is tried again, `failed` never came about."""
+
+MANAGE = "\0manage"
+"""The choice that opens the dialog of hosts; no host has its name."""
+SILENT_S = 3.0
+"""From then on a host that says nothing is told to be silent."""
+_WORDS: dict[Stage, tuple[str, Tone]] = {
+    "off": ("not connected", "quiet"),
+    "connecting": ("connecting …", "busy"),
+    "connected": ("connected", "good"),
+    "lost": ("lost", "bad"),
+    "failed": ("not reached", "bad"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """How the connection to a host is.
+
+    Attributes:
+        name: What the user calls it.
+        stage: How far its connection is.
+        text: What is waited for, or why there is no connection, in one sentence; "" where there is nothing to say.
+        round_trip_ms: Of its link, where that is known.
+        silent_s: Since it was last heard; 0 without a link.
+    """
+
+    name: str
+    stage: Stage = "off"
+    text: str = ""
+    round_trip_ms: float | None = None
+    silent_s: float = 0.0
+
+    @property
+    def can_retry(self) -> bool:
+        """Return whether connecting it, or connecting again, is of use."""
+        return self.stage in ("off", "lost", "failed")
+
+
+def describe_stage(state: HostState) -> tuple[str, Tone]:
+    """Return a connection in a word or two, with its round trip, and the tone of that."""
+    if state.stage == "connected" and state.silent_s >= SILENT_S:
+        return f"silent for {units.age(state.silent_s)}", "warning"
+    text, tone = _WORDS[state.stage]
+    link = units.with_unit(state.round_trip_ms, "ms", 1) if state.round_trip_ms is not None else ""
+    return (f"{text}, {link}" if state.stage == "connected" and link else text), tone
+
+
+def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | None) -> Field:
+    """Return the choice of the host of a run.
+
+    Args:
+        chosen: The name of the one chosen; "" is this machine.
+        states: All hosts.
+        inventory: The devices of the one chosen, once they are known.
+    """
+    known = {state.name: state for state in states}
+    state = known.get(chosen, HostState(name=chosen))
+    note = "" if not chosen else _note(state, inventory)
+    return Field(
+        name="host",
+        label="Host",
+        kind="choice",
+        value=chosen,
+        help="Where runs are made: on this machine, or on one that is reached by ssh, Slurm, Ray or docker",
+        options=(
+            Option(value="", label="This machine"),
+            *(Option(value=name, label=name, help=describe_stage(known[name])[0]) for name in known),
+            *([Option(value=chosen, label=chosen)] if chosen and chosen not in known else []),
+            Option(value=MANAGE, label="Hosts …" if known else "Add host …"),
+        ),
+        note=note,
+        problem=state.stage in ("lost", "failed"),
+    )
+
+
+def _note(state: HostState, inventory: Inventory | None) -> str:
+    """Return what is said below the choice of a host."""
+    word, _ = describe_stage(state)
+    if state.stage != "connected":
+        return state.text or units.sentence(f"{state.name} is {word}")
+    machine = f"{machine_state(inventory).text} · " if inventory is not None else ""
+    return f"{state.text} {machine}{word}".strip()
+
+
+def host_machine(state: HostState, inventory: Inventory | None) -> MachineState:
+    """Return a host and how its link is, as the window's head shows it."""
+    word, tone = describe_stage(state)
+    if state.stage != "connected" or inventory is None:
+        return MachineState(f"{state.name} · {word}", "muted" if tone in ("quiet", "busy") else "bad", state.text)
+    machine = machine_state(inventory)
+    if tone != "good":
+        return MachineState(f"{state.name} · {word}", "warning", state.text)
+    return machine._replace(text=f"{state.name} · {machine.text}")
+
+
+def describe_absence(state: HostState) -> tuple[str, str]:
+    """Return why the plots of a host stand still, as a title and a sentence; two "" where they do not."""
+    name = state.name
+    if state.stage == "connecting":
+        return f"Connecting to {name}", state.text
+    if state.stage in ("lost", "failed"):
+        title = f"The link to {name} is lost" if state.stage == "lost" else f"{name} cannot be reached"
+        return title, f"{state.text} The plots end where it was last heard." if state.stage == "lost" else state.text
+    if state.stage == "connected" and state.silent_s >= SILENT_S:
+        return f"{name} is silent", f"It was last heard {units.age(state.silent_s)} ago; the plots end there."
+    return "", ""
+
+
+HOST_COLUMNS = (
+    Column("Name", "What you call it, as `--on` takes it", numeric=False),
+    Column("Address", "How it is reached", numeric=False),
+    Column("State", "How the connection to it is", numeric=False),
+    Column("GPUs", "What it has, as far as it was asked", numeric=False),
+    Column(FRAMEWORK.name, "Its version there, by the last check", numeric=False),
+)
+_EXPECTED_CELLS = ("gpu-server-1", "ssh://me@gpu1", "not connected", "2× H200", "2.21.0")
+
+
+def host_cells(
+    name: str, address: str, state: HostState, inventory: Inventory | None, framework: str | None
+) -> tuple[Cell, ...]:
+    """Return the row of a host in their list.
+
+    Args:
+        name: Its name.
+        address: Its address.
+        state: How its connection is.
+        inventory: Its devices, where they are known.
+        framework: Version of the framework there, "" for none; None where it was not asked.
+    """
+    stage, tone = describe_stage(state)
+    gpus = ""
+    if inventory is not None:
+        gpus = format_gpu_counts(gpu.name for gpu in inventory.machine.gpus) or "none"
+    return (
+        text_cell(name, name),
+        Cell(text=address, key=address, tone="quiet", tooltip=address),
+        Cell(text=stage, tone=tone, tooltip=state.text),
+        text_cell(gpus),
+        text_cell("" if framework is None else framework or "none"),
+    )
+
+
+def widest_host_cells(rows: Sequence[Sequence[Cell]]) -> list[Cell]:
+    """Return for each column a cell as wide as needed."""
+    expected = [Cell(text=text) for text in _EXPECTED_CELLS]
+    return [widest([row[n] for row in (expected, *rows)]) for n in range(len(HOST_COLUMNS))]
+
+
+_MEANINGS = {
+    "ssh": "Your own ssh connects to {shown} with your keys and its config. No port is opened and no password kept.",
+    "slurm": "srun on {shown} waits in Slurm's queue for a node; the runs are made there.",
+    "ray": "Your own ssh connects to {shown}, from where Ray places each run on a node with free GPUs.",
+    "docker": "docker exec starts the program in the running container {shown}.",
+    "sh": "This machine, through an agent as on any other host: for trying it out.",
+}
+
+
+def describe_address(kind: str, shown: str) -> str:
+    """Return what an address means, in a sentence or two.
+
+    Args:
+        kind: How the host is reached.
+        shown: The address for people.
+    """
+    first = " The program sends its agent there once (under 1 MB), into your cache folder." if kind != "sh" else ""
+    return f"{_MEANINGS[kind].format(shown=shown)}{first}"
