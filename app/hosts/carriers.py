@@ -232,7 +232,8 @@ SSH_FAILURES = (
         " with ssh-copy-id, or give a key that has a passphrase to ssh-add; `{by_hand}` must work without a question.",
     ),
     Failure(
-        r"Bad configuration option|Bad owner or permissions on|[Mm]issing argument|terminating, \d+ bad configuration",
+        r"Bad configuration option|Bad owner or permissions on|[Mm]issing argument|terminating, \d+ bad configuration|"
+        r"ControlPath .*too long|too long for Unix domain socket",
         "ssh does not accept your ssh config; `{by_hand}` says which line.",
     ),
     Failure(
@@ -252,6 +253,12 @@ SSH_FAILURES = (
     Failure(
         r"Timeout, server .* not responding",
         "The connection to {shown} was lost: it has not answered for 15 s.",
+    ),
+    Failure(
+        r"\A\s*\Z",
+        "The connection to {shown} ended without a reason: ssh was killed, or a connection that your ssh config shares"
+        " (ControlMaster) ended.",
+        255,
     ),
     Failure(
         r"(?:closed by remote host|[Cc]onnection reset|[Bb]roken pipe|[Cc]onnection closed by)",

@@ -47,6 +47,7 @@ _VERIFICATION = (
         ),
         ("stdio forwarding failed\r\nConnection closed by UNKNOWN port 65535\r\n", "The jump host"),
         ("/u/me/.ssh/config: line 1: Bad configuration option: hots\r\n", "your ssh config"),
+        ('unix_listener: path "/very/long" too long for Unix domain socket\r\n', "your ssh config"),
         ("Unable to negotiate with 10.0.0.1 port 22: no matching cipher found.\r\n", "no method in common"),
         ("This service allows sftp connections only.\n", "restricted shell"),
         ("rbash: line 1: exec: restricted\n", "restricted shell"),
@@ -56,7 +57,7 @@ _VERIFICATION = (
         ("client_loop: send disconnect: Broken pipe\r\n", "closed by the other side"),
         ("Connection to gpu1 closed by remote host.\r\n", "closed by the other side"),
         ("Welcome\nsomething {new} happened.\n", "exit status 255: something {new} happened."),
-        ("", "it said nothing"),
+        ("\r\n", "ended without a reason"),
     ],
 )
 def test_what_ssh_says_becomes_one_sentence(said: str, part: str) -> None:
@@ -64,6 +65,10 @@ def test_what_ssh_says_becomes_one_sentence(said: str, part: str) -> None:
     assert part in sentence
     assert not {"\n", "\r"} & set(sentence)
     assert sentence.endswith((".", '"'))
+
+
+def test_a_status_without_words_is_said() -> None:
+    assert GPU1.explain(3, "") == "The connection to ssh://me@gpu1:2222 ended with exit status 3: it said nothing."
 
 
 def test_a_signal_and_a_missing_program_are_said() -> None:

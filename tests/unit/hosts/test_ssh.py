@@ -74,3 +74,13 @@ def test_without_ssh_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(FileNotFoundError) as error:
         subprocess.run(carrier.command("true"), check=False)
     assert "openssh-client" in carrier.explain_start(error.value)
+
+
+def test_a_connection_that_the_user_shares_is_used(sshd: SshServer) -> None:
+    config = sshd.folder / "ssh_config"
+    shared = f"ControlMaster auto\nControlPath {sshd.folder}/m\nControlPersist 60\n"
+    config.write_text(f"Host gpu1\n{shared}{config.read_text()}")
+    assert [carry("gpu1", f"echo {number}").out for number in (1, 2)] == ["1\n", "2\n"]
+    assert len(sshd.sessions()) == 1
+    close = ["ssh", "-O", "exit", "gpu1"]
+    subprocess.run(close, check=True, capture_output=True, timeout=120)
