@@ -28,6 +28,7 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.experiment.queue_banner import describe_ending
 from tests.fakes.sessions import dummy, run_through, services, started_feed
+from workloads.catalog import UsageError
 from workloads.protocol import Value
 
 
@@ -297,15 +298,20 @@ def test_an_entry_whose_host_cannot_be_reached_is_paused_and_the_others_go_on(us
     def open_host(word: str) -> Host:
         if word == "gone":
             raise UserError("gone does not answer: check its address.")
+        if word == "removed":
+            raise UsageError("There is no host 'removed'.")
         return replace(used.host, name=word)
 
     beyond = dummy(used.host.inventory(), gpus=9)  # refused, so that no worker starts
     with Store.open(used.database) as store:
-        for host in ("gone", "gpu1", ""):
+        for host in ("gone", "removed", "gpu1", ""):
             add_plan(store, Plan(name=host or "here", variants=(beyond,), repeats=1, host=host))
     failures: list[UserError] = []
     recorded = RecordedRunner(replace(used, open_host=open_host))
     recorded.runner.run(failed=failures.append)
-    assert [str(error) for error in failures] == ["gone does not answer: check its address."]
-    assert in_queue(used) == [("gone", "paused", "0/1")]
+    assert [str(error) for error in failures] == [
+        "gone does not answer: check its address.",
+        "There is no host 'removed'.",
+    ]
+    assert in_queue(used) == [("gone", "paused", "0/1"), ("removed", "paused", "0/1")]
     assert [(now.name, now.host) for now in recorded.all if now.state == "complete"] == [("gpu1", "gpu1"), ("here", "")]

@@ -13,6 +13,7 @@ from app.runs.experiment.session import Experiment
 from app.runs.outcome import mark_crashed_runs
 from app.runs.session import RunServices
 from app.storage.store import Store
+from workloads.catalog import UsageError
 
 _log = logging.getLogger("variantscope.queue")
 
@@ -96,7 +97,7 @@ class QueueRunner:
     def _run_entry(self, entry: QueueEntry, only: Sequence[int] | None) -> None:
         _log.info("entry %d starts: %s", entry.entry, entry.name)
         try:
-            services = self._services.on(entry_plan(entry).host)
+            services = self._services_for(entry)
             session = EntrySession(entry, services, self._listener, lambda: self._is_next(entry, only))
             self._current = (entry.entry, session)
             if self._stopped.is_set() or entry.entry in self._cancelled:
@@ -116,6 +117,12 @@ class QueueRunner:
         self._release(entry.entry)
         _log.info("entry %d ends: %s, %d runs done", entry.entry, state, status.experiment.done)
         self._listener.entry_ended(replace(status, state=state))
+
+    def _services_for(self, entry: QueueEntry) -> RunServices:
+        try:
+            return self._services.on(entry_plan(entry).host)
+        except UsageError as error:  # the host had a name when the entry was made
+            raise UserError(str(error)) from error
 
     def _release(self, entry: int, state: SettableState | None = None) -> None:
         with Store.open(self._services.database) as store:
