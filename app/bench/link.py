@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.analysis.intervals import LEVEL, mean
+from app.bench import link_kills
 from app.bench.harness import Result
 from app.cli.runs import one_variant, run_services, workload_finder
 from app.fields import Sample
@@ -35,7 +36,9 @@ _LEAST_RATIO = 0.995
 _WAIT_S = 60.0
 
 
-def measure(on: str = "sh:", workload: str = "", settings: Sequence[str] = (), pairs: int = PAIRS) -> Sequence[Result]:
+def measure(
+    on: str = "sh:", workload: str = "", settings: Sequence[str] = (), pairs: int = PAIRS, kills: int = 0
+) -> Sequence[Result]:
     """Measure the first sample, the delay of samples, and the throughput of runs.
 
     Args:
@@ -43,7 +46,10 @@ def measure(on: str = "sh:", workload: str = "", settings: Sequence[str] = (), p
         workload: What runs, "" for a CNN on GPUs and an LSTM where there is none.
         settings: Its parameters, as words `name=value`.
         pairs: Runs with an agent, and without.
+        kills: How often to kill somebody instead.
     """
+    if kills:
+        return link_kills.measure(on, kills)
     with tempfile.TemporaryDirectory() as folder:
         first = [*_first_samples(on, Path(folder)), *_delays(on)]
         with run_services(Path(folder) / "bench.db") as here, closing(open_host(on)) as connection:

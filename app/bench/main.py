@@ -52,7 +52,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "resume": ("kills",),
     "quick": ("times",),
     "soak": ("runs", "hours"),
-    "link": ("on", "workload", "settings", "pairs"),
+    "link": ("on", "workload", "settings", "pairs", "kills"),
     "aa": ("workload", "settings", "pairs", "parallel", "no_gate", "again"),
 }
 """Options that go with one benchmark alone."""
@@ -78,7 +78,12 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 @parallel_option
 @no_gate_option
 @again_option
-@click.option("--kills", type=COUNT, metavar="N", help="With resume: how often to kill the program (default 50).")
+@click.option(
+    "--kills",
+    type=COUNT,
+    metavar="N",
+    help="With resume: kills of the program (default 50); with link: kills alone.",
+)
 @click.option("--cases", type=COUNT, metavar="N", help="With compare: cases of each kind (default 2,000).")
 @click.option("--on", metavar="HOST", help="With link: this machine as a host, such as its own sshd (default sh:).")
 @click.option("--times", type=COUNT, metavar="N", help="With quick: how often to repeat it (default 10).")

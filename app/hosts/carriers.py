@@ -118,7 +118,7 @@ class Carrier:
                 groups = {name: one_line(text or "") for name, text in found.groupdict().items()}
                 return failure.sentence.format(**names, **groups)
         if exit_status < 0:
-            return f"The connection to {self.shown} ended by signal {-exit_status} on this machine."
+            return f"The connection to {self.shown} was ended here, by signal {-exit_status}."
         lines = [line for line in said.splitlines() if line.strip()]
         last = one_line(lines[-1]) if lines else "it said nothing"
         return f"The connection to {self.shown} ended with exit status {exit_status}: {last.rstrip('.')}."

@@ -126,8 +126,8 @@ class RemoteLauncher:
         number = self._link.number()
         fetch = None
         if start.weights_path is not None:
-            name, path = self._files.new_name(), Path(start.weights_path)
-            fetch = partial(self._files.fetch, name, path)
+            name = self._files.new_name()
+            fetch = partial(self._bring, name, Path(start.weights_path))
             start = msgspec.structs.replace(start, weights_path=name)
         worker = RemoteWorker(self._link, number, post, fetch)
         self._link.routes.listen_worker(number, worker.take)
@@ -138,6 +138,10 @@ class RemoteLauncher:
             raise
         worker.listen(launched.pid)
         return worker
+
+    def _bring(self, name: str, path: Path) -> None:
+        self._files.fetch(name, path)
+        self._files.remove(name)
 
     def keep_standby(self, wanted: bool) -> None:
         """Have standby workers there from now on, or none."""

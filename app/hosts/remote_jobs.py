@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.agent_protocol import FILE_PIECE_BYTES, CancelJob, FilePart, JobDone, ReadFile, StartJob, WriteFile
+from app.agent_protocol import FILE_PIECE_BYTES, CancelJob, FilePart, JobDone, ReadFile, RemoveFile, StartJob, WriteFile
 from app.errors import UserError, read_error, write_error
 from app.hosts.link import Link
 from app.hosts.routes import Numbered
@@ -28,8 +28,9 @@ class ScratchFiles:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        # Written by threads of jobs; one that is lost there is only sent once more.
-        self._sent: dict[tuple[Path, int, int], str] = {}
+        # By path here: time and size of the copy, and its name there. Written by threads of jobs, each with paths of
+        # its own.
+        self._copies: dict[Path, tuple[int, int, str]] = {}
 
     def new_name(self) -> str:
         """Return a name that no file there has."""
@@ -43,14 +44,26 @@ class ScratchFiles:
         """
         try:
             found = path.stat()
-            key = (path, found.st_mtime_ns, found.st_size)
-            if key not in self._sent:
+            modified_ns, size, name = self._copies.get(path, (0, 0, ""))
+            if (modified_ns, size) != (found.st_mtime_ns, found.st_size):
                 name = self.new_name()
                 self._copy_there(path, name)
-                self._sent[key] = name
-            return self._sent[key]
+                self.remember(path, name)
+            return name
         except FileNotFoundError as error:
             raise read_error(path, error) from error
+
+    def remove(self, name: str) -> None:
+        """Remove a file there; returns at once."""
+        self._link.send(RemoveFile(number=self._link.number(), name=name))
+
+    def remember(self, path: Path, name: str) -> None:
+        """Note that a file there is a copy of this one; the copy that it replaces is removed."""
+        _, _, former = self._copies.get(path, (0, 0, ""))
+        found = path.stat()
+        self._copies[path] = (found.st_mtime_ns, found.st_size, name)
+        if former:
+            self.remove(former)
 
     def _copy_there(self, path: Path, name: str) -> None:
         offset = 0
@@ -82,12 +95,10 @@ class ScratchFiles:
                     file.write(found.data)
                     size = found.size
             part.replace(path)
-            stored = path.stat()
         except OSError as error:
             raise write_error(path, error) from error
         finally:
             part.unlink(missing_ok=True)
-        self._sent[path, stored.st_mtime_ns, stored.st_size] = name
 
     def _ask(self, number: int, order: ReadFile | WriteFile) -> FilePart:
         try:
@@ -139,6 +150,7 @@ class RemoteJobs:
             raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
         for name, path in written:
             self._files.fetch(name, path)
+            self._files.remember(path, name)  # the next job may begin with what this one has found
         return result
 
     def _wait(self, number: int, answer: "Future[Numbered]", is_overdue: Callable[[], bool] | None) -> Numbered:

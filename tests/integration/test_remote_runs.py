@@ -4,6 +4,7 @@ import contextlib
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,13 +22,14 @@ from app.hosts.link import LinkLimits
 from app.hosts.remote import RemoteWorker
 from app.hosts.remote_jobs import ScratchFiles
 from app.records import RunEnded, RunStarted
+from app.runs.launcher import Exited, WorkerEvent
 from app.samples import DeviceLost, Waiting
 from app.storage.owner import boot_id
 from tests.fakes.hosts import NAME, carrier_pid, connected, processes_of, services_on, shifted_clock
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import LIMIT_S, dummy, going, is_measured, run_through
 from workloads.job_protocol import DescribeFile, FileDescription
-from workloads.protocol import PROTOCOL_VERSION, Block, Source, Start
+from workloads.protocol import PROTOCOL_VERSION, Block, Finished, Source, Start
 
 S = 1_000_000_000
 
@@ -89,6 +91,27 @@ def test_jobs_run_there_and_files_go_there_and_back(gpu1: Connection, tmp_path: 
     files.fetch(name, tmp_path / "back.npz")
     assert (tmp_path / "back.npz").read_bytes() == big.read_bytes()
     assert files.send(big) == name, "what is there is not sent again"
+
+
+def test_saved_weights_are_here_when_the_run_hears_that_it_completed(gpu1: Connection, tmp_path: Path) -> None:
+    saver = tmp_path / "python-saver"
+    saver.write_text(
+        f"#!{sys.executable}\n"
+        "import json, sys, time\n"
+        "open(json.loads(sys.stdin.readline())['weights_path'], 'wb').write(b'weights' * 50_000)\n"
+        "print(json.dumps({'type': 'finished', 'outcome': 'completed', 't_ns': time.monotonic_ns()}), flush=True)\n"
+    )
+    saver.chmod(0o700)
+    weights, found = tmp_path / "weights" / "run.npz", queue.SimpleQueue[tuple[WorkerEvent, bool]]()
+    spec = dummy(gpu1.host.inventory(), interpreter=str(saver))
+    start = Start(protocol=PROTOCOL_VERSION, spec=spec, weights_path=str(weights))
+    gpu1.host.launcher.launch(start, lambda event: found.put((event, weights.exists())))
+    event, was_there = found.get(timeout=LIMIT_S)
+    assert isinstance(event, Finished), event
+    assert was_there
+    assert found.get(timeout=LIMIT_S)[0] == Exited(0)
+    assert weights.read_bytes() == b"weights" * 50_000
+    assert [path.name for path in weights.parent.iterdir()] == ["run.npz"]
 
 
 def test_a_clock_that_is_days_away_gives_the_same_run(cache: Path, tmp_path: Path) -> None:
@@ -201,7 +224,7 @@ def test_a_killed_agent_ends_its_runs_with_the_reason(victim: str, cache: Path, 
             outcome.reason
             == {
                 "agent": "The connection to sh: ended with exit status 137: The agent was ended by signal 9.",
-                "carrier": "The connection to sh: ended by signal 9 on this machine.",
+                "carrier": "The connection to sh: was ended here, by signal 9.",
             }[victim]
         )
         assert lost.wait(LIMIT_S)
