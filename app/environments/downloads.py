@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from app.environments.steps import install_command
+
 _SIZE_S = 10.0
 _SIZES_AT_ONCE = 16
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -18,8 +20,6 @@ _PIP_BYTES = re.compile(r"^Progress ([0-9]+) of ")
 _UV_BYTES = re.compile(r"([A-Za-z0-9][\w.-]*) +-{5,} +([0-9.]+) ([KMG]?i?B)/")
 _UV_DONE = re.compile(r"^ *Downloaded ([A-Za-z0-9][\w.-]*)")
 _ALL_DONE = re.compile("^(?:Installing collected packages|Prepared [0-9]+ package|Installed [0-9]+ package)")
-_NEWEST_WITHOUT_BYTES = (24, 0)
-"""pip's `--progress-bar raw` is newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,26 @@ def total_bytes(downloads: Sequence[Download]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def dry_run_command(folder: Path, requirements: Sequence[str], uv: str | None) -> list[str]:
+def dry_run_command(folder: Path, requirements: Sequence[str], uv: str | None, pip: Sequence[str]) -> list[str]:
     """Return the command that finds what an install into an empty environment needs; it writes a file into its folder.
 
     Args:
         folder: The environment.
         requirements: What is to be installed.
         uv: Path of uv, which is used where there is one; else pip.
+        pip: The command of another environment's pip, in place of its own.
     """
-    python = str(folder / "bin" / "python")
+    python = folder / "bin" / "python"
     if uv:
         listed = folder / "requirements.in"
         listed.write_text("".join(f"{each}\n" for each in requirements), encoding="utf-8")
         return [
             *(uv, "pip", "compile", "--quiet", "--no-header", "--format", "pylock.toml"),
-            *("--python", python, "--output-file", str(_report(folder, uv)), str(listed)),
+            *("--python", str(python), "--output-file", str(_report(folder, uv)), str(listed)),
         ]
-    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
-    # Packages of an index without metadata of their own are read in part only.
-    options = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report", str(_report(folder, uv))]
-    return [*pip, *options, *requirements]
+    # Of packages of an index that has no metadata beside them, only a part is read.
+    options = ["--quiet", "--dry-run", "--ignore-installed", "--use-feature=fast-deps"]
+    return install_command(python, requirements, None, *options, "--report", str(_report(folder, uv)), pip=pip)
 
 
 def _report(folder: Path, uv: str | None) -> Path:
@@ -132,15 +132,6 @@ def _size_bytes(url: str) -> int | None:
     except (OSError, ValueError):
         return None
     return int(size) if size.isdecimal() else None
-
-
-def progress_options(folder: Path, uv: str | None) -> tuple[str, ...]:
-    """Return the options with which the installer says how far it is; uv does so by itself."""
-    if uv:
-        return ()
-    versions = (path.name.split("-")[1] for path in folder.glob("lib/python*/site-packages/pip-*.dist-info"))
-    numbers = [tuple(map(int, re.findall(r"\d+", version)[:2])) for version in versions]
-    return ("--progress-bar", "raw") if numbers and max(numbers) > _NEWEST_WITHOUT_BYTES else ()
 
 
 class DownloadProgress:

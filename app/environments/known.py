@@ -1,5 +1,6 @@
 """The environments that the program knows how to make, and what every environment needs for a worker."""
 
+import importlib.metadata
 import platform
 import re
 import shutil
@@ -16,6 +17,8 @@ from workloads.catalog import MINIMUM_VERSIONS
 _OLDEST_PYTHON = 11
 """The minor version of the oldest Python that workloads run by; `MINIMUM_VERSIONS` has the libraries."""
 _PYTHON_S = 10.0
+_PIP_WITH_BYTES = (24, 1)
+"""The first pip with `--progress-bar raw`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,16 @@ def choose_python(requirements: Sequence[str], uv: str | None, minor: int = sys.
 def find_uv() -> str | None:
     """Return the path of uv; a shell that ssh starts may not have its folder on the PATH."""
     return shutil.which("uv") or shutil.which("uv", path=str(Path.home() / ".local" / "bin"))
+
+
+def find_pip() -> tuple[str, ...]:
+    """Return the command of this program's own pip, if it is new enough to say how many bytes it has; else nothing."""
+    try:
+        version = importlib.metadata.version("pip")
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    return (sys.executable, "-m", "pip") if numbers >= _PIP_WITH_BYTES else ()
 
 
 def _works(python: str) -> bool:

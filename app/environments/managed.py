@@ -13,11 +13,10 @@ from app.environments.downloads import (
     Download,
     DownloadProgress,
     dry_run_command,
-    progress_options,
     read_downloads,
     total_bytes,
 )
-from app.environments.known import choose_python, find_uv, requirements_of
+from app.environments.known import choose_python, find_pip, find_uv, requirements_of
 from app.environments.records import (
     Environment,
     EnvironmentOffer,
@@ -173,6 +172,7 @@ class _Maker:
         self._lock = lock
         self._listener = listener
         self._uv = find_uv()
+        self._pip = () if self._uv else find_pip()
         self._log = folder.with_name(f".{folder.name}.log")
 
     def make(self) -> Environment:
@@ -180,7 +180,8 @@ class _Maker:
         python = choose_python(self._requirements, self._uv)
         _remove(self._folder)
         try:
-            self._run("Making the environment", venv_command(self._folder, python, self._uv))
+            bare = ["--without-pip"] if self._pip else []
+            self._run("Making the environment", [*venv_command(self._folder, python, self._uv), *bare])
             downloads = self._find_downloads()
             self._ask(downloads)
             self._install(downloads)
@@ -191,7 +192,7 @@ class _Maker:
         return _read_environment(self._folder)
 
     def _find_downloads(self) -> list[Download]:
-        self._run("Looking for the packages", dry_run_command(self._folder, self._requirements, self._uv))
+        self._run("Looking for the packages", dry_run_command(self._folder, self._requirements, self._uv, self._pip))
         return read_downloads(self._folder, self._uv)
 
     def _ask(self, downloads: Sequence[Download]) -> None:
@@ -216,9 +217,10 @@ class _Maker:
 
     def _install(self, downloads: Sequence[Download]) -> None:
         """Install exactly what was found, so that the size was true."""
-        options = progress_options(self._folder, self._uv)
+        options = ["--progress-bar", "raw"] if self._pip else []
         pins = [each.pin for each in downloads]
-        command = install_command(self._folder / "bin" / "python", pins or self._requirements, self._uv, *options)
+        python = self._folder / "bin" / "python"
+        command = install_command(python, pins or self._requirements, self._uv, *options, pip=self._pip)
 
         def report(title: str, done: int, total: int | None) -> None:
             self._listener.progress(EnvironmentProgress(title=title, done_bytes=done, total_bytes=total))

@@ -69,7 +69,9 @@ def venv_command(folder: Path, python: str, uv: str | None) -> list[str]:
     return [*([uv, "venv", "--python", python] if uv else [python, "-m", "venv"]), str(folder)]
 
 
-def install_command(python: Path, requirements: Sequence[str], uv: str | None, *options: str) -> list[str]:
+def install_command(
+    python: Path, requirements: Sequence[str], uv: str | None, *options: str, pip: Sequence[str] = ()
+) -> list[str]:
     """Return the command that installs requirements.
 
     Args:
@@ -77,10 +79,13 @@ def install_command(python: Path, requirements: Sequence[str], uv: str | None, *
         requirements: The packages.
         uv: Path of uv, which is used where there is one; else pip.
         options: More for either; pip shows no bar, unless they say another.
+        pip: The command of another environment's pip, in place of its own.
     """
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-    tool = [uv, "pip", "install", "--python", str(python)] if uv else pip
-    return [*tool, *options, *requirements]
+    if uv:
+        return [uv, "pip", "install", "--python", str(python), *options, *requirements]
+    tool = [*pip, "--python", str(python)] if pip else [str(python), "-m", "pip"]
+    quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+    return [*tool, "install", *quiet, *options, *requirements]
 
 
 def explain(title: str, log: str, path: Path, again: str = "start again") -> str:
