@@ -124,6 +124,7 @@ class FirstStart(QObject):
             case "cancel":
                 self._job.stop()
             case "host":
+                self._store_answer()  # the choice stays: who adds no host takes another place
                 self._actions.manage_hosts()
             case "reference":
                 self._leave()
@@ -135,10 +136,13 @@ class FirstStart(QObject):
 
     def _leave(self) -> None:
         """Show the live view; this database is asked no more."""
+        self._view.show_live()
+        self._store_answer()
+
+    def _store_answer(self) -> None:
         from app.storage.database import save_setting
 
         database = self._store.database
-        self._view.show_live()
         self._store.background.run(
             lambda: save_setting(database, FIRST_START, ANSWERED), lambda _: None, self._store.on_failure
         )

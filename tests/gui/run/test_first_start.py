@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.environments.records import Environment, EnvironmentOffer, EnvironmentProgress, EnvironmentRequest, Listener
 from app.environments.steps import CancelledError, InstallError
 from app.gui.app import Workbench
+from app.gui.hosts.hosts_dialog import HostsDialog
 from app.gui.run import first_start_controller
 from app.gui.run.first_start import FirstStartView
 from app.gui.theme import Theme
@@ -60,6 +61,11 @@ def test_it_is_asked_once_and_found_again_in_the_menu(qtbot: QtBot, database_pat
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         view = shown(workbench, qtbot)
         assert "TensorFlow" in view.cards[0].displayed_text()
+        click(view.cards[1].action_buttons[0])
+        dialog = workbench.window.findChild(HostsDialog)
+        assert isinstance(dialog, HostsDialog)
+        dialog.reject()
+        assert view.isVisible(), "who adds no host chooses again"
         click(view.later_button)
         assert workbench.run_view.live.isVisible()
         read_to_the_end(workbench, qtbot)
