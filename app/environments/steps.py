@@ -28,12 +28,14 @@ _OFFLINE = re.compile(
     "Network is unreachable|Max retries exceeded|Could not resolve|dns error|error sending request|"
     "Failed to establish a new connection"
 )
+_MIRRORS = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PASSING = re.compile("^[\u2588\u2591\u2800-\u28ff]|^Progress [0-9]+ of ")
 """Lines that only show how far a step is, of uv and of pip; they stay out of its log."""
 _LOOK_S = 0.2
 _END_S = 10.0
 _CHUNK_BYTES = 65_536
+_MOST_CAUSE = 300
 
 
 class InstallError(UserError):
@@ -100,12 +102,14 @@ def explain(title: str, log: str, path: Path, again: str = "start again") -> str
     if "No space left on device" in log or "os error 28" in log:
         return f"{title} failed: the disk is full. Free some GB (TensorFlow alone unpacks to about 2) and {again}."
     if _OFFLINE.search(log):
-        return f"{title} failed: no network. Connect and {again}; what was fetched is kept."
+        connect = f"Connect, or name a mirror in {' or '.join(_MIRRORS)}, and {again}"
+        return f"{title} failed: no network. {connect}; what was fetched is kept."
     if "ensurepip is not" in log:
         return f"{title} failed: this Python has no ensurepip; install the package python3-venv, or uv, and {again}."
     lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
-    return f"{title} failed: {(errors or lines)[-1]} (the whole log: {path})"
+    cause = next((line.partition(":")[2] for line in lines if line.startswith("cause:")), "")  # as uv says it
+    return f"{title} failed: {(errors or lines)[-1]}{cause and ':'}{cause[:_MOST_CAUSE]} (the whole log: {path})"
 
 
 def run_step(

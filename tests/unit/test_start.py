@@ -151,6 +151,10 @@ def test_uv_installs_where_it_is_and_pip_elsewhere() -> None:
         ("OSError: [Errno 28] No space left on device", "disk is full"),
         ("Collecting a\nERROR: Cannot install a and b\n\n[notice] x", "ERROR: Cannot install a and b"),
         ("E: Unable to locate package x", "E: Unable to locate package x"),
+        (
+            "error: No solution found\n  cause: Because x was not found\n",
+            "No solution found: Because x was not found (the",
+        ),
         ("something odd", "something odd"),
         ("", "the whole log: build/start.log"),
     ],
