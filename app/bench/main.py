@@ -49,7 +49,7 @@ _LONG = ("soak",)
 """Benchmarks that are made only when they are named."""
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "compare": ("cases",),
-    "resume": ("kills",),
+    "resume": ("kills", "on"),
     "quick": ("times",),
     "soak": ("runs", "hours"),
     "link": ("on", "workload", "settings", "pairs", "kills"),
@@ -85,7 +85,11 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     help="With resume: kills of the program (default 50); with link: kills alone.",
 )
 @click.option("--cases", type=COUNT, metavar="N", help="With compare: cases of each kind (default 2,000).")
-@click.option("--on", metavar="HOST", help="With link: this machine as a host, such as its own sshd (default sh:).")
+@click.option(
+    "--on",
+    metavar="HOST",
+    help="With link: this machine as a host, such as its own sshd (default sh:); with resume: where the runs are made.",
+)
 @click.option("--times", type=COUNT, metavar="N", help="With quick: how often to repeat it (default 10).")
 @click.option("--runs", type=COUNT, metavar="N", help="With soak: runs of the window and of a command (default 1,000).")
 @click.option(

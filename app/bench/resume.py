@@ -4,6 +4,9 @@ Each experiment has six runs of `dummy` in a database of its own, in turn on the
 comes after a random part of the time that such an experiment takes uninterrupted; when the program was killed, the same
 command, or *Go on* in a new window, resumes the experiment until it ends by itself. Every second one on the command
 line is made with `--again`, so that only the entry's own runs count, and is resumed by `queue go-on`.
+
+With `--on` the runs are made on a host, on the command line alone, and what carries them is killed, too: the carrier
+(ssh, say), the agent, its guard; or the link is cut, with the carrier stopped until the program has given it up.
 """
 
 import contextlib
@@ -12,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -32,7 +35,7 @@ from app.runs.launcher import child_environment
 from app.storage.store import Store
 from workloads import catalog
 
-Target = Literal["program", "worker", "sampler"]
+Target = Literal["program", "worker", "sampler", "agent", "guard", "carrier", "link"]
 
 KILLS = 50
 VARIANTS, REPEATS = 3, 2
@@ -40,6 +43,17 @@ VARIANTS, REPEATS = 3, 2
 _MODULES: dict[Target, str] = {"worker": "workloads.worker", "sampler": "app.telemetry.sampler"}
 _SHARES: dict[Target, float] = {"program": 0.4, "worker": 0.35, "sampler": 0.25}
 """How often each is killed."""
+_SHARES_ON_HOST: dict[Target, float] = {
+    "program": 0.18,
+    "carrier": 0.22,
+    "agent": 0.22,
+    "guard": 0.12,
+    "worker": 0.12,
+    "sampler": 0.12,
+    "link": 0.02,
+}
+_AGENT, _AGENT_FOLDER = "app.agent", "VARIANTSCOPE_AGENT_FOLDER"
+"""The module of an agent and its guard, and a variable that all have that an agent starts."""
 _TIMING_RUNS = 3
 """Runs that time an experiment; the fastest counts, or after a busy moment most would end before they are killed."""
 _GONE_S = 20.0
@@ -71,6 +85,10 @@ class KilledExperiment:
     repeats: int = REPEATS
     again: bool = False
     window: bool = False
+    on: str = ""
+    """The host to make the runs on, as `--on` takes it."""
+    started_s: float = 0.0
+    """When its program was started last."""
     seen: set[str] = field(default_factory=set)
     """Runs that had ended when the program was killed, by uid."""
     broken: Counter[str] = field(default_factory=Counter)
@@ -87,6 +105,7 @@ class KilledExperiment:
             with Store.open(self.database) as store:
                 enqueue(store, self._plan())
         folders = (leases.FOLDER_VARIABLE, log.FOLDER_VARIABLE)
+        self.started_s = time.time()
         return subprocess.Popen(
             [sys.executable, "-m", *self._arguments()],
             env={**child_environment(), "QT_QPA_PLATFORM": "offscreen", **dict.fromkeys(folders, str(self.folder))},
@@ -109,8 +128,12 @@ class KilledExperiment:
         if self.window:
             return ["app.bench.unattended", str(self.database)]
         where = ["--no-standby", "--db", str(self.database)]
+        if self.on and not (self.again and self._is_queued()):
+            where += ["--on", self.on]
         if self.again and self._is_queued():
-            return ["app", "queue", "go-on", *where]
+            with Store.open(self.database) as store:
+                entries = [str(entry.entry) for entry in store.queue.entries()]
+            return ["app", "queue", "go-on", *entries, *where]  # named, for a lost link pauses them
         settings = {**self._settings(), "batch_size": ",".join(str(1 + n) for n in range(VARIANTS))}
         words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
         again = ["--again"] if self.again else []
@@ -133,9 +156,10 @@ class KilledExperiment:
         """Kill one process, and count what that leaves behind; returns whether there was one to kill."""
         mode = "a window" if self.window else "a command"
         if target != "program":
-            victim = _next_child(program, _MODULES[target])
+            victim = self._next_victim(program, target)
             if victim is not None:
-                victim.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    victim.suspend() if target == "link" else victim.kill()
                 tally.kills[f"{target} of {mode}"] += 1
             return victim is not None
         program.kill()
@@ -148,6 +172,42 @@ class KilledExperiment:
                 tally.in_a_run += bool(store.unfinished_runs())
                 self.seen.update(row.uid for row in store.list_runs() if is_result(row))
         return True
+
+    def _next_victim(self, program: "subprocess.Popen[bytes]", target: Target) -> psutil.Process | None:
+        """Return the process to kill, and wait for it a while; None if there is none."""
+        end_s = time.monotonic() + _CHILD_S
+        while program.poll() is None and time.monotonic() < end_s:
+            with contextlib.suppress(psutil.Error):
+                if (found := self._victim(program, target)) is not None:
+                    return found
+            time.sleep(_LOOK_S)
+        return None
+
+    def _victim(self, program: "subprocess.Popen[bytes]", target: Target) -> psutil.Process | None:
+        children = psutil.Process(program.pid).children()
+        if not self.on:
+            return next((child for child in children if _MODULES[target] in child.cmdline()), None)
+        if target in ("carrier", "link"):
+            return next((child for child in children if _MODULES["sampler"] not in child.cmdline()), None)
+        theirs = list(self._on_host(program.pid))
+        if target in _MODULES:
+            return next((process for process in theirs if _MODULES[target] in process.cmdline()), None)
+        # The guard is the agent's parent, and its command the same.
+        agents = [process for process in theirs if _AGENT in process.cmdline()]
+        guards = [each for each in agents if each.ppid() not in {other.pid for other in agents}]
+        return next((each for each in agents if (each in guards) == (target == "guard")), None)
+
+    def _on_host(self, program: int | None) -> Iterator[psutil.Process]:
+        """Yield the processes of the program's agent: those below it, or behind ssh those of every newer agent."""
+        if self.on.startswith("sh:"):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield from psutil.Process(program).children(recursive=True)
+            return
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                is_agents = _AGENT_FOLDER in process.environ() or _AGENT in process.cmdline()
+                if is_agents and process.create_time() >= self.started_s:
+                    yield process
 
     def judge(self) -> tuple[int, int]:
         """Count the runs that the experiment lacks or lost, and those made that were not needed."""
@@ -167,6 +227,8 @@ class KilledExperiment:
     def _left_alive(self) -> int:
         """Count processes of the killed program that do not end by themselves, and kill them."""
         processes = [process for process in psutil.process_iter() if _process_folder(process) == str(self.folder)]
+        if self.on and not self.on.startswith("sh:"):
+            processes += self._on_host(None)
         _, alive = psutil.wait_procs(processes, _GONE_S)
         for process in alive:
             process.kill()
@@ -184,20 +246,30 @@ class KilledExperiment:
 _VIOLATIONS = ("experiments that did not resume", "runs lost", "runs doubled", "processes left alive", *BROKEN)
 
 
-def measure(kills: int = KILLS) -> Sequence[Result]:
-    """Count what was lost, doubled, damaged or left behind, and experiments that did not resume."""
+def measure(kills: int = KILLS, on: str = "") -> Sequence[Result]:
+    """Count what was lost, doubled, damaged or left behind, and experiments that did not resume.
+
+    Args:
+        kills: How often something is killed.
+        on: The host to make the runs on; "" is this machine, by commands and windows.
+    """
     tally = Tally()
     numbers = np.random.default_rng()
-    lengths_s = {window: min(_uninterrupted_s(window) for _ in range(_TIMING_RUNS)) for window in (False, True)}
+    modes = (False,) if on else (False, True)
+    lengths_s = {window: min(_uninterrupted_s(window, on) for _ in range(_TIMING_RUNS)) for window in modes}
     while tally.kills.total() < kills:
-        window = 2 * sum(count for name, count in tally.kills.items() if "window" in name) < tally.kills.total()
+        of_windows = sum(count for name, count in tally.kills.items() if "window" in name)
+        window = not on and 2 * of_windows < tally.kills.total()
         with tempfile.TemporaryDirectory() as folder:
-            experiment = KilledExperiment(Path(folder), again=not window and numbers.random() < 0.5, window=window)
+            experiment = KilledExperiment(
+                Path(folder), again=not window and numbers.random() < 0.5, window=window, on=on
+            )
             kill_and_resume(experiment, numbers, lengths_s[window], kills - tally.kills.total(), tally)
     return [
         *(
             Result(name=f"an experiment of 6 runs takes {where}", value=lengths_s[window], unit="s")
             for window, where in ((False, "a command"), (True, "a window"))
+            if window in modes
         ),
         Result(name="kills", value=tally.kills.total(), unit="kills"),
         *(Result(name=f"of these of {name}", value=count, unit="kills") for name, count in tally.kills.items()),
@@ -207,11 +279,11 @@ def measure(kills: int = KILLS) -> Sequence[Result]:
     ]
 
 
-def _uninterrupted_s(window: bool) -> float:
+def _uninterrupted_s(window: bool, on: str) -> float:
     """Time a whole experiment."""
     with tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()
-        KilledExperiment(Path(folder), window=window).start().wait()
+        KilledExperiment(Path(folder), window=window, on=on).start().wait()
         return time.monotonic() - began_s
 
 
@@ -250,8 +322,10 @@ def _run_and_kill(
     program = experiment.start()
     began_s, killed = time.monotonic(), False
     # What is made with `--again` and given up has left the queue, and nothing is left to resume.
-    targets: list[Target] = [target for target in _SHARES if target != "worker" or not experiment.again]
-    shares = np.array([_SHARES[target] for target in targets])
+    shares_by_target = _SHARES_ON_HOST if experiment.on else _SHARES
+    left_out = {*(["worker"] if experiment.again else []), *(["link"] if experiment.on.startswith("sh:") else [])}
+    targets: list[Target] = [target for target in shares_by_target if target not in left_out]
+    shares = np.array([shares_by_target[target] for target in targets])
     wait_s = numbers.uniform(0, length_s)
     while program.poll() is None:
         may_kill = tally.kills.total() < last
@@ -266,18 +340,6 @@ def _run_and_kill(
                 tally.broken["experiments that did not resume"] += 1
                 program.kill()
     return killed
-
-
-def _next_child(program: "subprocess.Popen[bytes]", module: str) -> psutil.Process | None:
-    """Return the process that a program runs a module in, and wait for it a while; None if there is none."""
-    end_s = time.monotonic() + _CHILD_S
-    while program.poll() is None and time.monotonic() < end_s:
-        with contextlib.suppress(psutil.Error):
-            for child in psutil.Process(program.pid).children():
-                if module in child.cmdline():
-                    return child
-        time.sleep(_LOOK_S)
-    return None
 
 
 def _process_folder(process: psutil.Process) -> str:

@@ -114,7 +114,7 @@ def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(us
     add(used, "a", repeats=4, behaviour="fail")
     recorded = RecordedRunner(used).run()
     assert (recorded.ends, outcomes(used)) == ([("a", "failed", 0)], ["failed"] * 4)
-    words = "2 variants were given up for now: two of the runs of each in a row failed for the same reason."
+    words = "2 variants were given up for now: their last runs failed, one after the other."
     assert describe_ending(recorded.now, "No verdict.").endswith(f": 0 of 8 runs gave a result. {words} No verdict.")
 
 

@@ -1,5 +1,6 @@
 """What is left of a plan, in which order its runs are made, and when it may stop early."""
 
+import itertools
 import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from app.analysis.intervals import level_at, precision_reached, ratio
 from app.analysis.verdict import count_looks, throughputs
 from app.plan import Plan
-from app.records import RunRow
+from app.records import Outcome, RunRow
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
@@ -77,6 +78,8 @@ RESULT_OUTCOMES = ("completed", *FINAL_OUTCOMES)
 """Outcomes that are a result; a run with any other outcome is made again."""
 
 _FAILED = ("failed", "crashed")
+_MOST_LOST = 5
+"""Runs of a variant in a row that may be lost."""
 
 
 def interleaved_order(variants: int, repeats: int) -> list[int]:
@@ -179,13 +182,45 @@ def is_result(row: RunRow) -> bool:
 
 
 def is_given_up(runs: Sequence[RunRow]) -> bool:
-    """Return whether the last two runs of a variant failed for the same reason: a third would hardly do better now."""
-    last_outcomes = [row.outcome for row in runs[-2:] if row.outcome is not None]
+    """Return whether a variant's last two runs failed for the same reason: a third would hardly do better now.
+
+    A run that was lost with its program, link or node says nothing about its variant, unless that comes again and
+    again: a variant can be what ends its machine.
+    """
+    outcomes = [row.outcome for row in runs if row.outcome is not None]
+    lost = len(list(itertools.takewhile(_was_lost, reversed(outcomes))))
+    if lost:
+        return lost >= _MOST_LOST
+    last_outcomes = outcomes[-2:]
     return (
         len(last_outcomes) == 2
         and last_outcomes[0].name in _FAILED
         and len({(each.name, each.reason) for each in last_outcomes}) == 1
     )
+
+
+def _was_lost(outcome: Outcome) -> bool:
+    """Return whether nobody saw the end of a run's worker."""
+    return outcome.name == "crashed" and outcome.exit_code is None
+
+
+def lost_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
+    """Return the runs to make again at once, one per variant: those that were lost.
+
+    Args:
+        plan: The plan.
+        runs: The runs that count.
+        machine: Variants that it refuses run only once; None refuses none.
+    """
+    runs_by_variant = RunsByVariant(runs)
+
+    def lacks_lost_ones(spec: RunSpec) -> bool:
+        made = runs_by_variant.runs_of(spec)
+        lost = sum(row.outcome is not None and _was_lost(row.outcome) for row in made)
+        return lost > 0 and len(made) - lost < plan.repeats and not is_given_up(made)
+
+    remaining = remaining_runs(plan, runs, machine)
+    return [spec for spec in plan.specs if lacks_lost_ones(spec) and spec in remaining]
 
 
 def given_up_variants(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:

@@ -21,6 +21,7 @@ from app.runs.experiment.schedule import (
     given_up_variants,
     is_given_up,
     is_precision_reached,
+    lost_runs,
     remaining_rounds,
     remaining_runs,
     runs_of_variant,
@@ -117,10 +118,8 @@ class Experiment:
         count = sum(len(runs_of_variant(spec, rows)) < self.plan.repeats for spec in given_up_variants(self.plan, rows))
         if not count:
             return ""
-        variants, of_each = (
-            ("1 variant was", "its runs") if count == 1 else (f"{count} variants were", "the runs of each")
-        )
-        return f"{variants} given up for now: two of {of_each} in a row failed for the same reason."
+        variants, whose = ("1 variant was", "its") if count == 1 else (f"{count} variants were", "their")
+        return f"{variants} given up for now: {whose} last runs failed, one after the other."
 
     @classmethod
     def from_runs(
@@ -212,22 +211,28 @@ class ExperimentSession:
     def _execute(self) -> ExperimentState:
         self._began_s = time.monotonic()
         rounds = remaining_rounds(self._plan, self._rows(), self._machine)
-        before, to_make = count_done(self._plan, self._rows()), sum(map(len, rounds))
-        if to_make:
+        if rounds:
             self._executor.prepare(self.may_continue)
         # A worker dies with the thread that started it: these last until every run has ended.
         with ThreadPoolExecutor(self._concurrency.parallel, thread_name_prefix="experiment") as threads:
-            # One run is taken out of its round at a time, as often as that had runs.
-            for position, pending in enumerate((each for each in rounds for _ in tuple(each)), before + 1):
-                planned_run = self._next_run(pending, position, before + to_make)
-                if self._end_state is not None:
-                    break
-                if planned_run is not None:
-                    self._balancer.add(planned_run.spec, planned_run.lease.devices)
-                    self._running[threads.submit(self._execute_run, planned_run)] = planned_run
-            while self._running:
-                self._await_any()
+            while rounds and self._end_state is None:
+                self._make(rounds, threads)
+                rounds = [[spec] for spec in lost_runs(self._plan, self._rows(), self._machine)]
         return self._end_state or "failed"
+
+    def _make(self, rounds: Sequence[list[RunSpec]], threads: ThreadPoolExecutor) -> None:
+        """Make the runs of these rounds, which are taken out of them, and wait for their ends."""
+        before, to_make = count_done(self._plan, self._rows()), sum(map(len, rounds))
+        # One run is taken out of its round at a time, as often as that had runs.
+        for position, pending in enumerate((each for each in rounds for _ in tuple(each)), before + 1):
+            planned_run = self._next_run(pending, position, before + to_make)
+            if self._end_state is not None:
+                break
+            if planned_run is not None:
+                self._balancer.add(planned_run.spec, planned_run.lease.devices)
+                self._running[threads.submit(self._execute_run, planned_run)] = planned_run
+        while self._running:
+            self._await_any()
 
     def _next_run(self, pending: list[RunSpec], position: int, total: int) -> PlannedRun | None:
         """Take a run from a round, and return it when it may begin; None if it is not needed or none may."""

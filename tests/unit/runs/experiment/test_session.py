@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import pytest
 from msgspec import structs
 
 from app.plan import Plan, WeightTransfer
-from app.records import RunHeader
+from app.records import Outcome, RunHeader
 from app.runs.experiment.session import ExperimentSession, PlannedRun
 from app.runs.leases import Lease
 from tests.fakes.experiments import FakeExecutor, Make, header
@@ -94,12 +95,25 @@ def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked
     found = session(five, (), CPU, maker).run()
     assert [spec for spec, *_ in maker.requests] == [SMALL, LARGE, LARGE, SMALL, SMALL, SMALL, SMALL]
     assert (found.state, found.planned, found.done) == ("failed", 10, 5)
-    assert found.describe_given_up() == (
-        "1 variant was given up for now: two of its runs in a row failed for the same reason."
-    )
+    assert found.describe_given_up() == ("1 variant was given up for now: its last runs failed, one after the other.")
     results = [run for run in found.runs if run.row.spec == SMALL]
     again = session(five, results, CPU, Maker()).run()
     assert (again.state, again.done, again.describe_given_up()) == ("complete", 10, "")
+
+
+@pytest.mark.parametrize(("lost", "made"), [(3, 5), (99, 5)])
+def test_a_run_that_was_lost_with_its_link_is_made_again_at_once_five_times_at_most(lost: int, made: int) -> None:
+    maker = Maker()
+
+    def unlucky(turn: PlannedRun) -> RunHeader:
+        run = maker(turn)
+        is_lost = turn.spec == LARGE and [spec for spec, *_ in maker.requests].count(LARGE) <= lost
+        gone = Outcome(name="crashed", reason="The link to gpu1 was lost.")
+        return replace(run, row=replace(run.row, outcome=gone)) if is_lost else run
+
+    found = session(PLAN, (), CPU, unlucky).run()
+    assert [spec for spec, *_ in maker.requests].count(LARGE) == made
+    assert found.state == ("complete" if lost < made else "failed")
 
 
 def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -> None:
