@@ -13,6 +13,7 @@ from app.viewmodels.hosts import HostState, Stage
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
+    from app.environments.records import Environments
     from app.hosts.connection import Connection
     from app.runs.host import Host
 
@@ -194,6 +195,17 @@ class Connections:
             slot = self._slots.get(name)
         connection = slot.connection if slot is not None and slot.state.stage == "connected" else None
         return connection.host if connection is not None else None
+
+    def environments(self, name: str) -> "Environments":
+        """Return what can be done with the environments of a host; raises `UserError` if it is not connected."""
+        from app.hosts.environments import remote_environments
+
+        with self._lock:
+            slot = self._slots.get(name)
+        connection = slot.connection if slot is not None else None
+        if connection is None:
+            raise UserError(f"{name} is not connected: connect to it first.")
+        return remote_environments(connection.link)
 
     def connected(self, name: str) -> "Host":
         """Return a host that is connected now; raises `UserError` with why it is not."""

@@ -1,5 +1,6 @@
 """The dialog of hosts: a list to connect, check and remove, and a form that adds one."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtCore import Qt
@@ -17,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.errors import UserError
+from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
@@ -29,9 +31,10 @@ from app.hosts.check_lines import check_lines
 from app.samples import Inventory
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.hosts import HOST_COLUMNS, describe_address, host_cells, widest_host_cells
-from workloads.catalog import UsageError
+from workloads.catalog import FRAMEWORK, UsageError
 
 _TEXT_MAX = 26 * GRID
+_LOOK_S = 0.1
 _ADDRESS_HINT = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head, docker://name"
 
 
@@ -150,17 +153,23 @@ class HostsDialog(QDialog):
         self.check_button = button("C&heck", "Whether it answers, and what it has for runs")
         self.use_button = button("&Use for runs", "Choose it on the Run screen")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
+        self.environment_button = button(
+            f"&Make {FRAMEWORK.name} …", "An environment for runs there; its size is said first"
+        )
+        self.maker = EnvironmentMaker()
+        self.maker.ended.connect(self._show_chosen)
         self._buttons: Mapping[QPushButton, Callable[[HostEntry], None]] = {
             self.use_button: self._use,
             self.connect_button: self._connect_or_end,
             self.check_button: self._check,
+            self.environment_button: self._make_environment,
             self.remove_button: self._remove,
         }
         for pressed, act in self._buttons.items():
             pressed.clicked.connect(lambda _=False, act=act: self._with_chosen(act))
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._show_chosen())
         hosts.states_changed.connect(self.refresh)
-        self.finished.connect(lambda _: self._job.close())
+        self.finished.connect(lambda _: self._close_jobs())
         self._build()
         self.refresh()
         if self._model.rows:
@@ -209,13 +218,15 @@ class HostsDialog(QDialog):
         state = self._hosts.connections.state(entry.name)
         self.connect_button.setText("&Connect" if state.can_retry else "&Disconnect")
         self.check_button.setEnabled(entry.name not in self._checking)
+        self.environment_button.setEnabled(state.stage == "connected" and not self.maker.is_busy)
         self._show_details(entry.name, state.text)
 
     def _show_details(self, name: str, text: str) -> None:
         if name in self._checking:
             text = f"Checking {name} …"
         elif (check := self._checks.get(name)) is not None:
-            text = "\n".join(f"{label:<14}{line}" for label, line in check_lines(check))
+            lines = [f"{label:<14}{line}" for label, line in check_lines(check)]
+            text = "\n".join([*([check.problem] if check.problem else []), *lines])
         if text != self.details.toPlainText():
             self.details.setPlainText(text)
 
@@ -234,6 +245,14 @@ class HostsDialog(QDialog):
         else:
             connections.disconnect(entry.name)
 
+    def _make_environment(self, entry: HostEntry) -> None:
+        self.maker.make(entry.name, lambda: self._hosts.connections.environments(entry.name))
+        self._show_chosen()
+
+    def _close_jobs(self) -> None:
+        self._job.close()
+        self.maker.close_job()
+
     def _check(self, entry: HostEntry) -> None:
         """Check a host, one of the list or the one that is typed."""
         self._checking.add(entry.name)
@@ -246,7 +265,7 @@ class HostsDialog(QDialog):
             self.refresh()
             self._show_details(entry.name, "")
 
-        self._job.run(lambda _: next(check_hosts([entry])), done, self._fail)
+        self._job.run(lambda control: _check_host(entry, control.stop), done, self._fail)
 
     def _add(self, entry: HostEntry) -> None:
         try:
@@ -290,7 +309,20 @@ class HostsDialog(QDialog):
         layout.setSpacing(2 * GRID)
         layout.addLayout(top, 3)
         layout.addWidget(self.details, 2)
+        layout.addWidget(self.maker)
         layout.addWidget(separator())
         layout.addWidget(text_label("Add a host", "heading"))
         layout.addWidget(self.form)
         layout.addWidget(buttons)
+
+
+def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:
+    """Return what is found of a host, unless the dialog closes: then nobody waits for what it still does."""
+    found: list[HostCheck] = []
+    thread = threading.Thread(target=lambda: found.extend(check_hosts([entry])), name="check", daemon=True)
+    thread.start()
+    while thread.is_alive() and not stop.is_set():
+        thread.join(_LOOK_S)
+    if not found:
+        raise UserError("The check was stopped." if stop.is_set() else "The check failed; the log says why.")
+    return found[0]

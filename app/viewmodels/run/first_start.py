@@ -111,10 +111,10 @@ def _local_choice(
         return FirstChoice(
             place=place,
             title=title,
-            text=_describe_offer(installation.offer),
+            text=describe_offer(installation.offer),
             actions=(("download", "&Download"), ("cancel", "Cancel")),
         )
-    text, fraction = _describe_progress(installation.progress)
+    text, fraction = describe_progress(installation.progress)
     return FirstChoice(place=place, title=title, text=text, actions=(("cancel", "Cancel"),), fraction=fraction)
 
 
@@ -122,13 +122,14 @@ _GET: tuple[tuple[Action, str], ...] = (("install", f"Get {FRAMEWORK.name} …")
 _AGAIN: tuple[tuple[Action, str], ...] = (("install", "&Try again"),)
 
 
-def _describe_offer(offer: "EnvironmentOffer") -> str:
+def describe_offer(offer: "EnvironmentOffer") -> str:
+    """Return what making an environment takes, before it is downloaded."""
     size = "of unknown size" if offer.download_bytes is None else f"{units.byte_size(offer.download_bytes)} to download"
     free = units.byte_size(offer.free_bytes)
     return f"{FRAMEWORK.name} with what it needs: {offer.packages} packages, {size}, {free} free on the disk."
 
 
-def _describe_progress(progress: "EnvironmentProgress | None") -> tuple[str, float]:
+def describe_progress(progress: "EnvironmentProgress | None") -> tuple[str, float]:
     """Return a line on how far it is, and the fraction."""
     if progress is None:
         return f"Looking for {FRAMEWORK.name} …", 0.0

@@ -9,7 +9,17 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.bench.hosts import ManyHosts, frame_times, inventory
+from app.environments.records import (
+    Environment,
+    EnvironmentOffer,
+    EnvironmentProgress,
+    EnvironmentRequest,
+    Environments,
+    Listener,
+)
+from app.errors import UserError
 from app.gui.app import Workbench
+from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.hosts.hosts_dialog import HostsDialog
 from app.gui.hosts.hosts_panel import HostsPanel
@@ -161,3 +171,38 @@ def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot
     form.host.chosen.emit("")
     qtbot.waitUntil(form.run_button.isEnabled)
     assert hosts.shown == ""
+
+
+class Made:
+    """Environments of a host that are made at once, after the user's answer."""
+
+    def __init__(self) -> None:
+        self.requests: list[EnvironmentRequest] = []
+
+    def environments(self) -> Environments:
+        return Environments(list=list, make=self._make, remove=lambda _: None)
+
+    def _make(self, request: EnvironmentRequest, listener: Listener) -> Environment:
+        self.requests.append(request)
+        offer = EnvironmentOffer(
+            name="tf", folder="/f", python="3.11", tool="uv", packages=43, download_bytes=2**30, free_bytes=2**36
+        )
+        if not listener.confirm(offer):
+            raise UserError("It was cancelled.")
+        listener.progress(EnvironmentProgress(title="Downloading", done_bytes=2**29, total_bytes=2**30))
+        return Environment(name="tf", folder="/f", state="complete")
+
+
+def test_an_environment_is_made_after_its_size_was_accepted_or_cancelled(qtbot: QtBot) -> None:
+    maker, made = EnvironmentMaker(), Made()
+    qtbot.addWidget(maker)
+    for answer, said in ((maker.cancel_button, "It was cancelled."), (maker.accept_button, "lab has the environment")):
+        maker.make("lab", made.environments)
+        qtbot.waitUntil(lambda: not maker.accept_button.isHidden())
+        assert "43 packages, 1.0\u00a0GiB to download, 64.0\u00a0GiB free" in maker.text.text()
+        with qtbot.waitSignal(maker.ended):
+            answer.click()
+        assert said in maker.text.text()
+        assert not maker.is_busy
+    assert len(made.requests) == 2
+    maker.close_job()

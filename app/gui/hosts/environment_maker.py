@@ -1,0 +1,151 @@
+"""Makes an environment with the framework on a host: says what it takes, asks, and shows how far it is."""
+
+import threading
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
+
+from app.environments.known import KNOWN
+from app.environments.records import (
+    Environment,
+    EnvironmentOffer,
+    EnvironmentProgress,
+    EnvironmentRequest,
+    Environments,
+)
+from app.errors import UserError
+from app.gui.theme import GRID
+from app.gui.threads import CancellableJob, JobControl
+from app.gui.widgets.basic import button, set_role, text_label
+from app.viewmodels.run.first_start import describe_offer, describe_progress
+
+_STEPS = 1000
+_LOOK_S = 0.2
+Step = EnvironmentOffer | EnvironmentProgress
+
+
+class _Listener:
+    """Tells the window how far an environment is, and waits for the user's answer.
+
+    Thread: the job's.
+    """
+
+    def __init__(self, control: JobControl[Step], accepted: threading.Event) -> None:
+        self._control = control
+        self._accepted = accepted
+
+    def confirm(self, offer: EnvironmentOffer) -> bool:
+        """Show the offer and wait until the user accepts it or stops the job."""
+        self._control.report(offer)
+        while not self._accepted.wait(_LOOK_S):
+            if self.is_cancelled():
+                return False
+        return True
+
+    def progress(self, progress: EnvironmentProgress) -> None:
+        """Show how far it is."""
+        self._control.report(progress)
+
+    def is_cancelled(self) -> bool:
+        """Return whether the user has stopped it."""
+        return self._control.stop.is_set()
+
+
+class EnvironmentMaker(QWidget):
+    """A line of text, a bar and two buttons; hidden until an environment is made.
+
+    `ended` is emitted when one was made, or when that failed or was cancelled.
+
+    Thread: GUI only; the environment is made on a job's thread.
+    """
+
+    ended = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._job = CancellableJob(self)
+        self._accepted = threading.Event()
+        self._host = ""
+        self.text = text_label("", "", wrap=True)
+        self._bar = QProgressBar()
+        self._bar.setRange(0, _STEPS)
+        self._bar.setTextVisible(False)
+        self._bar.setAccessibleName("Progress of the environment")
+        self.accept_button = button("&Download", "Download and install it on the host", primary=True)
+        self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept there for the next time")
+        self.accept_button.clicked.connect(self._accept)
+        self.cancel_button.clicked.connect(self._job.stop)
+        line = QHBoxLayout()
+        line.setSpacing(GRID)
+        line.addWidget(self.accept_button)
+        line.addWidget(self.cancel_button)
+        line.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID)
+        for widget in (self.text, self._bar):
+            column.addWidget(widget)
+        column.addLayout(line)
+        self.hide()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an environment is being made."""
+        return bool(self._host)
+
+    def make(self, host: str, reach: Callable[[], Environments]) -> None:
+        """Make the newest environment that is known.
+
+        Args:
+            host: Name of the host.
+            reach: Returns what can be done with its environments; called on the job's thread.
+        """
+        self._host = host
+        self._accepted.clear()
+        self._show(f"Looking for what {host} needs …", role="")
+        self._bar.setValue(0)
+        self.accept_button.hide()
+        for widget in (self._bar, self.cancel_button, self):
+            widget.show()
+        request, accepted = EnvironmentRequest(name=KNOWN[0].name), self._accepted
+        self._job.run(
+            lambda control: reach().make(request, _Listener(control, accepted)),
+            self._end,
+            self._fail,
+            on_progress=self._take,
+        )
+
+    def close_job(self) -> None:
+        """End what goes on."""
+        self._job.close()
+
+    def _accept(self) -> None:
+        self.accept_button.hide()
+        self._accepted.set()
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, EnvironmentOffer):
+            self._show(f"{self._host}: {describe_offer(step)}", role="")
+            self.accept_button.show()
+            return
+        text, fraction = describe_progress(step)
+        self._show(f"{self._host}: {text}", role="")
+        self._bar.setValue(round(fraction * _STEPS))
+
+    def _end(self, made: Environment) -> None:
+        self._finish(f"{self._host} has the environment {made.name}; runs there use it.", "caption")
+
+    def _fail(self, error: UserError) -> None:
+        self._finish(str(error), "problem")
+
+    def _finish(self, text: str, role: str) -> None:
+        self._host = ""
+        self._show(text, role=role)
+        for widget in (self._bar, self.accept_button, self.cancel_button):
+            widget.hide()
+        self.ended.emit()
+
+    def _show(self, text: str, *, role: str) -> None:
+        self.text.setText(text)
+        set_role(self.text, role)
