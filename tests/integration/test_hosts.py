@@ -55,8 +55,15 @@ def test_a_killed_connection_ends_the_run_and_all_of_it_on_the_host(database_pat
     assert alive == []
 
 
-def test_telemetry_of_a_host_is_shown_by_gpus_and_watch(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", "--every", "0.05", "--seconds", "0.5", "--csv", "--on", "gpu1"]) == 0
+def test_telemetry_of_a_container_is_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\n[ "$1 $2 $3" = "exec -i box" ] && shift 3 && exec "$@"\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    on = ["--on", f"docker://box?python={sys.executable}"]
+    assert main(["watch", "--every", "0.05", "--seconds", "0.3", "--csv", *on]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.startswith("utc,device")
     assert rows
@@ -66,17 +73,15 @@ def test_telemetry_of_a_host_is_shown_by_gpus_and_watch(capsys: pytest.CaptureFi
 def test_hosts_are_checked_at_once_and_each_problem_is_said(
     capsys: pytest.CaptureFixture[str], sshd: SshServer
 ) -> None:
-    assert main(["hosts", "check", "gpu1", "--json"]) == 0
-    (gpu1,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert main(["hosts", "check", "gpu1", "stranger", "--json"]) == 1
+    gpu1, refused = json.loads(capsys.readouterr().out)["hosts"]
     assert gpu1["can_run"]
     assert gpu1["framework"]["version"]
     assert gpu1["python"]["path"] == sys.executable
     assert gpu1["cache"]["path"] == str(sshd.home / ".cache/variantscope/agents")
     assert abs(gpu1["clock_offset_s"]) <= gpu1["clock_error_s"] + 0.1
-    assert main(["hosts", "check"]) == 1
-    out = capsys.readouterr().out
-    assert "reachable   yes, round trip" in out
-    assert "\n  ssh://stranger accepts none of your keys" in out
+    assert not refused["can_run"]
+    assert refused["problem"].startswith("ssh://stranger accepts none of your keys")
 
 
 @pytest.mark.parametrize(
@@ -101,5 +106,6 @@ def test_a_check_names_the_gpus_and_who_uses_them(
         monkeypatch.setenv(name, value)
     assert main(["hosts", "check", f"sh:?python={sys.executable}"]) == 0
     out = capsys.readouterr().out
+    assert "reachable   yes, round trip" in out
     assert re.search(r"GPU 0 +\S.*GiB; used by you \(.+, 3\.0\sGiB\)\n", out)
     assert re.search(r"GPU 1 +\S.*GiB; free\n", out)
