@@ -1,9 +1,10 @@
 """The program's driver on the head node of a Ray cluster: opens an agent for each run, and passes its lines on.
 
-    python -m app.agent.ray
+    python -m app.agent.ray SECONDS
 
-reads the orders and writes the reports of `app.ray_protocol`, and ends when stdin closes. Only it and
-its parts, `ray_nodes` and `ray_actor`, import Ray, which is installed on the cluster alone.
+reads the orders and writes the reports of `app.ray_protocol`, and ends when stdin closes, or when the cluster's head
+does not answer for so many seconds. Only it and its parts, `ray_nodes` and `ray_actor`, import Ray, which is installed
+on the cluster alone.
 """
 
 import hashlib
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 LEAST_RAY = (2, 50)
 """The oldest Ray with labels of nodes and other choices for them; the newest one is below 3."""
 _PENDING_S = 1.0
-_HEAD_SILENT_S = 15.0
 _CLOSE_S = 5.0
 _PACKAGES = ("msgspec", "psutil", "pynvml")
 
@@ -218,22 +218,31 @@ class RayAgent:
 
     def _why(self, error: Exception) -> str:
         """Return why an actor died, in one sentence."""
+        if isinstance(error, self.ray.exceptions.ActorUnavailableError):
+            # Its process or its node: Ray knows in a moment, and says it to the next call.
+            try:
+                self.ray.get(self.actor.close.options(concurrency_group="orders").remote(), timeout=_CLOSE_S)
+            except self.ray.exceptions.RayError as known:
+                error = known
         text = str(error)
-        if isinstance(error, self.ray.exceptions.ActorUnavailableError) or ("node" in text and "died" in text):
-            return f"The Ray node {self._place} was lost."
         if getattr(error, "preempted", False):
             return f"The Ray node {self._place} was taken away by its provider (preempted)."
         if "low on memory" in text or isinstance(error, self.ray.exceptions.OutOfMemoryError):
             return f"Ray ended the run on {self._place}, for the memory of that node ran short."
         if isinstance(error, self.ray.exceptions.RayTaskError):
             return f"No agent could be started on {self._place}: {text.strip().splitlines()[-1]}"
+        if "its node has died" in text or not isinstance(error, self.ray.exceptions.ActorDiedError):
+            reason = f"The Ray node {self._place} was lost."
+            if self.node is not None:
+                self.nodes.lose(self.node)
+            return reason
         return f"The Ray actor of the run on {self._place} died."
 
 
 class Driver:
     """Follows the orders of the program."""
 
-    def __init__(self, ray: Any, output: Output) -> None:
+    def __init__(self, ray: Any, output: Output, most_silent_s: float) -> None:
         from app.agent.ray_actor import Sources
 
         name, archive = pack_sources()
@@ -242,6 +251,7 @@ class Driver:
         self._sources = Sources(name, ray.put(archive))
         self._nodes = Nodes(ray, output, self._sources)
         self._agents: dict[int, RayAgent] = {}
+        self._most_silent_s = most_silent_s
 
     def run(self) -> None:
         """Follow the orders on stdin until it closes."""
@@ -274,7 +284,7 @@ class Driver:
 
     def _watch_head(self) -> None:
         """End when the cluster's head does not answer: Ray itself would wait a minute, and abort."""
-        while (silent_s := time.monotonic() - self._nodes.heard_s) < _HEAD_SILENT_S:
+        while (silent_s := time.monotonic() - self._nodes.heard_s) < self._most_silent_s:
             time.sleep(NODES_EVERY_S)
         self._output.report(DriverFailed(f"The head of the Ray cluster did not answer for {silent_s:.0f} s."))
         os._exit(1)
@@ -293,7 +303,7 @@ def main() -> None:
 
     ray.cloudpickle.register_pickle_by_value(ray_actor)
     output.report(DriverHello(ray=ray.__version__, python=platform.python_version(), host=socket.gethostname()))
-    Driver(ray, output).run()
+    Driver(ray, output, float(sys.argv[1])).run()
     os._exit(0)  # Ray kills the actors of a driver that is gone, and does not wait for its threads
 
 

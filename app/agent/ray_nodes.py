@@ -57,12 +57,14 @@ class Nodes:
         self._sources = sources
         self._probes: dict[str, Any] = {}
         self._probed: dict[str, tuple[str, Inventory | None, str | None, bool]] = {}
+        self._lost: set[str] = set()
         self.current: tuple[RayNode, ...] = ()
         self.heard_s = time.monotonic()
 
     def update(self) -> None:
         """Read the state of the cluster, and report it if it has changed."""
-        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        found_nodes = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        alive = {key: node for key, node in found_nodes.items() if key not in self._lost}
         free = self._ray._private.state.available_resources_per_node()  # noqa: SLF001 - the only way to it
         self.heard_s = time.monotonic()
         for node in alive.keys() - self._probes.keys():
@@ -115,6 +117,11 @@ class Nodes:
             except (self._ray.exceptions.RayError, msgspec.MsgspecError) as error:
                 name, known, has_reporter, problem = by_ref[ref][:6], None, False, str(error).strip().splitlines()[-1]
             self._probed[by_ref[ref]] = (name, known, problem or None, has_reporter)
+
+    def lose(self, node: str) -> None:
+        """Leave out a node that an agent was lost with: Ray itself takes up to a minute to notice."""
+        self._lost.add(node)
+        self.current = tuple(each for each in self.current if each.node != node)
 
     def name_of(self, node: str) -> str:
         """Return a node's name."""

@@ -80,10 +80,13 @@ def _environments_of(on: str) -> Iterator[Environments]:
     if not on:
         yield LOCAL_ENVIRONMENTS
         return
-    from app.hosts.environments import remote_environments  # here, for most commands use no host
+    from app.hosts.connection import Connection  # here, for most commands use no host
+    from app.hosts.environments import remote_environments
     from app.hosts.open import open_host
 
     with contextlib.closing(open_host(on, notify=say)) as connection:
+        if not isinstance(connection, Connection):
+            raise UserError(f"Environments are made on one host: name a host of {on} by its ssh address.")
         yield remote_environments(connection.link)
 
 

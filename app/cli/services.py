@@ -20,7 +20,7 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 
 if TYPE_CHECKING:
-    from app.hosts.connection import Connection
+    from app.hosts.connection import HostConnection
 
 _QUIET_S = 1.0
 """What takes longer says what it waits for."""
@@ -65,7 +65,7 @@ class Hosts:
         self._hz = 1000 / sample_ms
         self._standby = standby
         self._here: Host | None = None
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, HostConnection] = {}
 
     def open(self, word: str) -> Host:
         """Return the host that a word of `--on` names, "" for this machine; a lost one is connected to again.
@@ -92,8 +92,9 @@ class Hosts:
         self._stack.callback(launcher.close)
         return Host(telemetry=feed, launcher=launcher, leases=leases)
 
-    def _connect(self, word: str) -> "Connection":
-        from app.hosts.open import open_host  # here, for few commands need it
+    def _connect(self, word: str) -> "HostConnection":
+        from app.hosts.connection import Connection  # here, for few commands need it
+        from app.hosts.open import open_host
 
         progress = threading.Timer(_QUIET_S, say, (f"Connecting to {word} …",))
         progress.daemon = True
@@ -103,7 +104,7 @@ class Hosts:
         finally:
             progress.cancel()
         self._stack.callback(connection.close)
-        if self._standby:
+        if self._standby and isinstance(connection, Connection):  # in a pool each run has an agent of its own
             connection.launcher.keep_standby(is_standby_wanted(connection.host.telemetry))
         return connection
 

@@ -24,6 +24,7 @@ _SCHEMES: Mapping[Kind, str] = {"ssh": "ssh", "slurm": "slurm+ssh", "ray": "ray+
 _KINDS: Mapping[str, Kind] = {scheme: kind for kind, scheme in _SCHEMES.items()} | {kind: kind for kind in _HERE}
 _FOR_ALL = ("python", "interpreter")
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
+    "ray": ("gpu", "cpus"),
     "slurm": (
         "gres",
         "gpus",
@@ -38,7 +39,7 @@ OPTIONS: Mapping[Kind, tuple[str, ...]] = {
         "cpus-per-task",
     ),
 }
-"""What may stand behind `?` next to `python` and `interpreter`: options of srun."""
+"""What may stand behind `?` next to `python` and `interpreter`: options of srun, or of a run on Ray."""
 
 _USER = re.compile(r"[A-Za-z0-9_.+~@\\][A-Za-z0-9_.+~@\\-]*\$?")
 _HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")

@@ -104,6 +104,8 @@ def _check(entry: HostEntry, pending: _Pending, end_s: float) -> HostCheck:
     """Connect to a host and look at it; raises `UserError`."""
     connection = open_entry(entry, notify=pending.notify, is_cancelled=lambda: time.monotonic() > end_s)
     try:
+        if not isinstance(connection, Connection):  # a Ray cluster: what its nodes lack is said by their runs
+            return HostCheck(entry=entry, inventory=connection.host.inventory())
         return _look(entry, connection, end_s)
     finally:
         connection.close()

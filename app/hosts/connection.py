@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from app.agent_protocol import AgentHello, DescribeHost, HostDescribed
 from app.environment_keys import (
@@ -32,6 +33,23 @@ _LOOK_S = 0.1
 _QUIET_S = 5.0
 """Nobody is left waiting for longer without being told for what."""
 HZ = 20.0
+
+
+class HostConnection(Protocol):
+    """What was connected to: a host that an agent serves, or a pool.
+
+    Thread: any.
+    """
+
+    @property
+    def host(self) -> Host:
+        """Where runs are made."""
+
+    def status(self) -> LinkStatus:
+        """Return how the link is."""
+
+    def close(self) -> None:
+        """End everything of it on the host, and wait for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

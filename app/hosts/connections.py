@@ -14,7 +14,7 @@ from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
     from app.environments.records import Environments
-    from app.hosts.connection import Connection
+    from app.hosts.connection import HostConnection
     from app.runs.host import Host
 
 FULL_HZ = 20.0
@@ -33,13 +33,13 @@ class OpenHost(Protocol):
 
     def __call__(
         self, word: str, *, hz: float, notify: Callable[[str], None], is_cancelled: Callable[[], bool]
-    ) -> "Connection":
+    ) -> "HostConnection":
         """Return the connection; raises `UserError` or `UsageError`."""
 
 
 def _open_host(
     word: str, *, hz: float, notify: Callable[[str], None], is_cancelled: Callable[[], bool]
-) -> "Connection":
+) -> "HostConnection":
     from app.hosts.open import open_host  # here, for the window opens without it
 
     return open_host(word, hz=hz, notify=notify, is_cancelled=is_cancelled)
@@ -54,7 +54,7 @@ class _Slot:
     def __init__(self, name: str, hz: float, owner: "Connections") -> None:
         self.name = name
         self.hz = hz
-        self.connection: Connection | None = None
+        self.connection: HostConnection | None = None
         self.stage: Stage = "connecting"
         self.text = f"Connecting to {name} …"
         self.cancelled = threading.Event()
@@ -82,7 +82,7 @@ class _Slot:
             self.cancelled.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
             tries += 1
 
-    def _serve(self, connection: "Connection") -> None:
+    def _serve(self, connection: "HostConnection") -> None:
         """Pass on what the host says until its link is lost or nobody wants it."""
         name, listen = self.name, self._owner.listen
         self.connection = connection
@@ -198,6 +198,7 @@ class Connections:
 
     def environments(self, name: str) -> "Environments":
         """Return what can be done with the environments of a host; raises `UserError` if it is not connected."""
+        from app.hosts.connection import Connection
         from app.hosts.environments import remote_environments
 
         with self._lock:
@@ -205,6 +206,8 @@ class Connections:
         connection = slot.connection if slot is not None else None
         if connection is None:
             raise UserError(f"{name} is not connected: connect to it first.")
+        if not isinstance(connection, Connection):
+            raise UserError(f"Environments are made on one host: name a host of {name} by its ssh address.")
         return remote_environments(connection.link)
 
     def connected(self, name: str) -> "Host":

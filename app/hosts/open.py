@@ -1,11 +1,13 @@
 """Open the host that a word names: one of the user's, or an address. Each kind of address has its carrier here."""
 
+import contextlib
 from collections.abc import Callable
 
 from app.hosts.address import Address
 from app.hosts.book import HostEntry, find_host
 from app.hosts.carriers import Carrier, docker_carrier, shell_carrier, ssh_carrier
-from app.hosts.connection import HZ, Connection, connect
+from app.hosts.connection import HZ, HostConnection, connect
+from app.hosts.pool import PoolConnection, pool_of
 
 
 def carrier_of(address: Address) -> Carrier:
@@ -29,11 +31,11 @@ def open_host(
     hz: float = HZ,
     notify: Callable[[str], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> Connection:
+) -> HostConnection:
     """Connect to the host that a word of `--on` names, as `app.hosts.connection.connect` does.
 
     Args:
-        word: The name of one of the user's hosts, or an address.
+        word: The name of one of the user's hosts, or an address; several with commas between them are a pool.
         hz: Readings a second.
         notify: Gets a sentence for what is waited for, and when the host falls silent or is lost; on any thread.
         is_cancelled: Returns whether to connect no longer.
@@ -42,7 +44,17 @@ def open_host(
         UsageError: No host has that name, or it is no address.
         UserError: It cannot be reached, or cannot serve; with what to do.
     """
-    return open_entry(find_host(word), hz=hz, notify=notify, is_cancelled=is_cancelled)
+    entries = [find_host(each.strip()) for each in word.split(",")]
+    if len(entries) == 1:
+        return open_entry(entries[0], hz=hz, notify=notify, is_cancelled=is_cancelled)
+    with contextlib.ExitStack() as opened:
+        connections = []
+        for entry in entries:
+            connections.append(open_entry(entry, hz=hz, notify=notify, is_cancelled=is_cancelled))
+            opened.callback(connections[-1].close)
+        pool = pool_of([each.host for each in connections], word)
+        opened.pop_all()
+    return PoolConnection(host=pool, members=tuple(connections))
 
 
 def open_entry(
@@ -51,7 +63,7 @@ def open_entry(
     hz: float = HZ,
     notify: Callable[[str], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> Connection:
+) -> HostConnection:
     """Connect to a host of the user's, as `open_host` does.
 
     Args:
@@ -63,4 +75,8 @@ def open_entry(
     Raises:
         UserError: It cannot be reached, or cannot serve; with what to do.
     """
+    if entry.place.kind == "ray":
+        from app.hosts.ray import connect_cluster
+
+        return connect_cluster(carrier_of(entry.place), name=entry.name, notify=notify, is_cancelled=is_cancelled)
     return connect(carrier_of(entry.place), name=entry.name, hz=hz, notify=notify, is_cancelled=is_cancelled)

@@ -11,6 +11,8 @@ import msgspec
 
 from app.environment_keys import HOST_KEY
 from app.errors import TelemetryError, UserError
+from app.hosts.connection import HostConnection
+from app.hosts.link import LinkStatus
 from app.hosts.routes import LinkLostError
 from app.runs.host import RUN_WAITS, Host, HostLease
 from app.runs.jobs import Notify, RunJob
@@ -202,3 +204,23 @@ def pool_of(hosts: Sequence[Host], name: str) -> HostPool:
     )
     pool.telemetry.start()
     return pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConnection:
+    """The hosts of a pool, until `close`."""
+
+    host: HostPool
+    members: tuple[HostConnection, ...]
+
+    def status(self) -> LinkStatus:
+        """Return how the link to the member is that is worst off; lost only when all are."""
+        found = [member.status() for member in self.members]
+        alive = [each for each in found if each.lost is None]
+        return max(alive or found, key=lambda each: each.silent_s)
+
+    def close(self) -> None:
+        """Close all members."""
+        for member in self.members:
+            member.close()
+        self.host.telemetry.close()

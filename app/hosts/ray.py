@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from app.environment_keys import CARRIER_KEY, HOST_KEY, RAY_KEY, RAY_REPORTER_KEY
+from app.errors import TelemetryError
 from app.hosts.carriers import Carrier
 from app.hosts.connection import Connection, open_channel, serve
+from app.hosts.link import LinkStatus
 from app.hosts.pool import Pool, PoolSampler, merged_inventory
 from app.hosts.ray_cluster import RayChannel, RayCluster
 from app.hosts.routes import LinkLostError
@@ -32,12 +34,10 @@ class RayPool(Pool):
     Attributes:
         cluster: The driver on its head.
         cpus: How many processors Ray counts for each run.
-        card: A part of the name of the cards that are used; "" for those of which there are most.
     """
 
     cluster: RayCluster
     cpus: float = 1.0
-    card: str = ""
 
     def balanced_unit(self, device: str) -> str:
         """Return the node of a GPU: which of its GPUs a run gets is Ray's choice."""
@@ -68,7 +68,7 @@ class RayPool(Pool):
         for attempt in itertools.count(1):
             try:
                 return self._lease(spec, self._nodes_for(spec, devices), notify, wait_for_stop)
-            except LinkLostError as error:
+            except (LinkLostError, TelemetryError) as error:  # the node was lost meanwhile: another may do
                 if attempt == _AGENT_TRIES or self.cluster.lost:
                     raise
                 notify(str(error))
@@ -130,13 +130,30 @@ def _uuids(node: RayNode) -> frozenset[str]:
     return frozenset(gpu.uuid for gpu in node.inventory.machine.gpus) if node.inventory is not None else frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConnection:
+    """A cluster that a driver on its head serves, until `close`."""
+
+    host: RayPool
+
+    def status(self) -> LinkStatus:
+        """Return how the link to the head is; each run has one of its own to its node."""
+        return LinkStatus(round_trip_ms=None, clock_error_ms=None, silent_s=0.0, lost=self.host.cluster.lost)
+
+    def close(self) -> None:
+        """End the driver and all agents, and wait for that."""
+        self.host.cluster.close()
+        self.host.telemetry.close()
+
+
 def connect_cluster(
     carrier: Carrier,
     *,
     name: str,
     notify: Notify = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> RayPool:
+    head_silent_s: float = 15.0,
+) -> ClusterConnection:
     """Start the driver on a cluster's head node, and return its nodes as a pool once their GPUs are known.
 
     Args:
@@ -144,11 +161,13 @@ def connect_cluster(
         name: The cluster as the user calls it.
         notify: Gets a sentence for what is waited for; on any thread.
         is_cancelled: Returns whether to connect no longer; called several times a second.
+        head_silent_s: How long the head may leave its driver without an answer.
 
     Raises:
         UserError: It cannot be reached, or has no cluster that can be used; with what to do.
     """
-    opened = open_channel(carrier, name=name, notify=notify, is_cancelled=is_cancelled, module="app.agent.ray")
+    module = f"app.agent.ray {head_silent_s:g}"
+    opened = open_channel(carrier, name=name, notify=notify, is_cancelled=is_cancelled, module=module)
     cluster = RayCluster(opened.channel, opened.lines, name)
     options = dict(carrier.address.options)
     card = options.get("gpu", "")
@@ -173,4 +192,4 @@ def connect_cluster(
         cpus=float(options.get("cpus", 1)),
     )
     pool.telemetry.start()
-    return pool
+    return ClusterConnection(host=pool)

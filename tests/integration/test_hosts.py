@@ -12,6 +12,7 @@ import pytest
 
 from app.cli.main import main
 from app.hosts.book import HostEntry, add_host
+from app.hosts.connection import Connection
 from app.hosts.open import open_host
 from app.runs.session import RunServices, RunSession
 from tests.fakes.command_line import dummy_arguments
@@ -40,6 +41,7 @@ def test_a_run_on_a_host_is_stored_here(database_path: Path, capsys: pytest.Capt
 
 def test_a_killed_connection_ends_the_run_and_all_of_it_on_the_host(database_path: Path, sshd: SshServer) -> None:
     with contextlib.closing(open_host("gpu1")) as connection:
+        assert isinstance(connection, Connection)
         services = RunServices(database=database_path, host=connection.host, timeouts=PATIENT)
         spec = dummy(connection.host.inventory(), steps=0, seconds=600.0)
         going = Going(RunSession(spec, services, [recorder := Recorder()]), recorder)

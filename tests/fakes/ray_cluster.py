@@ -1,0 +1,102 @@
+"""A real Ray cluster with pretended GPUs, in a process of its own: Ray prints, warns and leaves threads.
+
+    python -m tests.fakes.ray_cluster
+
+says the cluster's address, then kills the node whose name is a line on stdin, without grace; ends when stdin closes.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.hosts.address import Address
+from app.hosts.carriers import Carrier
+from tests.fakes.nvml import TWO_H200, Driver, environment
+
+ROOT = Path(__file__).parents[2]
+GPUS = {"head": 0, "a": 2, "b": 2}
+"""GPUs of each node."""
+
+
+def uuids(node: str) -> list[str]:
+    """Return the GPUs of a node."""
+    return [f"GPU-{node}{index}" for index in range(GPUS[node])]
+
+
+def main() -> None:
+    """Run the cluster until stdin closes."""
+    import msgspec
+    from ray.cluster_utils import Cluster
+
+    def arguments(node: str) -> dict[str, object]:
+        cards = tuple(msgspec.structs.replace(TWO_H200[0], uuid=uuid) for uuid in uuids(node))
+        fake = environment(Driver(cards=cards)) if cards else {}
+        return {"num_cpus": 4, "num_gpus": GPUS[node], "include_dashboard": False, "env_vars": dict(fake)}
+
+    cluster = Cluster(initialize_head=True, head_node_args=arguments("head"))
+    nodes = {name: cluster.add_node(wait=False, **arguments(name)) for name in ("a", "b")}
+    cluster.wait_for_nodes()
+    print(cluster.address, flush=True)
+    for line in sys.stdin:
+        node = {"head": cluster.head_node, **nodes}[line.strip()]
+        for each in [process for group in node.all_processes.values() for process in group]:
+            each.process.kill()
+            each.process.wait()  # Ray's workers take a zombie for alive
+        print("killed", flush=True)
+    # Not `cluster.shutdown()`: it waits for each process in turn.
+    for node in (*nodes.values(), cluster.head_node):
+        node.kill_all_processes(check_alive=False, allow_graceful=False)
+    os._exit(0)
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    """The cluster's address and the process that has it; `cache` is where nodes and head store sources."""
+
+    address: str
+    process: "subprocess.Popen[str]"
+    cache: Path
+
+    def kill(self, node: str) -> None:
+        """Kill all of Ray's processes of a node."""
+        assert self.process.stdin is not None, "started with pipes"
+        assert self.process.stdout is not None, "started with pipes"
+        print(node, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline().strip() == "killed"
+
+    def carrier(self, address: str = "") -> Carrier:
+        """Return what leads to the head node: a shell."""
+        variables = {"RAY_ADDRESS": address or self.address, "XDG_CACHE_HOME": str(self.cache)}
+        return Carrier(address=Address(kind="ray", python=sys.executable), prefix=("sh", "-c"), environment=variables)
+
+
+@contextmanager
+def running_cluster(cache: Path) -> Iterator[RunningCluster]:
+    """Start a cluster; end it afterwards."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.fakes.ray_cluster"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={**inherited, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cache), "RAY_raylet_start_wait_time_s": "120"},
+        start_new_session=True,
+    )
+    assert process.stdout is not None, "started with pipes"
+    assert process.stdin is not None, "started with pipes"
+    with process:
+        address = process.stdout.readline().strip()
+        assert address, "Ray did not start"
+        yield RunningCluster(address, process, cache)
+        process.stdin.close()
+        process.wait(60)
+
+
+if __name__ == "__main__":
+    main()
