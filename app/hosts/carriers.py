@@ -245,7 +245,7 @@ SSH_FAILURES = (
         "The disk of {shown} is full: free some space in your home folder there, for the agent's files.",
     ),
     Failure(
-        r"This account is (?:currently )?not available|nologin|allows sftp connections only|restricted|"
+        r"This account is (?:currently )?not available|nologin|allows sftp connections only|: restricted$|"
         r"command not allowed|exec: not found",
         "{shown} lets this user run no commands (a restricted shell or a forced command): ask for an account with a"
         " shell.",

@@ -51,6 +51,7 @@ _VERIFICATION = (
         ("Unable to negotiate with 10.0.0.1 port 22: no matching cipher found.\r\n", "no method in common"),
         ("This service allows sftp connections only.\n", "restricted shell"),
         ("rbash: line 1: exec: restricted\n", "restricted shell"),
+        ("Access is restricted to staff.\nclient_loop: send disconnect: Broken pipe\r\n", "closed by the other side"),
         ("This account is currently not available.\n", "restricted shell"),
         ("cat: write error: No space left on device\n", "disk of ssh://me@gpu1:2222 is full"),
         ("Timeout, server gpu1 not responding.\r\n", "has not answered for 15 s"),
