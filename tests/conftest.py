@@ -48,9 +48,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Use a temporary folder for leases: tests in two processes do not wait for each other's runs."""
+    """Use a temporary folder for leases and the list of hosts.
+
+    Tests in two processes do not wait for each other's runs, and none changes the list of the user who tests.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("leases")))
+        patch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path_factory.mktemp("hosts") / "hosts.json"))
         yield
 
 

@@ -71,6 +71,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], P
 @example(words=["show", "9" * 400])
 @example(words=["list", "--limit", "-1"])
 @example(words=["calibrate", "\n"])
+@example(words=["hosts", "add", "x", "ssh://\ud800"])
+@example(words=["hosts", "add", "\x1b[2J", "ssh://x"])
+@example(words=["hosts", "add", "x", "ssh://x", "--python", "\ud800"])
+@example(words=["gpus", "--on", "ssh://[\x1b[2J]:99999999999"])
+@example(words=["run", "dummy", "--on", "ssh://me:secret@x?python=\n"])
 @one_in(1)
 def test_any_words_end_with_a_status(
     words: list[str], machine: Callable[[], Path], capsys: pytest.CaptureFixture[str]
