@@ -1,4 +1,4 @@
-"""Candidates for completion by the shell: workloads, settings, runs, presets and hosts."""
+"""Candidates for completion by the shell: workloads, settings, runs, presets, environments and hosts."""
 
 from collections.abc import Iterable
 
@@ -36,6 +36,8 @@ def complete_settings(context: click.Context, _param: click.Parameter, incomplet
 def _values(parameter: catalog.Parameter) -> list[str]:
     if parameter.kind == "switch":
         return ["false", "true"]
+    if parameter.kind == "path":
+        return sorted(folder.name for folder in catalog.complete_environments())
     return [choice.value for choice in parameter.choices] or [f"{parameter.default}"]
 
 
@@ -62,6 +64,15 @@ def complete_presets(_context: click.Context, _param: click.Parameter, incomplet
     from app.runs.experiment.presets import preset_names  # here, as above
 
     return _matching(((name, "") for name in preset_names()), incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+def complete_environments(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the environments that are known or, for the other actions, those that are there."""
+    from app.environments.known import KNOWN  # here, as above
+
+    known = [(each.name, f"{catalog.FRAMEWORK.name} {each.framework}") for each in KNOWN]
+    made = [(folder.name, str(folder)) for folder in catalog.complete_environments()]
+    return _matching(known if context.params.get("action") == "add" else made, incomplete)
 
 
 def complete_hosts(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

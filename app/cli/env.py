@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from app import units
+from app.cli.candidates import complete_environments
 from app.cli.options import OneOf, command, on_option
 from app.cli.progress import StatusLines
 from app.cli.services import stop_on_interrupt
@@ -43,7 +44,13 @@ _STATES = {
 @click.argument(
     "action", type=OneOf(_ACTIONS), default="list", metavar="[ACTION]", help=f"{', '.join(_ACTIONS)} (default: list)."
 )
-@click.argument("name", required=False, metavar="[NAME]", help=f"Known are {', '.join(known.name for known in KNOWN)}.")
+@click.argument(
+    "name",
+    required=False,
+    metavar="[NAME]",
+    shell_complete=complete_environments,
+    help=f"Known are {', '.join(known.name for known in KNOWN)}.",
+)
 @click.option("--packages", multiple=True, metavar="WORDS", help="With add: what is in it, as pip takes it.")
 @click.option("--cuda/--cpu", default=None, help="With add: with CUDA's libraries or not (default: by the driver).")
 @on_option

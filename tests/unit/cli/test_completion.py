@@ -31,6 +31,7 @@ from tests.fakes.runs import keep
         ("variantscope experiment --preset qu", ["quick"]),
         ("variantscope list --sort=thr", ["--sort=throughput"]),
         ("variantscope queue go", ["go-on"]),
+        ("variantscope env add tf21", ["tf219", "tf218", "tf217", "tf216"]),
         ("variantscope completion in", ["install"]),
         ("variantscope completion install z", ["zsh"]),
     ],

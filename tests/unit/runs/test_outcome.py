@@ -10,6 +10,7 @@ from app.runs.outcome import (
     EndMethod,
     WorkerExit,
     form_outcome,
+    with_commands,
     with_file_name,
     with_memory_size,
 )
@@ -131,3 +132,15 @@ def test_out_of_memory_says_how_much_there_is() -> None:
     assert with_memory_size(full, [host]).reason == f"{full.reason} This machine has 8.0 GiB."
     assert with_memory_size(full, []) == full
     assert with_memory_size(Outcome(name="completed"), cards).reason is None
+
+
+def test_commands_in_a_reason_are_whole_and_say_the_host() -> None:
+    refused = Outcome(name="refused", reason="No tf1 on this machine; `env add tf1` makes it, `env list` shows others.")
+    commands = ("python -m app env add tf1 --on gpu1", "python -m app env list --on gpu1")
+    whole = "No tf1 on gpu1; `{}` makes it, `{}` shows others.".format(*commands)
+    assert with_commands(refused, "gpu1").reason == whole
+    assert with_commands(refused, "").reason == whole.replace(" --on gpu1", "").replace("on gpu1", "on this machine")
+    assert "`python -m app env add tf221 --on gpu1` (0.3 GB to download, with CUDA 3.4 GB) makes" in (
+        with_commands(Outcome(name="refused", reason="`env add` makes one."), "gpu1").reason or ""
+    )
+    assert with_commands(Outcome(name="completed"), "gpu1") == Outcome(name="completed")
