@@ -44,6 +44,12 @@ CLOCK_ERROR_KEY = "clock_error_ns"
 """Key of a run's environment: bound of that offset's error, half the round trip it is known from."""
 BOOT_ID_KEY = "boot_id"
 """Key of a run's environment: the boot that its host's monotonic clock counts from."""
+SLURM_JOB_KEY = "slurm_job_id"
+"""Key of a run's environment: the job of Slurm that it was made in; absent outside of one."""
+SLURM_NODE_KEY = "slurm_node"
+"""Key of a run's environment: the node of that job, as Slurm calls it."""
+DETACHED_KEY = "detached"
+"""Key of a run's environment: it went on without the program and was fetched whole; absent otherwise."""
 
 RAY_KEY = "ray"
 """Key of a run's environment: the version of the Ray that placed it; absent without Ray."""
@@ -68,6 +74,9 @@ PER_RUN_KEYS = frozenset(
         CLOCK_OFFSET_KEY,
         CLOCK_ERROR_KEY,
         BOOT_ID_KEY,
+        SLURM_JOB_KEY,
+        SLURM_NODE_KEY,
+        DETACHED_KEY,
     }
 )
 """Keys that describe one run and not its machine: if they differ, the environments may still be the same."""

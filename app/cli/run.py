@@ -1,5 +1,6 @@
 """`run`, `portability` and `check-equal`: one variant run once, its weights loaded elsewhere, what variants compute."""
 
+import contextlib
 import sys
 import threading
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ from app.cli.services import stop_on_interrupt
 from app.cli.show import print_run
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
+from app.hosts.attach import SpoolLink, detach_run, require_lasting
+from app.hosts.book import find_host
+from app.paths import PROGRAM
 from app.records import EqualityCheck, RunRow, StoredRun
 from app.report.documents import equality_document, largest_batch_document, portability_document, run_document
 from app.runs.equality import EqualityChecker, can_be_checked
@@ -205,7 +209,7 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
     )
 
 
-@command("run", "run lstm -s seconds=5", "run cnn10 -s layout=NHWC --on ssh://me@gpu1")
+@command("run", "run lstm -s seconds=5", "run cnn10 -s layout=NHWC --on ssh://me@gpu1", "run lstm --on gpu1 --detach")
 @workload_argument
 @settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
 @click.option("--parameters", is_flag=True, help="List the workload's parameters and end.")
@@ -217,6 +221,7 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
     "--batch-step", type=COUNT, metavar="N", help="Tell batches apart by N (default: an eighth of the first)."
 )
 @on_option
+@click.option("--detach", is_flag=True, help="Let the run go on there without this program; `attach` fetches it.")
 @sampling_option
 def run(
     database: Path | None,
@@ -228,9 +233,10 @@ def run(
     batch_limit: int | None,
     batch_step: int | None,
     on: str,
+    detach: bool,
     sample_ms: float,
 ) -> int:
-    """Run and print the result; return 0 when it completed."""
+    """Run and print the result; return 0 when it completed, or was detached."""
     if workload is None:
         raise UsageError(f"run needs a workload: {_known_workloads()}, or a file of yours as path/to/file.py:name.")
     found = workload_finder(database)(workload)
@@ -238,16 +244,35 @@ def run(
         return _print_parameters(found)
     if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
+    if detach and (largest_batch or not on):
+        raise UsageError("--detach is for one run on another host: it goes with --on, and not with --largest-batch.")
+    if detach:
+        require_lasting(find_host(on))
     with run_services(database, sample_ms, on=on, standby=largest_batch) as services:
         spec = one_variant(found, settings, services.host.machine)
         if largest_batch:
             return _find_largest_batch(spec, services, search_bounds(spec, batch_limit, batch_step), as_json=as_json)
+        if detach:
+            return _detach(spec, services, on, sample_ms, as_json=as_json)
         stored = run_once(spec, services)
     if as_json:
         print_json(run_document(stored))
     else:
         print_run(stored)
     return 0 if stored.row.completed else 1
+
+
+def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, as_json: bool) -> int:
+    """Start a run that goes on without this program, and say how to fetch it."""
+    if (refusal := services.host.refusal(spec)) is not None:
+        raise UserError(refusal)
+    with contextlib.closing(SpoolLink.open(find_host(on), say)) as link:
+        uid = detach_run(spec, services, link, 1000 / sample_ms)
+    if as_json:
+        print_json({"detached": {"uid": uid, "host": on}})
+    else:
+        print(f"The run goes on on {on} without this program; `{PROGRAM} attach {on}` fetches it.")
+    return 0
 
 
 def run_once(spec: RunSpec, services: RunServices) -> StoredRun:

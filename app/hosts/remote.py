@@ -68,7 +68,7 @@ class RemoteSampler:
                 self._end = said
                 self._ended.set()
                 return
-            yield _of_host(said) if isinstance(said, Inventory) else said
+            yield of_host(said) if isinstance(said, Inventory) else said
 
     def exit_code(self) -> int:
         """Return its exit code; raises `TelemetryError` where the link is lost."""
@@ -88,7 +88,7 @@ class RemoteSampler:
         self._ended.wait(_END_S)
 
 
-def _of_host(inventory: Inventory) -> Inventory:
+def of_host(inventory: Inventory) -> Inventory:
     """Return the inventory of a machine whose disk is not this one's."""
     structs = msgspec.structs
     return structs.replace(inventory, machine=structs.replace(inventory.machine, local=False))
@@ -215,21 +215,12 @@ class RemoteWorker:
 
     def _event(self, said: WorkerReport) -> WorkerEvent:
         match said:
-            case WorkerSaid(message=message):
-                try:
-                    return with_host(decode_message(bytes(message)), self._link.name)
-                except ProtocolError as error:
-                    return BrokenMessage(str(error), bytes(message)[:_MAX_BROKEN_BYTES].decode(errors="replace"))
-            case WorkerLogged(t_ns=t_ns, text=text):
-                return LogLine(t_ns, text)
-            case WorkerBroke(reason=reason, line=line):
-                return BrokenMessage(reason, line)
-            case WorkerExited(exit_code=exit_code, reason=reason):
-                return Exited(exit_code, reason)
             case LinkSilent(reason=reason):
                 return Waiting(self._link.clock.now_ns(), reason)
             case LinkLost(reason=reason):
                 return Exited(None, reason)
+            case _:
+                return worker_event(said, self._link.name)
 
     def _bring(self, fetch: Callable[[], None]) -> None:
         """Bring its file here before the run hears that it completed: the agent's files end with the agent."""
@@ -239,3 +230,19 @@ class RemoteWorker:
             self._post(
                 LogLine(self._link.clock.now_ns(), f"(the weights were not brought from {self._link.name}: {error})")
             )
+
+
+def worker_event(said: WorkerSaid | WorkerLogged | WorkerBroke | WorkerExited, host: str) -> WorkerEvent:
+    """Return what the agent of a host reports of a worker, as the event that a worker of this machine posts."""
+    match said:
+        case WorkerSaid(message=message):
+            try:
+                return with_host(decode_message(bytes(message)), host)
+            except ProtocolError as error:
+                return BrokenMessage(str(error), bytes(message)[:_MAX_BROKEN_BYTES].decode(errors="replace"))
+        case WorkerLogged(t_ns=t_ns, text=text):
+            return LogLine(t_ns, text)
+        case WorkerBroke(reason=reason, line=line):
+            return BrokenMessage(reason, line)
+        case WorkerExited(exit_code=exit_code, reason=reason):
+            return Exited(exit_code, reason)

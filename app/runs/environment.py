@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.environment_keys import BOOT_ID_KEY, COMMIT_KEY, HOST_ID_KEY, SOURCES_KEY
+from app.environment_keys import BOOT_ID_KEY, COMMIT_KEY, HOST_ID_KEY, SLURM_JOB_KEY, SLURM_NODE_KEY, SOURCES_KEY
 from app.paths import ROOT, program_version
 from app.samples import HOST, Inventory
 from app.storage.owner import boot_id, host_id
@@ -56,8 +56,10 @@ def host_info() -> dict[str, str]:
         SOURCES_KEY: sources_hash(),
         HOST_ID_KEY: host_id(),
         BOOT_ID_KEY: boot_id(),
+        SLURM_JOB_KEY: os.environ.get("SLURM_JOB_ID", ""),
+        SLURM_NODE_KEY: os.environ.get("SLURMD_NODENAME", ""),
     }
-    return info | processor_state()
+    return {key: value for key, value in info.items() if value} | processor_state()
 
 
 def _os_name() -> str:

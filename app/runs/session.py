@@ -83,6 +83,7 @@ class RunSession:
         purpose: str | None = None,
         environment: Mapping[str, str] | None = None,
         lease: Lease | None = None,
+        uid: str = "",
     ) -> None:
         """Prepare a run.
 
@@ -93,6 +94,7 @@ class RunSession:
             purpose: What it is made for, if not for its own sake.
             environment: What is known of its environment before it starts; stored with it.
             lease: Its devices, which the caller releases; None to lease them here.
+            uid: Its id in all databases; "" for a new one.
         """
         self._spec = spec
         self._purpose = purpose
@@ -104,7 +106,7 @@ class RunSession:
         self._inbox = Inbox()
         # A flag and an inbox whose `put` may interrupt itself: `stop` is called by handlers of signals, too.
         self._stop_requested = False
-        self._uid = uuid.uuid4().hex
+        self._uid = uid or uuid.uuid4().hex
         self._step = StepSink()
         self._source: Source | None = None
         self._is_over = False
@@ -190,7 +192,9 @@ class RunSession:
         try:
             clock = self._host.now()
             try:
-                worker = self._host.launcher.launch(self._start_message(store, lease), self._inbox.post)
+                path = weights_path(self._services.database, self._uid).absolute()
+                order = start_order(store, self._spec, lease.devices, self._host, self._source, path)
+                worker = self._host.launcher.launch(order, self._inbox.post)
             except (OSError, UserError) as error:
                 return self._end_unstarted(store, _without_worker(error, self._host.name))
             recorder.follow(worker.pid)
@@ -212,11 +216,6 @@ class RunSession:
             raise
         finally:
             recorder.stop()
-
-    def _start_message(self, store: Store, lease: Lease) -> Start:
-        path = weights_path(self._services.database, self._uid).absolute()
-        is_calibrated = _peak_flops_per_s(store, self._spec, lease.devices, self._host) is not None
-        return _start_order(self._spec, self._source, lease, path, is_calibrated)
 
     def _begin(self, store: Store, inventory: Inventory, gpu_uuids: Sequence[str]) -> int:
         devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
@@ -329,31 +328,6 @@ def _without_worker(error: OSError | UserError, host: str) -> Outcome:
     return Outcome(name="failed", reason=f"No worker could be started: {error}.")
 
 
-def _start_order(spec: RunSpec, source: Source | None, lease: Lease, weights: Path, is_calibrated: bool) -> Start:
-    """Return the worker's order.
-
-    Args:
-        spec: The run.
-        source: Its custom workload.
-        lease: Its devices.
-        weights: The file for its weights.
-        is_calibrated: Whether its devices are.
-    """
-    variant = spec.variant
-    saves = bool(variant.get("save_weights", False))
-    # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
-    uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")
-    may_calibrate = variant.get("evidence", "off") != "off" and uses_defaults
-    return Start(
-        protocol=PROTOCOL_VERSION,
-        spec=spec,
-        gpu_uuids=tuple(device for device in lease.devices if device != CPU),
-        weights_path=str(weights) if saves else None,
-        calibrate=may_calibrate and not is_calibrated,
-        source=source,
-    )
-
-
 def _wait_for_lock(store: RunStore, run: int, end_s: float | None, notify: Callable[[str], None]) -> float:
     """Return until when a run waits for its database; move it to a rescue file when that time is over.
 
@@ -381,6 +355,33 @@ def _watch(supervisor: Supervisor, worker: Worker, inbox: Inbox) -> WorkerExit:
         raise
     finally:
         inbox.close()
+
+
+def start_order(
+    store: Store, spec: RunSpec, devices: Sequence[str], host: Host, source: Source | None, weights: Path
+) -> Start:
+    """Return a worker's order.
+
+    Args:
+        store: Knows which devices were calibrated.
+        spec: What to run.
+        devices: What it runs on.
+        host: The host of these.
+        source: The file of a custom workload.
+        weights: Where its weights are saved, if they are to be.
+    """
+    variant = spec.variant
+    # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
+    uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")
+    may_calibrate = variant.get("evidence", "off") != "off" and uses_defaults
+    return Start(
+        protocol=PROTOCOL_VERSION,
+        spec=spec,
+        gpu_uuids=tuple(device for device in devices if device != CPU),
+        weights_path=str(weights) if variant.get("save_weights", False) else None,
+        calibrate=may_calibrate and _peak_flops_per_s(store, spec, devices, host) is None,
+        source=source,
+    )
 
 
 def _peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str], host: Host) -> float | None:

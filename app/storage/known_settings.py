@@ -26,6 +26,10 @@ def _parse_list(text: str) -> list[str]:
     return [str(word) for word in json.loads(text)]
 
 
+def _parse_mapping(text: str) -> dict[str, str]:
+    return {str(name): str(value) for name, value in json.loads(text).items()}
+
+
 def _parse_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -53,6 +57,9 @@ SHOWN_COLUMNS: Final = Setting[Sequence[str]]("shown_columns", str.split, " ".jo
 
 HIDDEN_FIGURES: Final = Setting[frozenset[str]]("hidden_figures", _parse_names, _join_sorted)
 """The columns that comparisons hide."""
+
+DETACHED: Final = Setting[dict[str, str]]("detached", _parse_mapping, json.dumps)
+"""The hosts of runs that were detached and not fetched yet, by the runs' uids."""
 
 PRESET_FILES: Final = Setting[Sequence[str]]("preset_files", _parse_list, json.dumps)
 """Paths of the presets that the user added."""

@@ -1,9 +1,10 @@
 """The GPUs of this machine as they come, are lost and come back; every change is written at once."""
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import psutil
@@ -12,7 +13,7 @@ import pynvml
 from app.samples import Device, DeviceLost, Inventory, lost_device
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml_gpu import GpuReader
-from workloads.catalog import Machine
+from workloads.catalog import Gpu, Machine
 
 _NAMELESS = "NVIDIA GPU"
 
@@ -95,7 +96,9 @@ class GpuList:
             listed = [*(reader.device() for reader in self._served), *self._lost.values()]
             driver, cuda_driver = self._versions or (None, None)
             return Inventory(
-                machine=Machine(gpus=gpus, cpu_count=psutil.cpu_count() or 1, platform=sys.platform),
+                machine=Machine(
+                    gpus=allocated_gpus(gpus, os.environ), cpu_count=psutil.cpu_count() or 1, platform=sys.platform
+                ),
                 devices=(*sorted(listed, key=lambda device: device.index), *self._host),
                 driver=driver,
                 cuda_driver=cuda_driver,
@@ -188,3 +191,16 @@ def _without_fields(inventory: Inventory) -> Inventory:
 
 def _refused_id(index: int) -> str:
     return f"index-{index}"
+
+
+def allocated_gpus(gpus: tuple[Gpu, ...], environment: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """Return the GPUs that a job of Slurm may use; outside of one, all.
+
+    Where Slurm confines a job to its devices, NVML lists only those, and CUDA_VISIBLE_DEVICES counts them from 0; else
+    NVML lists all of the node, and it has their indices (https://slurm.schedmd.com/gres.html). Both are NVML's order.
+    """
+    words = [word for word in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    if "SLURM_JOB_ID" not in environment or not words:
+        return gpus
+    named = [gpu for gpu in gpus if str(gpu.index) in words or any(gpu.uuid.startswith(word) for word in words)]
+    return tuple(named) or gpus

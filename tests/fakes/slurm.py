@@ -116,11 +116,11 @@ def _store(file: Path, options: Mapping[str, str], state: str) -> None:
 def _wait_in_queue(folder: Path, job: int) -> bool:
     """Wait for resources; return False for a job that was ended before it had them."""
     _say(f"srun: job {job} queued and waiting for resources")
-    asked: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: asked.append(number))
+        signal.signal(number, lambda number, _: signals.append(number))
     while (folder / "ahead").exists():
-        if asked:
+        if signals:
             _say(f"srun: Job allocation {job} has been revoked")
             return False
         if not (folder / "jobs" / str(job)).exists():
