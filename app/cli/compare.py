@@ -234,7 +234,7 @@ def _remedy(warning: ComparisonWarning, database: Path | None) -> str:
     """Return the command that measures the variants interleaved; "" where that is no remedy."""
     if not warning.interleave:
         return ""
-    words = ["python", "-m", "app", "experiment", "--variants-of", ",".join(map(str, warning.interleave))]
+    words = [*PROGRAM.split(), "experiment", "--variants-of", ",".join(map(str, warning.interleave))]
     words += ["--db", str(database)] if database is not None else []
     return f" Measure them interleaved: `{shlex.join(words)}`"
 

@@ -79,6 +79,8 @@ def test_no_sentence_names_the_program_in_its_own_words() -> None:
         if COMMAND in text
     ]
     assert found == []
+    as_list = '"python", "-m", "app"'
+    assert [path.name for path in SOURCES if "tests" not in path.parts and as_list in path.read_text("utf-8")] == []
 
 
 def sentences(tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,7 @@
 """Opens the experiment builder on demand, and offers the quick comparison to a new user."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ class ExperimentController(QObject):
         """Listen to the view."""
         self._run.form_shown.connect(self._refresh)
         self._view.form.compare_requested.connect(self.open)
-        self._view.live.offer_accepted.connect(lambda: self.compare_quickly(self._form.machine))
+        self._view.live.offer_accepted.connect(lambda: self.compare_quickly(self._form.machine, self._form.host))
 
     def open(self) -> None:
         """Show the builder in place of the plots."""
@@ -88,10 +89,13 @@ class ExperimentController(QObject):
         self._view.matrix_view().show_page(1)
 
     def submit(self, plan: "Plan") -> None:
-        """Run an experiment, now or when the queue comes to it, and show the plots of its runs."""
+        """Run an experiment on the form's host, now or when the queue comes to it, and show the plots of its runs."""
+        self._submit_to(self._form.host, plan)
+
+    def _submit_to(self, host: str, plan: "Plan") -> None:
         self._show_screen()
         self._view.show_live()
-        self._queue_plan(structs.replace(plan, host=self._form.host))
+        self._queue_plan(structs.replace(plan, host=host))
 
     def _refresh(self, busy: bool) -> None:
         self._busy = busy
@@ -118,10 +122,10 @@ class ExperimentController(QObject):
         controller.start()
         return controller
 
-    def compare_quickly(self, machine: "Machine") -> None:
-        """Run the quick comparison as it is for a machine."""
+    def compare_quickly(self, machine: "Machine", host: str = "") -> None:
+        """Run the quick comparison as it is for the machine of a host; "" is this one."""
         self._view.live.show_offer("")
-        self._reads.run(lambda: _quick_plan(machine), self.submit, self._run.show_error)
+        self._reads.run(lambda: _quick_plan(machine), partial(self._submit_to, host), self._run.show_error)
 
     def _ignore(self, error: UserError) -> None:
         """Ignore it: without a database to read there is no offer."""

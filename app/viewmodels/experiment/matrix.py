@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
+from app.paths import PROGRAM
 from app.plan import Plan
 from app.units import plural, sentence
 from app.viewmodels.experiment.matrix_state import (
@@ -139,7 +140,7 @@ class MatrixForm:
 
     def command(self) -> str:
         """Return the same experiment as a shell command, which refuses what cannot run here run by run."""
-        words = ["python", "-m", "app", "experiment", self._form.cli_name]
+        words = [*PROGRAM.split(), "experiment", self._form.cli_name]
         words += [part for setting in self._settings() for part in ("-s", setting)]
         extent = self._extent
         if extent.repeats is not None:

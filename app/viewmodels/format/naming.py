@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from app.environment_keys import CUSTOM_PATH_KEY
+from app.paths import PROGRAM
 from app.records import StoredRun
 from app.units import ABSENT
 from workloads import catalog
@@ -226,7 +227,7 @@ def run_command(run: StoredRun) -> str:
     parameters = {name: value for name, value in spec.variant.items() if value != "" and name != catalog.SOURCE}
     settings = (f"{name}={value_text(value)}" for name, value in parameters.items())
     workload = workload_argument(run.environment.get(CUSTOM_PATH_KEY, ""), spec.workload)
-    return shlex.join(["python", "-m", "app", "run", workload, *(word for s in settings for word in ("-s", s))])
+    return shlex.join([*PROGRAM.split(), "run", workload, *(word for s in settings for word in ("-s", s))])
 
 
 def workload_argument(path: str, workload: str) -> str:

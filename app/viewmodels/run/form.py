@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.paths import PROGRAM
 from app.units import sentence
 from app.viewmodels.format.naming import value_text, workload_argument
 from workloads import catalog
@@ -240,7 +241,7 @@ class VariantForm:
             words.insert(0, f"gpus={gpus}")
         settings = [part for word in words for part in ("-s", word)]
         on_host = ["--on", self._host] if self._host else []
-        return shlex.join(["python", "-m", "app", "run", self.cli_name, *settings, *on_host])
+        return shlex.join([*PROGRAM.split(), "run", self.cli_name, *settings, *on_host])
 
     @property
     def cli_name(self) -> str:

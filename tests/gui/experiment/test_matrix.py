@@ -46,7 +46,7 @@ class RunScreen(Screen[RunView]):
         self.recorded = RecordedActions()
         self.reads = Background()
         view = RunView(theme)
-        form = VariantForm(workload, hidden=True)
+        self.form = form = VariantForm(workload, hidden=True)
         self.run = RunController(view, form, _no_session, _no_search, self.reads, Bridge(view))
         self.experiments = ExperimentController(
             view,
@@ -420,6 +420,10 @@ def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     plan = screen.plans[-1]
     assert (plan.preset, plan) == ("quick", quick.plan(CPU_INVENTORY.machine))
     assert not screen.view.live.offer_button.isVisible()
+    screen.form.set_host("gpu1")
+    screen.experiments.compare_quickly(CPU_INVENTORY.machine)
+    screen.qtbot.waitUntil(lambda: len(screen.plans) == 2, timeout=LIMIT_MS)
+    assert screen.plans[-1].host == "", "for this machine, whatever host the form names"
 
 
 def test_who_has_runs_is_offered_nothing(screen_on: Open, database_path: Path) -> None:
