@@ -217,11 +217,21 @@ class Connections:
             raise UserError(self.state(name).text or f"{name} is not connected.")
         return host
 
-    def wait_host(self, name: str) -> "Host":
-        """Connect to a host for runs, if it is not connected, and return it; raises `UserError` if that fails."""
+    def wait_host(self, name: str, is_cancelled: Callable[[], bool] = lambda: False) -> "Host":
+        """Connect to a host for runs, if it is not connected, and return it.
+
+        Args:
+            name: Its name, or an address.
+            is_cancelled: Returns whether to wait no longer: in Slurm's queue that may take hours.
+
+        Raises:
+            UserError: It cannot be reached, or the wait was cancelled.
+        """
         self.connect(name, FULL_HZ)
         while (host := self.host(name)) is None:
             state = self.state(name)
+            if is_cancelled():
+                raise UserError(f"Waiting for {name} was stopped.")
             if state.stage in ("failed", "lost") or self._closed:
                 raise UserError(state.text or f"{name} is not connected any more.")
             time.sleep(_LOOK_S / 5)

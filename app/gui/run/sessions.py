@@ -48,7 +48,6 @@ class SessionFactory:
         self._services = RunServices(
             database=database,
             host=Host(telemetry=feed, launcher=self._launcher, leases=leases),
-            open_host=hosts.wait_host,
         )
 
     def prepare(self) -> None:
@@ -77,7 +76,13 @@ class SessionFactory:
 
     def make_queue_runner(self, on_progress: Callable[[QueueProgress], None]) -> QueueRunner:
         """Make a runner of the queue; `on_progress` is called on the threads that make the runs."""
-        return QueueRunner(self._services, ProgressReporter(on_progress, lambda: (BridgeSink(self._bridge),)))
+
+        def open_host(word: str) -> Host:
+            return self._hosts.wait_host(word, lambda: runner.is_stopped)
+
+        services = replace(self._services, open_host=open_host)
+        runner = QueueRunner(services, ProgressReporter(on_progress, lambda: (BridgeSink(self._bridge),)))
+        return runner
 
     def _services_on(self, host: str) -> RunServices:
         """Return what a run needs that the window starts itself: nothing is waited for."""

@@ -61,6 +61,11 @@ class QueueRunner:
         if (current := self._current) is not None:
             current[1].stop()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stopped.is_set()
+
     def cancel(self, entry: int) -> None:
         """Stop the current run if it is of this entry, then remove the entry. Returns at once."""
         self._cancelled.add(entry)

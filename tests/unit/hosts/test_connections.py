@@ -137,6 +137,12 @@ def test_one_of_many_is_read_at_the_full_rate_once_it_is_chosen(window: Window) 
         assert window._changed.wait_for(lambda: window.played.closed == 1, LIMIT_S), "the first has ended"
 
 
+def test_a_wait_for_a_host_can_be_stopped(window: Window) -> None:
+    window.played.blocks = True
+    with pytest.raises(UserError, match=r"Waiting for gpu1 was stopped\."):
+        window.hosts.wait_host("gpu1", lambda: True)
+
+
 def test_closing_ends_what_is_connected_and_what_waits(window: Window) -> None:
     window.hosts.connect("gpu1")
     window.wait("connected")
