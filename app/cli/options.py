@@ -180,7 +180,8 @@ on_option = click.option(
     metavar="HOST",
     callback=_one_host,
     shell_complete=complete_hosts,
-    help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine).",
+    help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine); an"
+    " experiment may be spread over several, as gpu1,gpu2.",
 )
 no_standby_option = click.option(
     "--no-standby", is_flag=True, help=f"Never import {catalog.FRAMEWORK.name} ahead for the next run."

@@ -20,6 +20,7 @@ from workloads.catalog import UsageError
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
 """The environment variable that names another file."""
 
+_NEXT_ADDRESS = re.compile(r",(?=\s*(?:[a-z+]+://|sh:|slurm:))")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -76,6 +77,11 @@ def find_host(word: str) -> HostEntry:
     if is_address(word):
         return HostEntry(name=parse_address(word).shown, address=word)
     return _named(word)
+
+
+def split_hosts(word: str) -> list[str]:
+    """Return the words of `gpu1,gpu2`; behind `?` a comma may belong to a value, unless another address follows it."""
+    return [each.strip() for each in (_NEXT_ADDRESS.split(word) if "?" in word else word.split(","))]
 
 
 def _named(word: str) -> HostEntry:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable
 
 from app.hosts.address import Address
-from app.hosts.book import HostEntry, find_host
+from app.hosts.book import HostEntry, find_host, split_hosts
 from app.hosts.carriers import Carrier, docker_carrier, shell_carrier, ssh_carrier
 from app.hosts.connection import HZ, HostConnection, connect
 from app.hosts.pool import PoolConnection, pool_of
@@ -44,7 +44,7 @@ def open_host(
         UsageError: No host has that name, or it is no address.
         UserError: It cannot be reached, or cannot serve; with what to do.
     """
-    entries = [find_host(each.strip()) for each in word.split(",")]
+    entries = [find_host(each) for each in split_hosts(word)]
     if len(entries) == 1:
         return open_entry(entries[0], hz=hz, notify=notify, is_cancelled=is_cancelled)
     with contextlib.ExitStack() as opened:

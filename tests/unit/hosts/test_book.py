@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.hosts.book import FILE_VARIABLE, HostEntry, add_host, change_host, find_host, read_hosts, remove_host
+from app.hosts.book import (
+    FILE_VARIABLE,
+    HostEntry,
+    add_host,
+    change_host,
+    find_host,
+    read_hosts,
+    remove_host,
+    split_hosts,
+)
 from workloads.catalog import UsageError
 
 GPU1 = HostEntry(name="gpu1", address="ssh://me@gpu1?python=python3.11", interpreter="tf221")
@@ -34,6 +43,19 @@ def test_hosts_are_kept_in_a_file_that_only_the_user_reads(book: Path) -> None:
 def test_an_address_is_a_host_without_adding_it() -> None:
     entry = find_host("ssh://me@gpu1:22?python=python3.12")
     assert (entry.name, entry.place.port) == ("ssh://me@gpu1:22", 22)
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("gpu1", ["gpu1"]),
+        ("gpu1, ssh://gpu2", ["gpu1", "ssh://gpu2"]),
+        ("slurm:?nodelist=a,b&mem=4G", ["slurm:?nodelist=a,b&mem=4G"]),
+        ("slurm+ssh://l?nodelist=a,b,ssh://gpu2,sh:", ["slurm+ssh://l?nodelist=a,b", "ssh://gpu2", "sh:"]),
+    ],
+)
+def test_several_hosts_are_parted_by_commas_but_for_those_of_a_value(word: str, words: list[str]) -> None:
+    assert split_hosts(word) == words
 
 
 def test_an_unknown_host_names_the_one_that_is_meant() -> None:
