@@ -1,8 +1,8 @@
 """`bench link --kills N`: kill whoever has a part in a run on another host, at random moments, and look what is left.
 
 Each kill has a host of its own, this machine through an agent, and a run of `dummy` that would take ten minutes. The
-carrier, the agent, its sampler or a worker gets SIGKILL; or all of the host stands still, as where a network is cut,
-until the link is given up (after 1.5 s here).
+carrier, the agent or its guard, its sampler or a worker gets SIGKILL; or all of the host stands still, as where a
+network is cut, until the link is given up (after 1.5 s here).
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from app.runs import leases
 from app.runs.session import RunServices, RunSession
 from workloads import catalog
 
-Victim = Literal["carrier", "agent", "sampler", "worker", "link"]
+Victim = Literal["carrier", "guard", "agent", "sampler", "worker", "link"]
 
 _LIMITS = LinkLimits(ping_s=0.1, warn_s=0.5, lost_s=1.5)
 _MODULES: dict[Victim, str] = {"sampler": "app.telemetry.sampler", "worker": "workloads.worker"}
@@ -88,6 +88,9 @@ class _Run:
             self._host += agent.children(recursive=True)
         match victim:
             case "carrier":
+                for process in psutil.Process().children():  # ssh, or where there is only a shell the guard
+                    process.kill()
+            case "guard":
                 guard.kill()
             case "agent":
                 agent.kill()

@@ -146,6 +146,8 @@ class ProgressSink:
                 self._example = example_word(event.spec)
                 self._devices = {device.device: device for device in event.devices}
                 self._say(f"run {event.run}: {short_name(event.spec)}")
+            case Waiting(reason=""):
+                pass  # a silent host is heard again, which its connection says
             case Waiting() | TelemetryGap():
                 self._say(event.reason)
             case DeviceLost():
