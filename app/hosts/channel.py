@@ -150,14 +150,18 @@ class ProcessChannel:
             self._writing.release()
 
     def _read_stderr(self) -> None:
-        """Keep the last lines, the beginning of each, and pass on what the carrier waits for."""
+        """Keep the last lines, the beginning of each, and pass on once what the carrier waits for."""
         assert self._process.stderr is not None, "it was started with pipes"
+        waited_for = ""
         with self._process.stderr as stderr:
             for line in bounded_lines(stderr, _MAX_STDERR_LINE_BYTES):
                 text = plain_text(line.decode(errors="replace").rstrip())
-                self._stderr.append(text)
-                if (waits_for := self._carrier.on_stderr(text)) is not None:
+                waits_for = self._carrier.on_stderr(text)
+                if waits_for is None:
+                    self._stderr.append(text)
+                elif waits_for != waited_for:
                     self._notify(waits_for)
+                    waited_for = waits_for
 
 
 def bounded_lines(pipe: IO[bytes], limit: int) -> Iterator[bytes]:

@@ -97,9 +97,13 @@ It leads its process group, as sshd and `app.hosts.channel` start it: the group 
 def slurm_carrier(address: Address) -> Carrier:
     """Return the carrier of a node that Slurm allocates; without a host, Slurm is that of this machine."""
     if not address.host:
-        carrier = shell_carrier(address)
         return replace(
-            carrier, failures=SLURM_FAILURES, waiting=describe_wait, wrap=lambda script: login_script(address, script)
+            shell_carrier(address),
+            # In a session of its own, for who gives up kills the command's: the script has the job to cancel then.
+            prefix=("setsid", "--wait", "sh", "-c"),
+            failures=SLURM_FAILURES,
+            waiting=describe_wait,
+            wrap=lambda script: login_script(address, script),
         )
     return replace(
         ssh_carrier(address, SLURM_FAILURES, describe_wait),
