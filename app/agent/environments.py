@@ -3,12 +3,12 @@
 import queue
 import threading
 
-from app.environments.managed import list_environments, make_environment, remove_environment
 from app.environments.records import (
     Environment,
     EnvironmentOffer,
     EnvironmentProgress,
     EnvironmentRequest,
+    Environments,
     EnvironmentsListed,
     EnvironmentStep,
     FollowEnvironment,
@@ -35,9 +35,11 @@ class AgentEnvironments:
 
     def follow(self, order: Order) -> EnvironmentStep | EnvironmentsListed:
         """Do what an order says; raises `UserError`."""
+        from app.environments.managed import LOCAL_ENVIRONMENTS  # here, for an agent starts sooner without it
+
         match order:
             case MakeEnvironment(number=number, request=request):
-                self._makings[number] = _Making(request)
+                self._makings[number] = _Making(LOCAL_ENVIRONMENTS, request)
                 return self._step(number, number)
             case FollowEnvironment(making=making):
                 if making not in self._makings:
@@ -45,8 +47,8 @@ class AgentEnvironments:
                 self._makings[making].answer(go_on=order.go_on)
                 return self._step(order.number, making)
             case RemoveEnvironment(name=name):
-                remove_environment(name)
-        return EnvironmentsListed(number=order.number, environments=tuple(list_environments()))
+                LOCAL_ENVIRONMENTS.remove(name)
+        return EnvironmentsListed(number=order.number, environments=tuple(LOCAL_ENVIRONMENTS.list()))
 
     def _step(self, number: int, making: int) -> EnvironmentStep:
         """Return what is new, and forget what is over; raises what its making did."""
@@ -66,7 +68,8 @@ class AgentEnvironments:
 class _Making:
     """One environment that is being made, on a thread of its own."""
 
-    def __init__(self, request: EnvironmentRequest) -> None:
+    def __init__(self, environments: Environments, request: EnvironmentRequest) -> None:
+        self._environments = environments
         self._request = request
         self._ends: queue.SimpleQueue[Environment | EnvironmentOffer | Exception] = queue.SimpleQueue()
         self._last: EnvironmentProgress | None = None
@@ -104,6 +107,6 @@ class _Making:
 
     def _make(self) -> None:
         try:
-            self._ends.put(make_environment(self._request, self))
+            self._ends.put(self._environments.make(self._request, self))
         except Exception as error:  # noqa: BLE001 - the thread that asks next raises it
             self._ends.put(error)

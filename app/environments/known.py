@@ -1,6 +1,5 @@
 """The environments that the program knows how to make, and what every environment needs for a worker."""
 
-import importlib.metadata
 import platform
 import re
 import shutil
@@ -127,6 +126,8 @@ def find_uv() -> str | None:
 
 def find_pip() -> tuple[str, ...]:
     """Return the command of this program's own pip, if it is new enough to say how many bytes it has; else nothing."""
+    import importlib.metadata  # here, for every run imports this module
+
     try:
         version = importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
