@@ -68,12 +68,13 @@ class SshServer:
     def stop(self) -> None:
         """End sshd and all that runs in its sessions."""
         children = psutil.Process(self.process.pid).children(recursive=True)
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
+        # First: sshd is their parent, and takes note of their end at once.
         psutil.wait_procs(children, timeout=60)
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
 
 
 @contextlib.contextmanager
