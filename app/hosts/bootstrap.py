@@ -3,16 +3,16 @@
 import hashlib
 import importlib.metadata
 import io
-import platform
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import msgspec
@@ -232,7 +232,7 @@ def _archive(files: Files) -> bytes:
 
 
 def _own_tag() -> str:
-    return f"{sysconfig.get_config_var('SOABI')} {platform.machine()}"
+    return f"{EXTENSION_SUFFIXES[0]} {os.uname().machine}"
 
 
 def _libraries_for(found: Found, name: str, notify: Callable[[str], None]) -> Files:

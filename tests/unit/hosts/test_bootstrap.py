@@ -112,9 +112,9 @@ def test_libraries_that_are_missing_are_sent_from_here(cache: Mapping[str, str],
 @pytest.mark.parametrize(
     ("tag", "platforms"),
     [
-        ("cpython-312-x86_64-linux-gnu x86_64", "manylinux_2_28_x86_64"),
-        ("cpython-312-aarch64-linux-musl aarch64", "musllinux_1_2_aarch64"),
-        ("cpython-313-darwin arm64", "macosx_11_0_arm64"),
+        (".cpython-312-x86_64-linux-gnu.so x86_64", "manylinux_2_28_x86_64"),
+        (".cpython-312-aarch64-linux-musl.so aarch64", "musllinux_1_2_aarch64"),
+        (".cpython-313-darwin.so arm64", "macosx_11_0_arm64"),
     ],
 )
 def test_other_systems_get_wheels_of_their_own(tag: str, platforms: str) -> None:
@@ -125,6 +125,6 @@ def test_other_systems_get_wheels_of_their_own(tag: str, platforms: str) -> None
 def test_where_nothing_can_be_fetched_the_host_can_be_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(bootstrap, "_installer", lambda _: ["false"])
-    other = Found(python="3.12.1", executable="/usr/bin/python3.12", tag="cpython-312-other-linux-gnu other")
+    other = Found(python="3.12.1", executable="/usr/bin/python3.12", tag=".cpython-312-other-linux-gnu.so other")
     with pytest.raises(UserError, match=r"with /usr/bin/python3\.12 -m pip install --user msgspec=="):
         bootstrap._libraries_for(other, "gpu1", lambda _: None)
