@@ -9,7 +9,22 @@ from typing import Any
 
 import click
 
-from app.bench import aa, agent, compare, database, flood, link, quick, resume, sampler, soak, why, window, worker
+from app.bench import (
+    aa,
+    agent,
+    compare,
+    database,
+    flood,
+    link,
+    quick,
+    resume,
+    sampler,
+    schedule,
+    soak,
+    why,
+    window,
+    worker,
+)
 from app.bench.harness import Result
 from app.cli.options import (
     COUNT,
@@ -43,6 +58,7 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "resume": resume.measure,
     "quick": quick.measure,
     "flood": flood.measure,
+    "schedule": schedule.measure,
     "soak": soak.measure,
 }
 _LONG = ("soak",)

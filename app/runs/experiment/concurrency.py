@@ -75,7 +75,7 @@ class DeviceBalancer:
 
     def ranked_devices(self, spec: RunSpec) -> list[str]:
         """Return the devices a run may lease; those come first where its variant had the smallest share of the runs."""
-        deficits = self._deficits(spec)
+        deficits = self._deficits(spec, candidate_devices(spec, self._machine))
         return sorted(deficits, key=lambda device: -deficits[device])
 
     def choose(self, specs: Sequence[RunSpec], busy: Collection[str]) -> RunSpec:
@@ -87,16 +87,16 @@ class DeviceBalancer:
         """
 
         def deficit_on_free(spec: RunSpec) -> float:
-            free = [lack for device, lack in self._deficits(spec).items() if device not in busy]
+            free = [device for device in candidate_devices(spec, self._machine) if device not in busy]
             count = int(spec.variant["gpus"])
-            return sum(sorted(free)[-count:]) if len(free) >= count else float("-inf")
+            return sum(sorted(self._deficits(spec, free).values())[-count:]) if len(free) >= count else float("-inf")
 
         return max(specs, key=deficit_on_free)
 
-    def _deficits(self, spec: RunSpec) -> dict[str, int]:
+    def _deficits(self, spec: RunSpec, devices: Sequence[str]) -> dict[str, int]:
         """Return per device how many runs the variant is behind an equal share, times the number of variants."""
         key = variant_key(spec)
-        units = {device: self._unit(device) for device in candidate_devices(spec, self._machine)}
+        units = {device: self._unit(device) for device in devices}
         return {
             device: self._runs_by_unit[unit] - self._variants * self._runs_by_variant[key, unit]
             for device, unit in units.items()
