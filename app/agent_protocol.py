@@ -211,6 +211,7 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
         boot_id: The boot that its monotonic clock counts from.
         python: Version of the agent's Python.
         scratch: The agent's own folder for files of jobs and weights; it is gone with the agent.
+        environments: Names of the environments there that the program made.
     """
 
     protocol: int
@@ -222,6 +223,7 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
     boot_id: str
     python: str
     scratch: str
+    environments: tuple[str, ...] = ()
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong", tag_field=TAG):

@@ -30,12 +30,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine has, as far as variants depend on it. `platform` is `sys.platform`.
 
     `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
+    `environments` are the names of those that the program had made there when it was reached.
     """
 
     gpus: tuple[Gpu, ...] = ()
     cpu_count: int = 1
     platform: str = "linux"
     local: bool = True
+    environments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

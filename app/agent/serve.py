@@ -20,6 +20,7 @@ from app.errors import bug_message
 from app.log import configure_child
 from app.storage.owner import boot_id, host_id
 from app.telemetry.pipe import PipeLock, claim_output
+from workloads.catalog import complete_environments
 from workloads.protocol import MOST_MESSAGE_BYTES, ProtocolError, decode
 
 _STDIN = 0
@@ -76,6 +77,7 @@ def _hello(scratch: Path) -> AgentHello:
         boot_id=boot_id(),
         python=platform.python_version(),
         scratch=str(scratch),
+        environments=tuple(sorted(folder.name for folder in complete_environments())),
     )
 
 

@@ -197,7 +197,7 @@ def serve(
     link = Link(channel, name, notify=notify, limits=limits)
     hello = link.start(lines)
     files = ScratchFiles(link)
-    telemetry = TelemetryFeed(hz, partial(RemoteSampler, link), link.clock.now_ns)
+    telemetry = TelemetryFeed(hz, partial(RemoteSampler, link, hello.environments), link.clock.now_ns)
     launcher = RemoteLauncher(link, files)
     host = Host(
         telemetry=telemetry,

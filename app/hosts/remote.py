@@ -48,9 +48,16 @@ class RemoteSampler:
     Thread: see `Sampler`.
     """
 
-    def __init__(self, link: Link, hz: float) -> None:
-        """Have the agent start it; raises `TelemetryError` where the link is lost."""
+    def __init__(self, link: Link, environments: tuple[str, ...], hz: float) -> None:
+        """Have the agent start it; raises `TelemetryError` where the link is lost.
+
+        Args:
+            link: The link.
+            environments: Names of those that the host had when it was reached.
+            hz: Readings a second.
+        """
         self._link = link
+        self._environments = environments
         self._said: queue.SimpleQueue[SamplerReport] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._end: SamplerEnded | LinkLost | None = None
@@ -68,7 +75,7 @@ class RemoteSampler:
                 self._end = said
                 self._ended.set()
                 return
-            yield of_host(said) if isinstance(said, Inventory) else said
+            yield of_host(said, self._environments) if isinstance(said, Inventory) else said
 
     def exit_code(self) -> int:
         """Return its exit code; raises `TelemetryError` where the link is lost."""
@@ -88,10 +95,12 @@ class RemoteSampler:
         self._ended.wait(_END_S)
 
 
-def of_host(inventory: Inventory) -> Inventory:
+def of_host(inventory: Inventory, environments: tuple[str, ...] = ()) -> Inventory:
     """Return the inventory of a machine whose disk is not this one's."""
     structs = msgspec.structs
-    return structs.replace(inventory, machine=structs.replace(inventory.machine, local=False))
+    return structs.replace(
+        inventory, machine=structs.replace(inventory.machine, local=False, environments=environments)
+    )
 
 
 class RemoteLeases(DeviceLeases):

@@ -19,6 +19,7 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
     use_wheels(monkeypatch, tmp_path, uv=True)
     request = EnvironmentRequest(name="tf219", cuda=False)
     with connected(tmp_path) as connection:
+        assert connection.host.inventory().machine.environments == ()
         environments = remote_environments(connection.link)
         with pytest.raises(UserError, match=f"^{NAME}: tf219 was not made"):
             environments.make(request, Following(on_offer=lambda: False))
@@ -27,6 +28,8 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
         assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)
         assert [(offer.name, offer.packages) for offer in following.offers] == [("tf219", 5)]
         assert list(environments.list()) == [made]
+        with connected(tmp_path) as another:
+            assert another.host.inventory().machine.environments == ("tf219",)
         with pytest.raises(UserError, match=f"^{NAME}: '../x' cannot be the name of an environment"):
             environments.remove("../x")
         environments.remove("tf219")

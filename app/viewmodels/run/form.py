@@ -311,9 +311,11 @@ class VariantForm:
         return sentence(self._no_gpu_reason) if self._no_gpu_reason else ""
 
     def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:
-        """Return the environments that there are; those of a host are known there."""
-        if parameter.kind != "path" or not self.machine.local:
+        """Return the environments that the program has made there, so far as that is known."""
+        if parameter.kind != "path":
             return ()
+        if not self.machine.local:
+            return self.machine.environments
         return tuple(sorted(folder.name for folder in catalog.complete_environments()))
 
     def _options(self, parameter: Parameter) -> tuple[Option, ...]:
