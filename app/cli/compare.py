@@ -43,7 +43,6 @@ from app.viewmodels.compare.table import (
     ComparedVariant,
     constant_columns,
     describe_constant_columns,
-    hosts_cell,
 )
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
 from app.viewmodels.compare.why import WhyRow, WhyView
@@ -242,7 +241,7 @@ def _remedy(warning: ComparisonWarning, database: Path | None) -> str:
 def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str]) -> tuple[str, ...]:
     result, example = variant.result, cells.example_word(variant.result.runs[0].spec)
     text = {
-        "host": hosts_cell(result.runs).text,
+        "host": ", ".join(dict.fromkeys(row.host or cells.THIS_MACHINE for row in result.runs)),
         "outcome": ", ".join(dict.fromkeys(cells.outcome(row.outcome).text for row in result.runs)),
         "evidence": VERIFICATIONS[state].symbol if (state := combined_state(result.runs)) else "",
     }

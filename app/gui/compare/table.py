@@ -179,6 +179,7 @@ _MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 2
 _VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32
 """Largest width of names: in pixels in any window, and in percent of a wide one."""
 _BASE_WIDTH = 6 * GRID
+_HOST_MAX = 24 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
 
 
@@ -308,6 +309,8 @@ class CompareTableView(CellTable):
     def width_for(self, column: int, content: int) -> int:
         """Add the width of the marks in the first column."""
         key = self._model.table.keys[column]
+        if key == "host":
+            return min(content, _HOST_MAX)
         return _BASE_WIDTH if key == BASE else content + MARKS_WIDTH if key == RUN else content
 
     def _show(self, table: CompareTable, arrangement: Arrangement) -> None:

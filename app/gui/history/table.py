@@ -15,6 +15,7 @@ from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     COLUMNS,
     DEVICES_COLUMN,
+    HOST_COLUMN,
     ORDERS,
     VARIANT_COLUMN,
     Group,
@@ -161,10 +162,10 @@ class HistoryTable(CellTable):
         self._request_near_rows()
 
     def width_for(self, column: int, content: int) -> int:
-        """Limit the width of devices."""
+        """Limit the width of hosts and devices."""
         if column in self._preferred_widths:
             self._preferred_widths[column] = content
-        return min(content, _DEVICES_MAX) if column == DEVICES_COLUMN else content
+        return min(content, _DEVICES_MAX) if column in (HOST_COLUMN, DEVICES_COLUMN) else content
 
     def _row_after(self, current: Line | None, row: int) -> int | None:
         """Return the row of the current line now; where it is gone, the same row."""

@@ -1,10 +1,21 @@
 """Monitor's list of other hosts: a line per host and per device, of which only those in sight are made and painted."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPolygonF, QResizeEvent
+from PySide6.QtGui import (
+    QColor,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPolygonF,
+    QResizeEvent,
+    QStaticText,
+)
 from PySide6.QtWidgets import QAbstractScrollArea, QToolTip
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
@@ -168,7 +179,8 @@ class HostsList(QAbstractScrollArea):
         if not is_first:
             painter.fillRect(QRect(area.left(), area.top(), area.width(), 1), QColor(colours.line))
         painter.setPen(QColor(colours.muted))
-        painter.drawText(
+        _write(
+            painter,
             QRect(area.left(), area.top(), 2 * GRID, area.height()),
             LEFT,
             ("▸" if line.is_folded else "▾") if line.has_devices else "",
@@ -190,10 +202,10 @@ class HostsList(QAbstractScrollArea):
                 self._paint_load(painter, figures, line.load_pct, f"{line.load_pct:.0f} %", is_stale=line.is_stale)
             painter.setPen(QColor(self._theme.tone_colour(line.tone) if line.is_stale else colours.muted))
             shown = " · ".join(filter(None, (line.link, line.age)))
-            painter.drawText(figures.adjusted(_BAR + _NUMBER, 0, -_BUTTON if line.can_connect else 0, 0), RIGHT, shown)
+            _write(painter, figures.adjusted(_BAR + _NUMBER, 0, -_BUTTON if line.can_connect else 0, 0), RIGHT, shown)
         if line.can_connect:
             painter.setPen(QColor(colours.accent))
-            painter.drawText(self.button_area(area), RIGHT, "Try again" if line.problem else _CONNECT)
+            _write(painter, self.button_area(area), RIGHT, "Try again" if line.problem else _CONNECT)
 
     def _paint_device(self, painter: QPainter, area: QRect, line: DeviceLine) -> None:
         colours = self._theme.colours
@@ -214,7 +226,7 @@ class HostsList(QAbstractScrollArea):
             left += _SPARK
         painter.setPen(QColor(colours.text))
         for name, width in _FIGURES:
-            painter.drawText(QRect(left, area.top(), width, area.height()), RIGHT, getattr(line, name))
+            _write(painter, QRect(left, area.top(), width, area.height()), RIGHT, getattr(line, name))
             left += width
 
     def _paint_load(self, painter: QPainter, area: QRect, load_pct: float | None, text: str, *, is_stale: bool) -> None:
@@ -229,7 +241,7 @@ class HostsList(QAbstractScrollArea):
                 QRectF(bar.left(), bar.top(), max(4.0, bar.width() * min(load_pct, 100) / 100), 6), 3, 3
             )
         painter.setPen(QColor(colours.faint if is_stale else colours.text))
-        painter.drawText(QRect(area.left() + _BAR, area.top(), _NUMBER, area.height()), RIGHT, text)
+        _write(painter, QRect(area.left() + _BAR, area.top(), _NUMBER, area.height()), RIGHT, text)
 
     def _paint_history(self, painter: QPainter, area: QRectF, history: Sequence[float]) -> None:
         values = np.asarray(history, dtype=float)
@@ -251,10 +263,28 @@ class HostsList(QAbstractScrollArea):
 
 def _draw(painter: QPainter, area: QRect, text: str) -> int:
     """Draw as much of a text as there is room for, and return where it ends."""
-    metrics = painter.fontMetrics()
-    shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(0, area.width()))
-    painter.drawText(area, LEFT, shown)
-    return area.left() + metrics.horizontalAdvance(shown)
+    shown = text
+    if _prepared(text, painter.font().bold()).size().width() > area.width():
+        shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, max(0, area.width()))
+    return _write(painter, area, LEFT, shown)
+
+
+def _write(painter: QPainter, area: QRect, alignment: Qt.AlignmentFlag, text: str) -> int:
+    """Write a text that there is room for, and return where it ends."""
+    made = _prepared(text, painter.font().bold())
+    width = made.size().width()
+    left = area.right() - width if alignment == RIGHT else area.left()
+    painter.drawStaticText(QPointF(left, area.top() + (area.height() - made.size().height()) / 2), made)
+    return round(left + width)
+
+
+@lru_cache(maxsize=4_000)
+def _prepared(text: str, bold: bool) -> QStaticText:
+    """Return a text laid out once: figures repeat, and laying them out takes most of a frame."""
+    made = QStaticText(text)
+    made.setTextFormat(Qt.TextFormat.PlainText)
+    made.prepare(font=tabular_font(bold=bold))
+    return made
 
 
 def _text(line: Line) -> str:

@@ -281,9 +281,11 @@ def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
 
 
 def hosts_cell(runs: Sequence[RunRow]) -> Cell:
-    """Return the hosts of a variant's runs; empty where all were made on this machine."""
-    hosts = dict.fromkeys(row.host or THIS_MACHINE for row in runs)
-    return cells.text_cell("" if list(hosts) == [THIS_MACHINE] else ", ".join(hosts))
+    """Return the host of a variant's runs, or how many there are; empty where all were made on this machine."""
+    hosts = list(dict.fromkeys(row.host or THIS_MACHINE for row in runs))
+    if len(hosts) > 1:
+        return cells.text_cell(f"{len(hosts)} hosts", ", ".join(hosts))
+    return cells.text_cell("" if hosts == [THIS_MACHINE] else hosts[0])
 
 
 def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
