@@ -68,8 +68,8 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "resume": ("kills", "on"),
     "quick": ("times",),
     "soak": ("runs", "hours"),
-    "link": ("on", "workload", "settings", "pairs", "kills"),
     "aa": ("workload", "settings", "pairs", "parallel", "no_gate", "again"),
+    "link": ("on", "workload", "settings", "pairs", "kills"),
 }
 """Options that go with one benchmark alone."""
 
