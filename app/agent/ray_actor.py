@@ -64,7 +64,7 @@ def agent_environment(sources: Path, gpus: int) -> dict[str, str]:
     """Return the environment of an agent: that of the node, without what Ray sets for its own worker.
 
     Ray gives indices of GPUs in NVML's order, which CUDA's is only if it is told so. An actor without GPUs sees all of
-    them since Ray 2.55: its agent must not.
+    them in Ray 2.60: its agent must not.
 
     Args:
         sources: The folder with the program's sources.

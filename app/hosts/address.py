@@ -1,6 +1,6 @@
 """Addresses of hosts: `ssh://me@gpu1:22`, `slurm+ssh://login?gres=gpu:2`, `ray+ssh://head`, `docker://name`.
 
-`sh:` and `slurm:` are this machine, the second through its Slurm.
+`sh:`, `slurm:` and `ray:` are this machine, by itself or through its Slurm or Ray.
 
 An address is untrusted text that becomes words of a command: no part of it can begin with `-`, nor hold a character
 that a shell would read.
@@ -18,7 +18,7 @@ from workloads.catalog import UsageError
 Kind = Literal["ssh", "slurm", "ray", "docker", "sh"]
 """How a host is reached; `sh` is this machine, through an agent."""
 
-_HERE: tuple[Kind, ...] = ("sh", "slurm")
+_HERE: tuple[Kind, ...] = ("sh", "slurm", "ray")
 """Kinds whose name is a scheme of its own, for this machine."""
 _SCHEMES: Mapping[Kind, str] = {"ssh": "ssh", "slurm": "slurm+ssh", "ray": "ray+ssh", "docker": "docker"}
 _KINDS: Mapping[str, Kind] = {scheme: kind for kind, scheme in _SCHEMES.items()} | {kind: kind for kind in _HERE}
@@ -103,7 +103,7 @@ def is_address(word: str) -> bool:
 def parse_address(word: str) -> Address:
     """Return what an address says; raises `UsageError` with what to write instead."""
     scheme, colon, rest = word.partition(":")
-    if scheme == "ray" and colon:
+    if word.startswith("ray://"):
         raise UsageError(
             "Ray deprecates ray://, the Ray Client: write ray+ssh:// and the head node's name, which ssh reaches."
         )

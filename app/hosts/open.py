@@ -13,8 +13,10 @@ from app.hosts.pool import PoolConnection, pool_of
 def carrier_of(address: Address) -> Carrier:
     """Return what carries an agent's lines from and to an address."""
     match address.kind:
-        case "ssh" | "ray":
+        case "ssh":
             return ssh_carrier(address)
+        case "ray":
+            return ssh_carrier(address) if address.host else shell_carrier(address)
         case "slurm":
             from app.hosts.slurm import slurm_carrier
 

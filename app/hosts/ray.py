@@ -4,6 +4,7 @@ Nothing of Ray is here: `app.agent.ray` on the head node is Ray's driver, and `a
 """
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from app.runs.jobs import Notify
 from app.runs.leases import CPU
 from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
+from workloads.catalog import UsageError
 from workloads.protocol import RunSpec
 
 _LOOK_S = 0.1
@@ -166,10 +168,11 @@ def connect_cluster(
     Raises:
         UserError: It cannot be reached, or has no cluster that can be used; with what to do.
     """
+    options = dict(carrier.address.options)
+    cpus = _processors(options.get("cpus", "1"))
     module = f"app.agent.ray {head_silent_s:g}"
     opened = open_channel(carrier, name=name, notify=notify, is_cancelled=is_cancelled, module=module)
     cluster = RayCluster(opened.channel, opened.lines, name)
-    options = dict(carrier.address.options)
     card = options.get("gpu", "")
 
     def merged() -> Inventory:
@@ -189,7 +192,13 @@ def connect_cluster(
         describe=lambda _: {HOST_KEY: name, CARRIER_KEY: carrier.kind},
         name=name,
         cluster=cluster,
-        cpus=float(options.get("cpus", 1)),
+        cpus=cpus,
     )
     pool.telemetry.start()
     return ClusterConnection(host=pool)
+
+
+def _processors(word: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4})?", word):
+        raise UsageError(f"cpus= takes a number of processors for each run, such as 4, not {word!r}.")
+    return float(word)

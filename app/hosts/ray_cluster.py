@@ -27,7 +27,7 @@ from app.ray_protocol import (
 )
 from app.runs.jobs import Notify
 
-_HELLO_S = 60.0
+_HELLO_S = 30.0
 _QUIET_S = 5.0
 _PROBED_S = 90.0
 _LOOK_S = 0.1

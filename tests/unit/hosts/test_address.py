@@ -29,6 +29,7 @@ from workloads.catalog import UsageError
             ),
         ),
         ("ray+ssh://head", Address(kind="ray", host="head")),
+        ("ray:?gpu=H100&cpus=4", Address(kind="ray", options=(("gpu", "H100"), ("cpus", "4")))),
         ("docker://my-box.1", Address(kind="docker", host="my-box.1")),
         ("slurm:?gres=gpu:1", Address(kind="slurm", options=(("gres", "gpu:1"),))),
         ("sh:", Address(kind="sh")),
