@@ -2,16 +2,18 @@
 
     python -m tests.fakes.ray_cluster
 
-says the cluster's address, then kills the node whose name is a line on stdin, without grace; ends when stdin closes.
+says the cluster's address, then kills the node whose name is a line on stdin, without grace.
 """
 
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from app.hosts.address import Address
 from app.hosts.carriers import Carrier
@@ -28,7 +30,7 @@ def uuids(node: str) -> list[str]:
 
 
 def main() -> None:
-    """Run the cluster until stdin closes."""
+    """Run the cluster, and kill its nodes by name."""
     import msgspec
     from ray.cluster_utils import Cluster
 
@@ -47,10 +49,6 @@ def main() -> None:
             each.process.kill()
             each.process.wait()  # Ray's workers take a zombie for alive
         print("killed", flush=True)
-    # Not `cluster.shutdown()`: it waits for each process in turn.
-    for node in (*nodes.values(), cluster.head_node):
-        node.kill_all_processes(check_alive=False, allow_graceful=False)
-    os._exit(0)
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,11 @@ def running_cluster(cache: Path) -> Iterator[RunningCluster]:
         address = process.stdout.readline().strip()
         assert address, "Ray did not start"
         yield RunningCluster(address, process, cache)
-        process.stdin.close()
-        process.wait(60)
+        # Ray's own way waits for each process in turn, and half a minute once the head is gone.
+        for each in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.kill()
 
 
 if __name__ == "__main__":
