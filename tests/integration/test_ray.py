@@ -90,7 +90,8 @@ def test_the_runs_of_an_experiment_spread_over_the_nodes(tmp_path: Path, pool: R
         assert run.environment[HOST_KEY] == f"lab/{node_of[gpu]}"
         assert (run.environment[CARRIER_KEY], run.environment[RAY_KEY]) == ("ray", pool.cluster.hello.ray)
         used.append((run.row.spec.variant["step_ms"], node_of[gpu]))
-    assert sorted(used) == sorted((ms, name) for ms in (1.0, 2.0) for name in set(node_of.values()))
+    assert [ms for ms, _ in sorted(used)] == [1.0, 1.0, 2.0, 2.0]
+    assert {name for _, name in used} == set(node_of.values())
 
 
 def test_a_run_waits_for_gpus_and_says_which_are_missing(tmp_path: Path, pool: RayPool) -> None:
