@@ -178,7 +178,8 @@ class Connections:
             if former is not None:
                 former.cancelled.set()
             slot = self._slots[name] = _Slot(name, hz, self)
-        slot.thread.start()
+            # Within the lock: `close` joins every thread that it finds.
+            slot.thread.start()
         self.changed()
 
     def disconnect(self, name: str) -> None:

@@ -103,7 +103,7 @@ def test_a_run_is_fetched_whole_whoever_was_killed_before(
     cut.recorder.wait(Block)
     assert isinstance(link._channel, ProcessChannel)
     os.killpg(link._channel.pid, signal.SIGKILL)
-    with pytest.raises(UserError, match="ended by signal 9"):
+    with pytest.raises(UserError, match="by signal 9"):
         cut.result()
     assert stored_runs(database_path) == []
     with contextlib.closing(SpoolLink.open(entry, lambda _: None)) as another:
