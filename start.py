@@ -50,8 +50,9 @@ libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcomm
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
-# Three parts on two cores: the window's tests wait more than they compute; TensorFlow's get what the others leave.
-THIRD = ("tests/unit/workloads", "tests/integration/test_portability.py", "tests/integration/test_worker.py")
+# Three parts on two cores: the tests of the window and of programs wait more than they compute.
+PROCESSES = [f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray")]
+THIRD = ("tests/unit/workloads", *PROCESSES)
 SLOW = [f"tests/integration/test_{name}.py" for name in ("command_line", "custom", "queue_commands", "queue")]
 SECOND = ("tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract", *SLOW)
 IGNORED = [f"--ignore={path}" for path in (*THIRD, *SECOND)]
@@ -295,9 +296,9 @@ def run_all_checks(folder: Path) -> list[str]:
     (folder / "build").mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
         background = []
-        for niceness, check in zip((0, 10), BACKGROUND_CHECKS, strict=True):
-            log = stack.enter_context((folder / BACKGROUND_LOG.format(niceness)).open("w+"))
-            command = ["nice", f"-n{niceness}", *check_command(folder, check.split())]
+        for number, check in enumerate(BACKGROUND_CHECKS):
+            log = stack.enter_context((folder / BACKGROUND_LOG.format(number)).open("w+"))
+            command = check_command(folder, check.split())
             background.append((check, log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)))
         failed = [check for check in CHECKS if not passes(folder, check.split())]
         for check, log, process in background:

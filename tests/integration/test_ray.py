@@ -169,3 +169,5 @@ def test_a_head_that_dies_is_said_and_ends_everything(tmp_path: Path, pool: RayP
     assert psutil.wait_procs([worker], LIMIT_S)[1] == []
     with pytest.raises(UserError, match="The head of the Ray cluster"):
         pool.lease_for_run(dummy(pool.inventory()), notify=lambda _: None, wait_for_stop=lambda _: False)
+    for node in ("a", "b"):
+        cluster.kill(node)  # by themselves they would end half a minute later

@@ -442,8 +442,9 @@ def test_the_transformer_learns_on_two_replicas_with_dropout(pair: Replicas) -> 
     assert np.mean(losses[-5:]) < 0.85 * losses[0]
 
 
-def test_resnet_50_has_the_weights_that_keras_documents(one: Replicas) -> None:
+def test_resnet_50_has_the_weights_that_keras_documents() -> None:
+    from workloads.tensorflow.custom import custom_recipe
+
     given = read(EXAMPLE.with_name("resnet50.py"))
-    model, losses = trained(given, spec_of(given, "resnet50", batch_size=2, image_size=32), one, 1)
+    model = custom_recipe(spec_of(given, "resnet50", batch_size=2, image_size=32), given).model()
     assert sum(weight.shape.num_elements() for weight in model.weights) == 25_583_592
-    assert losses[0] == pytest.approx(np.log(1000), rel=0.5)
