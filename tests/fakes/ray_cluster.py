@@ -75,7 +75,8 @@ class RunningCluster:
 @contextmanager
 def running_cluster(cache: Path) -> Iterator[RunningCluster]:
     """Start a cluster; end it afterwards."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    # Other tests hide all GPUs from TensorFlow; Ray would then refuse nodes with pretended ones.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_VISIBLE"))}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.ray_cluster"],
         stdin=subprocess.PIPE,
