@@ -73,6 +73,7 @@ class _Making:
         self._request = request
         self._ends: queue.SimpleQueue[Environment | EnvironmentOffer | Exception] = queue.SimpleQueue()
         self._last: EnvironmentProgress | None = None
+        self._offered = False
         self._answered = threading.Event()
         self._cancelled = threading.Event()
         threading.Thread(target=self._make, name=f"make {request.name}", daemon=True).start()
@@ -80,19 +81,24 @@ class _Making:
     def news(self) -> Environment | EnvironmentOffer | EnvironmentProgress | Exception | None:
         """Return an offer or the end, else, after a moment, the progress."""
         try:
-            return self._ends.get(timeout=_STEP_S)
+            news = self._ends.get(timeout=_STEP_S)
         except queue.Empty:
             return self._last
+        self._offered = isinstance(news, EnvironmentOffer)
+        return self._last if self._offered and self._cancelled.is_set() else news
 
     def answer(self, *, go_on: bool) -> None:
-        """Go on, also with what was offered; or end it."""
+        """Go on, also with what was offered; or end it.
+
+        An offer that waits to be fetched is not answered yet: what goes on then goes on with the progress seen before.
+        """
         if not go_on:
             self._cancelled.set()
-        self._answered.set()
+        if self._offered or not go_on:
+            self._answered.set()
 
     def confirm(self, offer: EnvironmentOffer) -> bool:
         """Offer it to the program, and wait for its answer; an end of the program ends the wait with the process."""
-        self._answered.clear()
         self._ends.put(offer)
         self._answered.wait()
         return not self._cancelled.is_set()
