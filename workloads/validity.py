@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
-from workloads.lstm import IMPLEMENTATIONS, LADDER, Limit, find_implementation
+from workloads.lstm import IMPLEMENTATIONS, LADDER, find_implementation
 from workloads.protocol import Variant
+from workloads.recurrent import Limit
 from workloads.schema import Gpu, Machine, Rule
 
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from workloads.errors import RefusedError
 from workloads.job_protocol import OutputDifference
-from workloads.lstm import config_of, weight_shapes
+from workloads.lstm import config_of
 from workloads.protocol import Variant
+from workloads.recurrent import weight_shapes
 
 _FORMAT = "variantscope lstm weights"
 _VERSION = 1

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from workloads import weights
 from workloads.errors import RefusedError
 from workloads.job_protocol import OutputDifference
-from workloads.lstm import config_of, weight_shapes
+from workloads.lstm import config_of
 from workloads.protocol import Variant
+from workloads.recurrent import weight_shapes
 from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
 from workloads.tensorflow.synthetic import adding_problem

@@ -10,8 +10,8 @@ import tensorflow as tf
 from workloads.cnn import CLASSES, COLOURS, IMAGE_SIZE
 from workloads.protocol import Variant
 from workloads.tensorflow import runtime
-from workloads.tensorflow.lstm.loop import valid_steps
 from workloads.tensorflow.recipe import Batch, Recipe
+from workloads.tensorflow.recurrent.loop import valid_steps
 from workloads.tensorflow.runtime import Replicas
 
 _NOISE_SCALE = 0.01

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from workloads.catalog import Machine, complete
-from workloads.lstm import config_of, weight_shapes
+from workloads.lstm import config_of
 from workloads.protocol import Value, Variant
+from workloads.recurrent import weight_shapes
 from workloads.weights import SavedWeights, WeightsError, read, write
 
 AGAIN = "run the variant again with -s save_weights=true"

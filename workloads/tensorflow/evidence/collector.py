@@ -19,7 +19,7 @@ from workloads.tensorflow.evidence.aspects import Aspect, Observation
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, requested_layout
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
-from workloads.tensorflow.lstm.evidence import lstm_implementation
+from workloads.tensorflow.recurrent.evidence import lstm_implementation
 from workloads.training import Task
 
 _MAX_STEPS = 10

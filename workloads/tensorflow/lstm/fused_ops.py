@@ -19,7 +19,7 @@ import keras
 import tensorflow as tf
 
 from workloads.lstm import GATES, LstmConfig
-from workloads.tensorflow.lstm.loop import BaseStack, Weights
+from workloads.tensorflow.recurrent.loop import BaseStack, Weights
 
 
 class BlockFused(BaseStack):

@@ -28,8 +28,8 @@ from typing import Any
 import tensorflow as tf
 
 from workloads.lstm import GATES, LstmConfig
-from workloads.tensorflow.lstm.loop import BaseStack, Cell, LoopStack, State, Step, Weights, run_loop, zero_padded
 from workloads.tensorflow.recipe import compile_function
+from workloads.tensorflow.recurrent.loop import BaseStack, Cell, LoopStack, State, Step, Weights, run_loop, zero_padded
 
 
 def next_state(i: tf.Tensor, f: tf.Tensor, g: tf.Tensor, o: tf.Tensor, cell: tf.Tensor) -> State:

@@ -5,15 +5,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm import LstmConfig, config_of, weight_shapes
+from workloads.lstm import LstmConfig, config_of
 from workloads.protocol import Variant
+from workloads.recurrent import weight_shapes
 from workloads.tensorflow.lstm import fused_ops, ladder
-from workloads.tensorflow.lstm.loop import MakeStack, Stack, initial_weights, valid_steps
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
+from workloads.tensorflow.recurrent.loop import MakeStack, Stack, initial_weights, valid_steps
 from workloads.tensorflow.synthetic import adding_problem
 
-STACKS: dict[str, MakeStack] = {
+STACKS: dict[str, MakeStack[LstmConfig]] = {
     "standard": fused_ops.keras_standard_stack,
     "cudnn": fused_ops.keras_cudnn_stack,
     "auto": fused_ops.keras_auto_stack,

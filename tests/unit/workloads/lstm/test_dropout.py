@@ -20,7 +20,7 @@ def cell_inputs(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     import tensorflow as tf
 
     from workloads.lstm import LstmConfig
-    from workloads.tensorflow.lstm.loop import Cell, LoopStack, State, Weights, initial_weights
+    from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights, initial_weights
 
     inputs: list[np.ndarray[Any, Any]] = []
     outputs: list[np.ndarray[Any, Any]] = []

@@ -141,9 +141,10 @@ def test_padding_changes_nothing(name: str, padding: str) -> None:
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
-    from workloads.lstm import config_of, weight_shapes
+    from workloads.lstm import config_of
+    from workloads.recurrent import weight_shapes
     from workloads.tensorflow.lstm import model
-    from workloads.tensorflow.lstm.loop import initial_weights
+    from workloads.tensorflow.recurrent.loop import initial_weights
 
     given: dict[str, Value] = {"units": 3, "features": 2, "layers": 2, "implementation": name}
     variant = complete("lstm", {**given, "bidirectional": name != "wavefront"}, CPU).variant
@@ -157,7 +158,7 @@ def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None
 
 def test_the_weights_begin_as_kerass_do() -> None:
     from workloads.lstm import LstmConfig
-    from workloads.tensorflow.lstm.loop import initial_weights
+    from workloads.tensorflow.recurrent.loop import initial_weights
 
     kernel, recurrent, bias, head, head_bias = initial_weights(LstmConfig(layers=1, units=8, features=4))
     limit = np.sqrt(6 / (4 + 32))

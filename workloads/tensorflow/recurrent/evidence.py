@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from workloads.lstm import IMPLEMENTATIONS, OpPattern, config_of, find_implementation
+from workloads.lstm import IMPLEMENTATIONS, config_of, find_implementation
 from workloads.protocol import CHOICE, Variant
+from workloads.recurrent import OpPattern
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
 from workloads.tensorflow.evidence.graph import CLUSTER, Op, main_products, ops_by_device
 

@@ -1,19 +1,18 @@
-"""What LSTM implementations share: stacks and their weights, and the loop over time steps.
+"""What implementations of recurrent layers share: stacks and their weights, and the loop over time steps.
 
-For each layer and direction, from the first layer up, forward before backward: kernel [inputs, 4 units], recurrent
-kernel [units, 4 units], bias [4 units], the gates in the order input, forget, cell, output. Then the head's kernel and
-bias.
+For each layer and direction, from the first layer up, forward before backward: kernel [inputs, gates * units],
+recurrent kernel [units, gates * units], bias; the order of the gates is Keras's. Then the head's kernel and bias.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from workloads.lstm import GATES, LstmConfig, weight_shapes
+from workloads.recurrent import RecurrentConfig, weight_shapes
 
 
 class Weights(NamedTuple):
@@ -24,8 +23,8 @@ class Weights(NamedTuple):
     bias: tf.Tensor
 
 
-def initial_weights(config: LstmConfig) -> list[tf.Tensor]:
-    """Return all weights of a model at its start, as Keras does: Glorot uniform, orthogonal, zero but 1 to forget.
+def initial_weights(config: RecurrentConfig) -> list[tf.Tensor]:
+    """Return all weights of a model at its start, as Keras does: Glorot uniform, orthogonal, and each gate's bias.
 
     They depend on the seed and the sizes alone: made on the CPU, they are the same for every implementation and device.
     """
@@ -33,21 +32,22 @@ def initial_weights(config: LstmConfig) -> list[tf.Tensor]:
     seeds = np.random.SeedSequence(config.seed).generate_state(len(named))
     with tf.device("CPU:0"):
         return [
-            _initial_weight(name, shape, int(seed)) for (name, shape), seed in zip(named.items(), seeds, strict=True)
+            _initial_weight(config, name, shape, int(seed))
+            for (name, shape), seed in zip(named.items(), seeds, strict=True)
         ]
 
 
-def _initial_weight(name: str, shape: tuple[int, ...], seed: int) -> tf.Tensor:
+def _initial_weight(config: RecurrentConfig, name: str, shape: tuple[int, ...], seed: int) -> tf.Tensor:
     if name == "head/bias":
         return tf.zeros(shape)
     if name.endswith("bias"):
-        return tf.repeat([0.0, 1.0, 0.0, 0.0], shape[0] // GATES)
+        return tf.broadcast_to(tf.repeat(config.gate_biases, config.units), shape)
     recurrent = name.endswith("recurrent_kernel")
     make = keras.initializers.Orthogonal if recurrent else keras.initializers.GlorotUniform
     return make(seed=seed)(shape, dtype="float32")
 
 
-def group_by_layer(flat: Sequence[tf.Tensor], config: LstmConfig) -> list[list[Weights]]:
+def group_by_layer(flat: Sequence[tf.Tensor], config: RecurrentConfig) -> list[list[Weights]]:
     """Return a stack's weights, layer by layer, direction by direction."""
     per_direction = len(Weights._fields)
     parts = [Weights(*flat[start : start + per_direction]) for start in range(0, len(flat), per_direction)]
@@ -59,7 +59,7 @@ class Stack(Protocol):
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """Return the trained variables in the layout of `workloads.tensorflow.lstm.loop`, float32."""
+        """Return the trained variables in the layout of `workloads.tensorflow.recurrent.loop`, float32."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """Return the last outputs of the top layer, [batch, directions * units].
@@ -76,7 +76,7 @@ class Stack(Protocol):
 class BaseStack:
     """The base of all stacks but Keras's: their own variables in the common layout."""
 
-    def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor]) -> None:
+    def __init__(self, config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> None:
         self._config = config
         self._weights = [tf.Variable(value) for value in initial]
 
@@ -90,12 +90,15 @@ class BaseStack:
         return group_by_layer([tf.cast(weight, dtype) for weight in self._weights], self._config)
 
 
-MakeStack = Callable[[LstmConfig, Sequence[tf.Tensor]], Stack]
+_Config = TypeVar("_Config", bound=RecurrentConfig)
+
+MakeStack = Callable[[_Config, Sequence[tf.Tensor]], Stack]
 """From a configuration and the stack's initial weights."""
 
 
-State = tuple[tf.Tensor, tf.Tensor]
-"""A direction's output h and cell c, each [batch, units]; [units, batch] where everything is kept transposed."""
+State = tuple[tf.Tensor, ...]
+"""A direction's output h, then what else it keeps, as an LSTM's cell c; each [batch, units], or [units, batch] where
+everything is kept transposed."""
 
 Step = Callable[[Any, State], State]
 """From what a step reads and the state before it to the state after it."""
@@ -171,17 +174,20 @@ def padded_step(step: Step) -> Step:
     """Return a step that reads (inputs, valid) and leaves the state unchanged at padding."""
 
     def masked(inputs: tuple[Any, tf.Tensor], state: State) -> State:
-        output, cell = step(inputs[0], state)
-        return tf.where(inputs[1], output, state[0]), tf.where(inputs[1], cell, state[1])
+        after = step(inputs[0], state)
+        return tuple(tf.where(inputs[1], new, old) for new, old in zip(after, state, strict=True))
 
     return masked
 
 
 def dropout_step(step: Step, mask: tf.Tensor) -> Step:
-    """Return a step whose products read the last output multiplied by `mask`."""
+    """Return a step whose products read the last output multiplied by `mask`.
+
+    A step's products read the first part of the state, all else the last: with one part alone both are the output.
+    """
 
     def dropped(inputs: Any, state: State) -> State:
-        return step(inputs, (state[0] * mask, state[1]))
+        return step(inputs, (state[0] * mask, state[-1]))
 
     return dropped
 
@@ -216,7 +222,7 @@ class LoopStack(BaseStack):
     """Layers of cells; `transposed` cells read [features, batch] per step and have a state [units, batch]."""
 
     def __init__(
-        self, config: LstmConfig, initial: Sequence[tf.Tensor], make_cell: MakeCell, *, transposed: bool = False
+        self, config: RecurrentConfig, initial: Sequence[tf.Tensor], make_cell: MakeCell, *, transposed: bool = False
     ) -> None:
         super().__init__(config, initial)
         self._make_cell = make_cell
@@ -236,7 +242,7 @@ class LoopStack(BaseStack):
             ]
             if not top:
                 sequence = tf.concat([outputs for _, outputs in ends], features_axis)
-        last = tf.concat([output for (output, _), _ in ends], features_axis - 1)
+        last = tf.concat([output for (output, *_), _ in ends], features_axis - 1)
         return tf.transpose(last) if self._transposed else last
 
     def _direction(
@@ -261,8 +267,8 @@ class LoopStack(BaseStack):
         prepared = cell.prepare(inputs)
         if valid is not None:
             step, prepared = padded_step(step), (prepared, valid)
-        zeros = tf.zeros(shape, inputs.dtype)
-        return run_loop(step, prepared, (zeros, zeros), unroll=config.unroll, backwards=backwards, sequence=sequence)
+        start = (tf.zeros(shape, inputs.dtype),) * config.state_parts
+        return run_loop(step, prepared, start, unroll=config.unroll, backwards=backwards, sequence=sequence)
 
 
 def _time_major(inputs: tf.Tensor) -> tf.Tensor:
