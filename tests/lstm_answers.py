@@ -65,8 +65,8 @@ def batch_of(variant: Variant) -> Any:
     return tf.nest.map_structure(lambda x: tf.cast(x, dtype) if x.dtype.is_floating else x, inputs), targets
 
 
-def answers(variant: Variant) -> Answers:
-    """Compute a forward and a backward pass, compiled with XLA if the variant says so."""
+def answers(variant: Variant, *, traced: bool = True) -> Answers:
+    """Compute a forward and a backward pass: operation by operation, or as a graph, with XLA if the variant says so."""
     import tensorflow as tf
 
     lstm, (inputs, targets) = random_model(variant), batch_of(variant)
@@ -76,5 +76,6 @@ def answers(variant: Variant) -> Answers:
             loss = lstm.loss(inputs, targets)
         return lstm.outputs(inputs), loss, tape.gradient(loss, list(lstm.weights))
 
-    outputs, loss, gradients = tf.function(run, jit_compile=bool(variant["xla"]), autograph=False)()
+    graph = tf.function(run, jit_compile=bool(variant["xla"]), autograph=False)
+    outputs, loss, gradients = graph() if traced else run()
     return Answers(outputs.numpy(), float(loss), [gradient.numpy() for gradient in gradients])

@@ -1,6 +1,7 @@
 """TensorFlow in this process, once, with two logical CPU devices so that two replicas can train."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,12 +14,24 @@ def tensorflow_on_cpu() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # XLA's own passes are all made; LLVM's, which follow, only make programs faster that run once.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     import tensorflow as tf
 
     # These models are tiny, and the other half of the tests needs the other core.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+@pytest.fixture
+def unoptimized() -> Iterator[None]:
+    """Graphs run as they were traced: TensorFlow's graph optimizer takes as long as tracing, and changes no result."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="session")

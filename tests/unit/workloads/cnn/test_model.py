@@ -13,6 +13,8 @@ from workloads.errors import RefusedError
 from workloads.protocol import Value
 from workloads.tensorflow.cnn.layers import MakeLayer
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 
 @functools.cache
 def reference(workload: str) -> Answers:

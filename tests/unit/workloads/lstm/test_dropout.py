@@ -9,6 +9,7 @@ from tests.lstm_answers import CPU, batch_of, random_model, variant_of
 from workloads.lstm import LADDER
 from workloads.protocol import Value
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
 SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5, "layers": 2, "units": 4, "features": 3}
 PROGRAM_IMPLEMENTATIONS = ["block_fused", *LADDER]
 RATES = ["dropout", "recurrent_dropout"]

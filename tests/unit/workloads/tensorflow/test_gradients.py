@@ -15,6 +15,7 @@ from workloads.protocol import RunSpec, Value
 from workloads.tensorflow.backend import recipe_of
 from workloads.tensorflow.runtime import Replicas
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
 SMALL: dict[str, dict[str, Value]] = {
     "lstm": {"units": 4, "features": 3, "timesteps": 5, "implementation": "gemm2"},
     "cnn10": SIZES["cnn10"],
