@@ -1,5 +1,6 @@
 """Loss, gradients and outputs of an image network at the initial weights of a seed, equal for every implementation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,3 +58,39 @@ def answers(workload: str, variant: Variant) -> Answers:
     loss, gradients = compile_function(differentiate, xla=xla)()
     logits = compile_function(model.outputs, xla=xla)(images)
     return Answers(float(loss), [gradient.numpy() for gradient in gradients], logits.numpy())
+
+
+def cnn10_loss(weights: Sequence[Array], images: Array, classes: Array, pooling: str) -> float:
+    """Return the loss of `cnn10` in training mode, computed by numpy alone.
+
+    Args:
+        weights: All weights in the model's order, convolutions with biases.
+        images: Images in NHWC.
+        classes: Their classes.
+        pooling: As the parameter.
+    """
+    left = iter(weights)
+    for block in range(3):
+        for place in range(3):
+            halved = pooling == "strided" and (block, place) in ((0, 2), (1, 2))
+            images = _convolve(images, next(left), 2 if halved else 1) + next(left)
+            centred = images - images.mean((0, 1, 2))
+            normed = centred / np.sqrt((centred**2).mean((0, 1, 2)) + 1e-3)
+            images = np.maximum(normed * next(left) + next(left), 0)
+        if pooling != "strided" and block < 2:
+            n, h, w, c = images.shape
+            squares = images.reshape(n, h // 2, 2, w // 2, 2, c)
+            images = squares.max((2, 4)) if pooling == "max" else squares.mean((2, 4))
+    logits = images.mean((1, 2)) @ next(left) + next(left)
+    sums = np.log(np.exp(logits).sum(1))
+    return float((sums - logits[np.arange(len(classes)), classes]).mean())
+
+
+def _convolve(images: Array, kernel: Array, stride: int) -> Array:
+    """Convolve as TensorFlow's SAME pads: an odd number of zeros has the larger half behind."""
+    zeros = 2 if stride == 1 else 1
+    around = (zeros // 2, zeros - zeros // 2)
+    padded = np.pad(images, ((0, 0), around, around, (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
+    convolved: Array = np.einsum("nhwcij,ijco->nhwo", windows, kernel, optimize=True)
+    return convolved

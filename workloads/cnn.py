@@ -5,7 +5,8 @@ it stands.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 from workloads.protocol import Variant
 
@@ -14,11 +15,14 @@ COLOURS = 3
 CLASSES = 10
 
 Shape = tuple[int, ...]
+PoolMethod = Literal["average", "max"]
+Pooling = Literal["average", "max", "strided"]
+"""What halves the images between the blocks of `cnn10`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv:
-    """A square convolution without bias, zeros around the images; `side` is the pixels of its outputs' side."""
+    """A square convolution, zeros around the images; `side` is the pixels of its outputs' side."""
 
     name: str
     channels_in: int
@@ -26,6 +30,7 @@ class Conv:
     side: int
     kernel: int = 3
     stride: int = 1
+    bias: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +50,10 @@ class Relu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Average pooling 2x2 with stride 2."""
+    """Pooling 2x2 with stride 2."""
 
     name: str
+    method: PoolMethod = "average"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +99,8 @@ def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
     """Return the shapes of a layer's trained weights: kernel; scale and offset; kernel and bias."""
     match layer:
         case Conv():
-            return ((layer.kernel, layer.kernel, layer.channels_in, layer.channels),)
+            kernel = (layer.kernel, layer.kernel, layer.channels_in, layer.channels)
+            return (kernel, (layer.channels,)) if layer.bias else (kernel,)
         case Norm():
             return ((layer.channels,), (layer.channels,))
         case Dense():
@@ -115,27 +122,58 @@ def weight_names(net: Net) -> list[str]:
 def net_of(workload: str, variant: Variant) -> Net:
     """Return the network of a workload in the sizes of a variant."""
     if workload == "cnn10":
-        return cnn10(int(variant["channels"]))
-    return wide_resnet(int(variant["depth"]), int(variant["widen"]))
+        net = cnn10(int(variant["channels"]), cast(Pooling, variant["pooling"]))
+    else:
+        net = wide_resnet(int(variant["depth"]), int(variant["widen"]))
+    return _with_biases(net) if variant["bias"] else net
 
 
-def cnn10(channels: int) -> Net:
-    """Return three blocks of three convolutions with c, 2c and 4c channels, pooling between, and a dense head."""
+def has_square_channels(workload: str, variant: Variant) -> bool:
+    """Return whether a convolution gives images with as many channels as they are wide."""
+    layers = flatten(net_of(workload, variant))
+    return any(isinstance(layer, Conv) and layer.channels == layer.side for layer in layers)
+
+
+def _with_biases(net: Net) -> Net:
+    """Return the network with a bias in each of its convolutions."""
+
+    def biased(layer: Layer) -> Layer:
+        return replace(layer, bias=True) if isinstance(layer, Conv) else layer
+
+    return tuple(
+        Sum(body=tuple(map(biased, part.body)), shortcut=tuple(map(biased, part.shortcut)))
+        if isinstance(part, Sum)
+        else biased(part)
+        for part in net
+    )
+
+
+def cnn10(channels: int, pooling: Pooling = "average") -> Net:
+    """Return three blocks of three convolutions with c, 2c and 4c channels, pooling between, and a dense head.
+
+    Strided, the last convolution of a block has stride 2 in place of the pooling after it: Strided-CNN of Springenberg
+    et al. 2014, "Striving for Simplicity" (arXiv 1412.6806), with the same weights.
+    """
     widths = [COLOURS, *(channels * 2**block for block in range(3))]
     found: list[Layer | Sum] = []
     for block in range(3):
         for index in range(3):
             channels_in = widths[block] if index == 0 else widths[block + 1]
+            stride = 2 if pooling == "strided" and index == 2 and block < 2 else 1
             found += _conv_norm_relu(
-                f"block{block + 1}", index + 1, channels_in, widths[block + 1], IMAGE_SIZE >> block
+                f"block{block + 1}", index + 1, channels_in, widths[block + 1], IMAGE_SIZE >> block, stride
             )
-        found += [Pool(name=f"block{block + 1}/pool")] if block < 2 else []
+        if pooling != "strided" and block < 2:
+            found.append(Pool(name=f"block{block + 1}/pool", method=pooling))
     return (*found, *_head(widths[-1]))
 
 
-def _conv_norm_relu(block: str, index: int, channels_in: int, channels: int, side: int) -> tuple[Layer, ...]:
+def _conv_norm_relu(
+    block: str, index: int, channels_in: int, channels: int, side_in: int, stride: int
+) -> tuple[Layer, ...]:
+    side = side_in // stride
     return (
-        Conv(name=f"{block}/conv{index}", channels_in=channels_in, channels=channels, side=side),
+        Conv(name=f"{block}/conv{index}", channels_in=channels_in, channels=channels, side=side, stride=stride),
         Norm(name=f"{block}/norm{index}", channels=channels),
         Relu(name=f"{block}/relu{index}"),
     )

@@ -147,6 +147,34 @@ _CNN_COMPUTATION = (
     ),
 )
 
+_POOLING = Parameter(
+    name="pooling",
+    kind="choice",
+    label="Pooling",
+    help="What halves the images between the blocks.",
+    default="average",
+    choices=(
+        Choice(value="average", label="Average", help="The mean of 2x2 pixels."),
+        Choice(value="max", label="Maximum", help="The largest of 2x2 pixels."),
+        Choice(
+            value="strided",
+            label="Strided convolution",
+            help="No pooling: the last convolution of a block has stride 2, with the same weights.",
+        ),
+    ),
+    silent=True,
+)
+
+_BIAS = Parameter(
+    name="bias",
+    kind="switch",
+    label="Bias",
+    help="Add a bias to each convolution, as Keras does by default; batch norm subtracts it again.",
+    default=False,
+    advanced=True,
+    silent=True,
+)
+
 CNN10 = Workload(
     name="cnn10",
     title="CNN · 10 layers, 32 x 32 images",
@@ -163,6 +191,8 @@ CNN10 = Workload(
             1024,
             cpu_default=16,
         ),
+        _POOLING,
+        _BIAS,
         *common_parameters(1024, 32, "image", IMAGE_DATA),
     ),
 )
@@ -178,6 +208,7 @@ WRN = Workload(
         integer_parameter(
             "widen", "Width", "Channels, in multiples of a narrow network's 16, 32, 64.", 10, 1, 20, cpu_default=1
         ),
+        _BIAS,
         *common_parameters(128, 16, "image", IMAGE_DATA),
     ),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from workloads.cnn import has_square_channels
 from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
 from workloads.lstm import IMPLEMENTATIONS, LADDER, find_implementation
 from workloads.protocol import Variant
@@ -160,7 +161,25 @@ _LSTM: tuple[Rule, ...] = (
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
 
+
+def _misplaced_bias_rule(workload: str) -> Rule:
+    """Keras 3.15's `ops.add` takes a bias as long as the last axis for one along it (keras/src/backend/tensorflow)."""
+    return Rule(
+        parameters=("implementation", "layout", "bias"),
+        broken=lambda v, _: (
+            bool(v["bias"])
+            and v["implementation"] == "keras"
+            and v["layout"] == "NCHW"
+            and has_square_channels(workload, v)
+        ),
+        reason="Where channels_first images are as wide as they have channels, Keras adds a bias along the width; use "
+        "bias=false, implementation=native or layout=NHWC.",
+        workloads=(workload,),
+    )
+
+
 _CNN: tuple[Rule, ...] = (
+    *map(_misplaced_bias_rule, _IMAGE_WORKLOADS),
     Rule(
         parameters=("precision", "layout", "xla", "gpus"),
         broken=lambda v, _: (

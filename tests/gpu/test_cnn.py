@@ -15,9 +15,9 @@ PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mi
 
 
 @functools.cache
-def reference(workload: str) -> Answers:
+def reference(workload: str, **more: Value) -> Answers:
     """TensorFlow's own operations on channels first, without XLA."""
-    return answers(workload, variant_of(workload, gpus=1, implementation="native", layout="NCHW"))
+    return answers(workload, variant_of(workload, gpus=1, implementation="native", layout="NCHW", **more))
 
 
 @pytest.mark.parametrize("workload", SIZES)
@@ -27,6 +27,16 @@ def reference(workload: str) -> Answers:
 def test_layouts_implementations_and_xla_agree(workload: str, implementation: str, layout: str, xla: bool) -> None:
     variant = variant_of(workload, gpus=1, implementation=implementation, layout=layout, xla=xla)
     answers(workload, variant).agree(reference(workload), 1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["max", "strided"])
+@pytest.mark.parametrize("implementation", ["native", "keras"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("xla", [False, True])
+def test_every_pooling_agrees_with_biases(pooling: str, implementation: str, layout: str, xla: bool) -> None:
+    how: dict[str, Value] = {"implementation": implementation, "layout": layout, "xla": xla}
+    network: dict[str, Value] = {"pooling": pooling, "bias": True}
+    answers("cnn10", variant_of("cnn10", gpus=1, **network, **how)).agree(reference("cnn10", **network), 1e-4)
 
 
 @pytest.mark.parametrize("implementation", ["native", "keras"])

@@ -119,6 +119,8 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (OLD_GPU, "cnn10", {"precision": "tf32"}, "Ampere"),
         (NO_GPU, "cnn10", {"precision": "float16", "layout": "NCHW"}, "float16 NCHW"),
         (NO_GPU, "wrn28-10", {"precision": "float16", "implementation": "keras"}, "float16 NCHW"),
+        (TWO_GPUS, "cnn10", {"implementation": "keras", "bias": True, "channels": 32}, "a bias along the width"),
+        (TWO_GPUS, "wrn28-10", {"implementation": "keras", "bias": True, "widen": 2}, "a bias along the width"),
         (NO_GPU, "wrn28-10", {"depth": 12}, "6n + 4 layers"),
         (NO_GPU, "cnn10", {"cpu_threads": 3}, "this machine has 2 processors"),
         (NO_GPU, "cnn10", {"interpreter": "/no/such/place"}, "neither a virtual environment's folder nor a Python"),
@@ -192,6 +194,7 @@ def test_a_whole_gpu_beside_mig_instances_is_no_hindrance() -> None:
 
 def test_float16_nchw_runs_on_the_cpu_under_xla() -> None:
     assert reasons(NO_GPU, "cnn10", precision="float16", layout="NCHW", xla=True) == []
+    assert reasons(NO_GPU, "cnn10", implementation="keras", bias=True) == []
 
 
 def test_a_choice_says_why_it_cannot_be_taken() -> None:

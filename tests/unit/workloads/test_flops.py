@@ -40,7 +40,14 @@ def test_the_lstm_counts_what_tensorflow_counts_of_keras_s(layers: int, bidirect
     assert flops_per_step(spec) == counted(model, 2, 3, 4)
 
 
-@pytest.mark.parametrize(("workload", "sizes"), [("cnn10", {"channels": 4}), ("wrn28-10", {"depth": 16, "widen": 1})])
+@pytest.mark.parametrize(
+    ("workload", "sizes"),
+    [
+        ("cnn10", {"channels": 4}),
+        ("cnn10", {"channels": 4, "pooling": "strided", "bias": True}),
+        ("wrn28-10", {"depth": 16, "widen": 1}),
+    ],
+)
 def test_the_cnns_count_what_tensorflow_counts(workload: str, sizes: dict[str, Value]) -> None:
     from workloads.tensorflow.cnn.model import build_cnn
 

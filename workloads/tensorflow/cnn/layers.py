@@ -2,9 +2,10 @@
 
 Products are computed in the type of the images, statistics and the dense head in float32.
 
-With XLA the native layers pool by a plain mean, which it fuses with its neighbours: a mean's gradient is a broadcast,
-computed where it is used; that of `avg_pool2d` is a windowed sum over padded images, a kernel of its own
-(docs/measurements/2026-11-21-cnn.md).
+With XLA the native layers average by a plain mean, which it fuses with its neighbours: a mean's gradient is a
+broadcast, computed where it is used; that of `avg_pool2d` is a windowed sum over padded images, a kernel of its own
+(docs/measurements/2026-11-21-cnn.md). A plain maximum is no replacement for `max_pool2d`: its gradient is shared among
+equal values, which are common in 16 bits, where that of `max_pool2d` goes to the first.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,12 +58,14 @@ def _create_keras_layer(spec: cnn.Layer, layout: str) -> keras.Layer:
     match spec:
         case cnn.Conv():
             return keras.layers.Conv2D(
-                spec.channels, spec.kernel, spec.stride, "same", data_format=data_format, use_bias=False
+                spec.channels, spec.kernel, spec.stride, "same", data_format=data_format, use_bias=spec.bias
             )
         case cnn.Norm():
             return keras.layers.BatchNormalization(axis=_channels_axis(layout))
         case cnn.Relu():
             return keras.layers.ReLU()
+        case cnn.Pool(method="max"):
+            return keras.layers.MaxPooling2D(2, data_format=data_format)
         case cnn.Pool():
             return keras.layers.AveragePooling2D(2, data_format=data_format)
         case cnn.GlobalPool():
@@ -114,6 +117,8 @@ def native_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> 
             return BatchNorm(initial, layout)
         case cnn.Dense():
             return _Dense(initial)
+        case cnn.Pool(method="max"):
+            return Function(lambda images: tf.nn.max_pool2d(images, 2, 2, "SAME", data_format=layout))
         case cnn.Pool():
             return Function(lambda images: tf.nn.avg_pool2d(images, 2, 2, "SAME", data_format=layout))
         case cnn.GlobalPool():
@@ -142,8 +147,9 @@ class _Conv:
         self._layout = layout
 
     def __call__(self, images: tf.Tensor, _training: bool, /) -> tf.Tensor:
-        kernel = tf.cast(self.weights[0], images.dtype)
-        return tf.nn.conv2d(images, kernel, self._stride, "SAME", data_format=self._layout)
+        kernel, *bias = (tf.cast(weight, images.dtype) for weight in self.weights)
+        products = tf.nn.conv2d(images, kernel, self._stride, "SAME", data_format=self._layout)
+        return tf.nn.bias_add(products, bias[0], data_format=self._layout) if bias else products
 
 
 class _Dense:
@@ -187,14 +193,14 @@ class BatchNorm:
 
 
 def native_xla_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """Return the same layer as `native_layer`, with pooling that XLA fuses of a description.
+    """Return the same layer of a description as `native_layer`, with an average pooling that XLA fuses.
 
     Args:
         spec: The description.
         initial: Its initial weights, in the order of `cnn.weight_shapes`.
         layout: NCHW or NHWC.
     """
-    if isinstance(spec, cnn.Pool):
+    if isinstance(spec, cnn.Pool) and spec.method == "average":
         return Function(lambda images: _mean_pool(images, layout))
     return native_layer(spec, initial, layout)
 

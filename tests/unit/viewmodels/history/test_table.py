@@ -220,9 +220,7 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
     assert facts["TensorFlow"] == "2.21.0"
     assert facts["GPU 1"] == "NVIDIA H200\nGPU-1"
     assert detail.log.splitlines()[1].split() == ["2.000", "cuDNN", "version", "91002"]
-    assert detail.command.startswith(
-        "python -m app run cnn10 -s implementation=native -s layout=NCHW -s channels=64 -s gpus=2 "
-    )
+    assert detail.command.startswith("python -m app run cnn10 -s implementation=native -s layout=NCHW -s channels=64 ")
 
 
 def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:

@@ -18,6 +18,13 @@ def test_native_layers_run_in_the_layout_asked_for(one: Replicas, workload: str,
     assert (evidence.match, evidence.reason, evidence.notes) == (True, None, ())
 
 
+def test_maximum_pooling_and_biases_keep_the_layout(one: Replicas) -> None:
+    evidence = collect_evidence(spec_of("cnn10", layout="NCHW", pooling="max", bias=True), one)
+    assert (evidence.match, evidence.actual["layout"], evidence.notes) == (True, "NCHW", ())
+    other = collect_evidence(spec_of("cnn10", layout="NHWC", pooling="max", bias=True), one, really={"layout": "NCHW"})
+    assert (other.reason or "").startswith("48 of 48 operations on images ran in NCHW (block1/conv1,")
+
+
 @pytest.mark.parametrize(("mode", "transposes", "words"), [("train", 8, "4 of 30"), ("inference", 4, "2 of 11")])
 def test_kerass_pooling_is_named_as_what_transposes(one: Replicas, mode: str, transposes: int, words: str) -> None:
     evidence = collect_evidence(spec_of("cnn10", implementation="keras", layout="NCHW", mode=mode), one)

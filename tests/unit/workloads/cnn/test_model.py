@@ -1,16 +1,17 @@
 """The image networks: the same answers in every layout and from every implementation, and the sizes of the sources."""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.cnn_answers import SIZES, Answers, answers, variant_of
+from tests.cnn_answers import SIZES, Answers, answers, cnn10_loss, variant_of
 from workloads import cnn
 from workloads.catalog import Machine, complete
 from workloads.errors import RefusedError
-from workloads.protocol import Value
+from workloads.protocol import Value, Variant
 from workloads.tensorflow.cnn.layers import MakeLayer
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -31,6 +32,61 @@ def test_layouts_and_implementations_agree(workload: str, implementation: str, l
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_xla_changes_no_answer(layout: str) -> None:
     answers("cnn10", variant_of("cnn10", layout=layout, xla=True)).agree(reference("cnn10"), 1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["average", "max", "strided"])
+def test_every_pooling_and_biases_agree_with_numpy_and_finite_differences(pooling: str) -> None:
+    """Of the gradients that which a random direction has in float64; every layout and implementation has the same."""
+    from workloads.tensorflow.cnn.model import build_cnn
+    from workloads.tensorflow.synthetic import synthetic_images
+
+    def variant(**more: Value) -> Variant:
+        return variant_of("cnn10", channels=3, pooling=pooling, bias=True, **more)
+
+    found = answers("cnn10", variant())
+    images, classes = (each.numpy() for each in synthetic_images(3, 0, 4, "NHWC"))
+    weights = [weight.numpy().astype(np.float64) for weight in build_cnn("cnn10", variant()).weights]
+    rng = np.random.default_rng(1)
+    direction = [rng.normal(size=weight.shape) for weight in weights]
+
+    def loss(step: float) -> float:
+        moved = [weight + step * one for weight, one in zip(weights, direction, strict=True)]
+        return cnn10_loss(moved, images.astype(np.float64), classes, pooling)
+
+    assert found.loss == pytest.approx(loss(0), abs=1e-5)
+    slope = sum(float((one * gradient).sum()) for one, gradient in zip(direction, found.gradients, strict=True))
+    assert slope == pytest.approx((loss(1e-6) - loss(-1e-6)) / 2e-6, abs=1e-4)
+    keras: dict[str, Value] = {"implementation": "keras"}
+    last: dict[str, Value] = {"layout": "NHWC"}
+    compiled: dict[str, Value] = {"xla": True}
+    others = {"average": (keras,), "max": (last, keras, compiled), "strided": (last,)}
+    for other in others[pooling]:
+        answers("cnn10", variant(**other)).agree(found, 1e-4)
+
+
+def test_keras_adds_a_bias_along_the_width_of_images_that_are_as_wide_as_they_have_channels() -> None:
+    """A rule refuses such variants: once Keras mends it, the rule can go."""
+    from workloads.tensorflow.cnn.layers import keras_layer
+
+    for channels in (4, 5):
+        spec = cnn.Conv(name="conv", channels_in=1, channels=channels, side=4, bias=True)
+        layer = keras_layer(spec, [np.zeros([3, 3, 1, channels]), np.arange(channels)], "NCHW")
+        answer = np.asarray(layer(np.zeros([1, 1, 4, 4], np.float32), True))[0]
+        assert list(answer[:, 0, 0] if channels == 5 else answer[0, 0]) == list(range(channels))
+
+
+def test_poolings_have_the_same_weights_and_a_bias_for_each_channel() -> None:
+    """And differ in what they answer. The article's network has 1,344 biases."""
+
+    def shapes(**more: Value) -> list[tuple[int, ...]]:
+        net = cnn.net_of("cnn10", variant_of("cnn10", channels=64, **more))
+        return [shape for layer in cnn.flatten(net) for shape in cnn.weight_shapes(layer)]
+
+    assert sum(map(math.prod, shapes())) == 1_923_914
+    assert sum(map(math.prod, shapes(bias=True))) == 1_923_914 + 1_344
+    assert shapes(pooling="strided") == shapes(pooling="max") == shapes()
+    wide = [cnn.net_of("wrn28-10", variant_of("wrn28-10", bias=bias)) for bias in (False, True)]
+    assert [sum(name.endswith("conv1/bias") for name in cnn.weight_names(net)) for net in wide] == [0, 3]
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
