@@ -1,6 +1,7 @@
 """Custom workloads that do not do what their parameters say, for tests of evidence, and to try by hand:
 
 python -m app run tests/mislabelled.py:layouts -s layout=channels_first
+python -m app run tests/mislabelled.py:forgotten
 python -m app run tests/mislabelled.py:types -s precision=bfloat16
 python -m app run tests/mislabelled.py:compiled_inside
 python -m app run tests/mislabelled.py:python_calls
@@ -45,6 +46,24 @@ def layouts(
 def formats(batch_size: int = 8, norm_axis: int = 1) -> Any:
     """A norm over the wrong axis, in a model without a parameter for its layout."""
     return layouts(batch_size, norm_axis=norm_axis)
+
+
+def forgotten(batch_size: int = 8, filters: int = 4) -> Any:
+    """Norm and global pooling as they were, the mistake of "channels_first makes GPU training a little faster".
+
+    With 8 filters, as many as the images are wide, Keras adds the bias along the wrong axis, too.
+    """
+    model = keras.Sequential(
+        [
+            keras.Input((3, 8, 8)),
+            layers.Conv2D(filters, 3, padding="same", data_format="channels_first", name="conv"),
+            layers.BatchNormalization(name="norm"),
+            layers.MaxPooling2D(data_format="channels_first", name="pool"),
+            layers.GlobalAveragePooling2D(name="global_pool"),
+            layers.Dense(4, name="head"),
+        ]
+    )
+    return model, "mse", _data(batch_size, 3, 8, 8)
 
 
 def types(batch_size: int = 64, units: int = 2048, large: Literal["float32", "as requested"] = "float32") -> Any:

@@ -16,7 +16,7 @@ from workloads.tensorflow.cnn import evidence
 from workloads.tensorflow.cnn.evidence import image_layout
 from workloads.tensorflow.evidence import aspects, graph, xplane
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
-from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, requested_layout
+from workloads.tensorflow.evidence.custom import custom_layout, layer_notes
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.recurrent.evidence import lstm_implementation
@@ -92,18 +92,20 @@ _WORKLOAD_ASPECTS: dict[str, tuple[Callable[[Observation], Aspect], ...]] = {
 _COMMON_ASPECTS = (aspects.precision, aspects.xla, aspects.device, aspects.replicas)
 
 
-def _aspect_functions(spec: RunSpec) -> Iterator[Callable[[Observation], Aspect]]:
-    """Yield the aspects that a run of this spec has."""
-    yield from (*_WORKLOAD_ASPECTS.get(spec.workload, ()), *_COMMON_ASPECTS)
-    if is_custom(spec.workload) and requested_layout(spec.variant):
-        yield custom_layout
+def _aspects(observation: Observation) -> Iterator[Aspect]:
+    """Yield the aspects of a run."""
+    spec = observation.spec
+    for aspect_of in (*_WORKLOAD_ASPECTS.get(spec.workload, ()), *_COMMON_ASPECTS):
+        yield aspect_of(observation)
+    if is_custom(spec.workload) and (layout := custom_layout(observation)):
+        yield layout
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
-        yield aspects.all_reduce
+        yield aspects.all_reduce(observation)
 
 
 def evidence_of(observation: Observation) -> Evidence:
     """Return the evidence; `match` is false if one aspect differs, else None if one is not known."""
-    found = [aspect_of(observation) for aspect_of in _aspect_functions(observation.spec)]
+    found = list(_aspects(observation))
     matches = {aspect.matches for aspect in found}
     match = False if False in matches else None if None in matches else True
     trace = observation.trace

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from workloads.protocol import Variant
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
-from workloads.tensorflow.evidence.graph import Op, layers_of
+from workloads.tensorflow.evidence.graph import BIASES, Op, layers_of
 from workloads.training import Layer
 
 _PARAMETERS = ("layout", "data_format")
@@ -15,6 +15,7 @@ _LAYOUTS = {
     "nchw": "channels_first",
     "nhwc": "channels_last",
 }
+_ONE_LAYOUT = "the same in all layers"
 _MAX_NAMED = 8
 
 
@@ -24,26 +25,54 @@ def requested_layout(variant: Variant) -> str | None:
     return next((value for value in values if value.lower() in _LAYOUTS), None)
 
 
-def custom_layout(observation: Observation) -> Aspect:
-    """Return the layout of every layer that has one, and of every operation on images."""
+def custom_layout(observation: Observation) -> Aspect | None:
+    """Return the layout of every layer that has one, and of every operation on images.
+
+    None where no layout was requested and nothing differs; where something does, nobody knows which was meant.
+    """
     requested = requested_layout(observation.variant)
-    assert requested is not None, "only asked where there is one"
-    wanted = _LAYOUTS[requested.lower()]
     layers = [layer for layer in observation.layers if layer.layout]
+    wanted = _LAYOUTS[requested.lower()] if requested else _usual_layout(layers)
     compiled = [op for op in observation.programs if op.is_spatial and not op.backward]
     operations = compiled or [op for op in observation.graph if op.is_spatial and not op.compiled]
     other_layers = [layer for layer in layers if layer.layout != wanted]
     other_operations = [op for op in operations if _LAYOUTS.get(op.layout.lower()) != wanted]
+    biases = _misplaced_biases(observation)
+    reasons = []
+    if other_layers:
+        reasons.append(f"{len(other_layers)} of {len(layers)} layers are {_layout_names(other_layers)}.")
+    if biases:
+        reasons.append(
+            f"Keras puts the bias of {_first(biases)} along the width: images are as wide there as they have channels."
+        )
+    if requested and other_operations and not reasons:
+        reasons.append(_operations_reason(observation, operations, other_operations))
+    reason = " ".join(reasons) or None
+    if requested is None:
+        return Aspect(name="layout", requested=_ONE_LAYOUT, reason=reason) if reason else None
     if not layers and not operations:
         return Aspect(name="layout", requested=requested, reason="No layer or operation with a layout was seen.")
-    if other_layers:
-        reason = f"{len(other_layers)} of {len(layers)} layers are {_layout_names(other_layers)}."
-    elif other_operations:
-        reason = _operations_reason(observation, operations, other_operations)
-    else:
-        return Aspect(name="layout", requested=requested, actual=requested)
     found = {layer.layout for layer in layers} | {_LAYOUTS.get(op.layout.lower(), op.layout) for op in operations}
-    return Aspect(name="layout", requested=requested, actual=" and ".join(sorted(found)), reason=reason)
+    found |= {"channels_last"} if biases else set()
+    return Aspect(
+        name="layout", requested=requested, actual=" and ".join(sorted(found)) if reason else requested, reason=reason
+    )
+
+
+def _usual_layout(layers: Sequence[Layer]) -> str:
+    """Return the layout of most layers; of equally many channels_first, which nobody has who did not ask for it."""
+    layouts = [layer.layout for layer in layers]
+    return max(("channels_first", "channels_last"), key=layouts.count)
+
+
+def _misplaced_biases(observation: Observation) -> list[str]:
+    """Return the channels_first convolutions whose bias, or its gradient, went along the last axis.
+
+    Keras 3.15 takes a vector as long as the last axis for one along it: `add` in keras/src/backend/tensorflow/numpy.py.
+    Where TensorFlow fuses convolution and bias on the CPU, only the gradient does.
+    """
+    names = [layer.name for layer in observation.layers if layer.layout == "channels_first" and "Conv" in layer.kind]
+    return layers_of([op for op in observation.graph if op.type in BIASES and op.layout == "NHWC"], names)
 
 
 def _operations_reason(observation: Observation, operations: Sequence[Op], other: Sequence[Op]) -> str:
@@ -58,12 +87,7 @@ def _operations_reason(observation: Observation, operations: Sequence[Op], other
 
 
 def layer_notes(observation: Observation) -> Iterable[str]:
-    """Yield layers whose layout is not that of the others where none was requested, and how recurrent layers ran."""
-    layouts = [layer.layout for layer in observation.layers if layer.layout]
-    if len(set(layouts)) > 1 and requested_layout(observation.variant) is None:
-        rare = min(set(layouts), key=layouts.count)
-        others = [layer for layer in observation.layers if layer.layout == rare]
-        yield f"Layouts differ: {len(others)} of {len(layouts)} layers are {_layout_names(others)}."
+    """Yield how recurrent layers ran."""
     recurrent = [layer.name for layer in observation.layers if layer.recurrent]
     ran = [op for op in (*observation.graph, *observation.programs) if op.kind == "rnn" or op.loop]
     through_cudnn = layers_of([op for op in ran if op.type.startswith("CudnnRNN")], recurrent)

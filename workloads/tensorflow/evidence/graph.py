@@ -14,6 +14,8 @@ from workloads.kernels import KernelClass, classify
 CLUSTER = "XlaCluster"
 """The type of a call into compiled code, whatever the call itself is named."""
 
+BIASES = ("BiasAdd", "BiasAddGrad")
+
 _TYPE_PREFIX = re.compile(r"^_?(Mkl)?(Native)?(Fused)?(?=[A-Z])")
 _SPATIAL = re.compile(r"Conv2D|BatchNorm|Pool")
 _PYTHON_CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
@@ -170,7 +172,9 @@ def _walk(nodes: Iterable[Any], functions: dict[str, Any], scope: _Scope) -> Ite
 @cache
 def _is_relevant(type_: str) -> bool:
     op = Op(type=plain_type(type_), name="", layout="?")
-    return op.is_product or op.is_spatial or op.in_python or op.kind in ("transpose", "communication")
+    return (
+        op.is_product or op.is_spatial or op.in_python or op.type in BIASES or op.kind in ("transpose", "communication")
+    )
 
 
 def _receives_from_peer(node: Any) -> bool:

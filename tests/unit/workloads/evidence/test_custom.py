@@ -53,10 +53,38 @@ def test_the_layers_of_another_layout_are_named(one: Replicas) -> None:
     assert (alike.state, alike.actual["layout"]) == ("verified", "channels_last")
 
 
-def test_where_no_layout_is_requested_layers_that_differ_are_a_note(one: Replicas) -> None:
+def test_where_no_layout_is_requested_layers_that_differ_leave_the_run_verified_in_part(one: Replicas) -> None:
     found = evidence_of("formats", one)
-    assert "layout" not in found.requested
-    assert found.notes == ("Layouts differ: 1 of 4 layers are channels_first: norm (BatchNormalization).",)
+    assert (found.state, found.unverified) == (
+        "verified in part",
+        {"layout": "1 of 4 layers are channels_first: norm (BatchNormalization)."},
+    )
+
+
+def test_what_the_articles_author_forgot_is_named(one: Replicas) -> None:
+    """Norm and global pooling left as they were; with as many filters as pixels Keras errs, too."""
+    names = "2 of 4 layers are channels_last: norm (BatchNormalization), global_pool (GlobalAveragePooling2D)."
+    found = evidence_of("forgotten", one, filters=8)
+    assert (found.state, found.requested["layout"]) == ("verified in part", "the same in all layers")
+    assert found.reason == (
+        f"{names} Keras puts the bias of conv along the width: images are as wide there as they have channels."
+    )
+    assert evidence_of("forgotten", one, filters=4).reason == names
+
+
+def test_a_misplaced_bias_alone_is_a_mismatch_where_channels_first_was_requested() -> None:
+    variant = {**spec_of("lstm").variant, "layout": "channels_first"}
+    layers = tuple(Layer(name=name, kind="Conv2D", layout="channels_first") for name in ("good", "bad"))
+    biases = tuple(
+        Op(type="BiasAdd", name=f"model/{name}_1/BiasAdd", layout=layout)
+        for name, layout in (("good", "NCHW"), ("bad", "NHWC"), ("head", "NHWC"))
+    )
+    found = custom_layout(
+        Observation(spec=RunSpec(workload="own.py:net", variant=variant), layers=layers, graph=biases)
+    )
+    assert found is not None
+    assert (found.actual, found.matches) == ("channels_first and channels_last", False)
+    assert (found.reason or "").startswith("Keras puts the bias of bad along the width:")
 
 
 def test_a_type_is_weighed_by_its_time_and_not_by_its_number_of_products(one: Replicas) -> None:
@@ -122,5 +150,6 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
         trace=Trace(programs=ops if compiled else ()),
     )
     found = custom_layout(seen)
+    assert found is not None
     assert (found.actual, found.matches) == ("channels_first and channels_last", False)
     assert found.reason == f"1 of 2 operations on images ran in NHWC (second): {cause}."
