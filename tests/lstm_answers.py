@@ -1,4 +1,4 @@
-"""Outputs, loss and gradients of an LSTM variant at random weights that are equal for every implementation."""
+"""Outputs, loss and gradients of a recurrent variant at random weights that are equal for every implementation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,26 +30,27 @@ class Answers:
             np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
-def variant_of(machine: Machine, **settings: Value) -> Variant | None:
+def variant_of(machine: Machine, workload: str = "lstm", /, **settings: Value) -> Variant | None:
     """Return the complete variant, or None where it cannot run."""
-    spec = complete("lstm", settings, machine)
+    spec = complete(workload, settings, machine)
     return None if check(spec, machine) else spec.variant
 
 
-def random_model(variant: Variant) -> Any:
+def random_model(variant: Variant, workload: str = "lstm") -> Any:
     """Return the variant's model with random weights and biases."""
     from workloads.tensorflow.lstm import model
 
-    lstm = model.lstm_model(variant)
-    lstm.set_weights([_normal(list(weight.shape), number) for number, weight in enumerate(lstm.weights)])
-    return lstm
+    made = model.recurrent_model(workload, variant)
+    shapes = zip(made.weight_names, made.weights, strict=True)
+    made.set_weights([_normal(name, list(weight.shape), number) for number, (name, weight) in enumerate(shapes)])
+    return made
 
 
-def _normal(shape: list[int], number: int) -> Any:
+def _normal(name: str, shape: list[int], number: int) -> Any:
     """Return values so large that gates differ, but not so large that they saturate."""
     import tensorflow as tf
 
-    deviation = 1.6 / shape[0] ** 0.5 if len(shape) == 2 else 0.5
+    deviation = 0.5 if name.endswith("bias") else 1.6 / shape[0] ** 0.5
     return deviation * tf.random.stateless_normal(shape, [7, number])
 
 
@@ -61,20 +62,20 @@ def batch_of(variant: Variant) -> Any:
     from workloads.tensorflow.runtime import compute_dtype
 
     dtype = compute_dtype(str(variant["precision"]))
-    inputs, targets = model.recipe(variant).batch(0)
+    inputs, targets = model.recipe_of("lstm")(variant).batch(0)
     return tf.nest.map_structure(lambda x: tf.cast(x, dtype) if x.dtype.is_floating else x, inputs), targets
 
 
-def answers(variant: Variant, *, traced: bool = True) -> Answers:
+def answers(variant: Variant, workload: str = "lstm", *, traced: bool = True) -> Answers:
     """Compute a forward and a backward pass: operation by operation, or as a graph, with XLA if the variant says so."""
     import tensorflow as tf
 
-    lstm, (inputs, targets) = random_model(variant), batch_of(variant)
+    made, (inputs, targets) = random_model(variant, workload), batch_of(variant)
 
     def run() -> tuple[Any, Any, Any]:
         with tf.GradientTape() as tape:
-            loss = lstm.loss(inputs, targets)
-        return lstm.outputs(inputs), loss, tape.gradient(loss, list(lstm.weights))
+            loss = made.loss(inputs, targets)
+        return made.outputs(inputs), loss, tape.gradient(loss, list(made.weights))
 
     graph = tf.function(run, jit_compile=bool(variant["xla"]), autograph=False)
     outputs, loss, gradients = graph() if traced else run()

@@ -1,10 +1,10 @@
 """The built-in workloads as data: every parameter with its type, limits, default and help."""
 
-from workloads.lstm import IMPLEMENTATIONS
 from workloads.parameters import IMAGE_DATA, common_parameters, integer_parameter
+from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import Choice, Parameter, Workload
 
-_LSTM_DETAILS = (
+_RECURRENT_DETAILS = (
     Parameter(
         name="dropout",
         kind="number",
@@ -42,7 +42,7 @@ _LSTM_DETAILS = (
         help="The function of the cell's input and output; the fused kernels have tanh only.",
         default="tanh",
         choices=(
-            Choice(value="tanh", label="tanh", help="The LSTM's own."),
+            Choice(value="tanh", label="tanh", help="The cell's own."),
             Choice(value="relu", label="ReLU", help="In Keras's loop only."),
         ),
         advanced=True,
@@ -70,49 +70,58 @@ _LSTM_DETAILS = (
     ),
 )
 
-LSTM = Workload(
-    name="lstm",
-    title="LSTM · adding problem",
-    help="A stack of LSTM layers learns to add two marked numbers of a noisy sequence (Hochreiter, Schmidhuber 1997).",
-    example="sequence",
-    parameters=(
-        Parameter(
-            name="implementation",
-            kind="choice",
-            label="Implementation",
-            help="How the LSTM layers are computed.",
-            default="cudnn",
-            cpu_default="standard",
-            choices=tuple(Choice(value=one.name, label=one.label, help=one.help) for one in IMPLEMENTATIONS),
-            common=True,
-            named="first",
-            identifies=True,
-            same_result=True,
+
+def _recurrent_workload(name: str) -> Workload:
+    """Return the workload of one kind of recurrent layer; all have the same parameters."""
+    layer = RECURRENT_LAYERS[name]
+    label = layer.config.keras_name
+    return Workload(
+        name=name,
+        title=f"{label} · adding problem",
+        help=f"A stack of {label} layers learns to add two marked numbers of a noisy sequence "
+        "(Hochreiter, Schmidhuber 1997).",
+        example="sequence",
+        parameters=(
+            Parameter(
+                name="implementation",
+                kind="choice",
+                label="Implementation",
+                help=f"How the {label} layers are computed.",
+                default="cudnn",
+                cpu_default="standard",
+                choices=tuple(Choice(value=one.name, label=one.label, help=one.help) for one in layer.implementations),
+                common=True,
+                named="first",
+                identifies=True,
+                same_result=True,
+            ),
+            integer_parameter("layers", "Layers", f"{label} layers, one on top of the other.", 1, 1, 16, common=True),
+            integer_parameter(
+                "units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64, common=True
+            ),
+            integer_parameter("timesteps", "Time steps", "Length of each sequence.", 100, 2, 10_000, cpu_default=50),
+            integer_parameter(
+                "features",
+                "Features",
+                "Inputs per time step: two informative ones, the rest noise.",
+                512,
+                2,
+                16_384,
+                cpu_default=16,
+            ),
+            Parameter(
+                name="bidirectional",
+                kind="switch",
+                label="Bidirectional",
+                help="Read each sequence in both directions and concatenate.",
+                default=False,
+                silent=True,
+            ),
+            *_RECURRENT_DETAILS,
+            *common_parameters(64, 32, "sequence"),
         ),
-        integer_parameter("layers", "Layers", "LSTM layers, one on top of the other.", 1, 1, 16, common=True),
-        integer_parameter("units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64, common=True),
-        integer_parameter("timesteps", "Time steps", "Length of each sequence.", 100, 2, 10_000, cpu_default=50),
-        integer_parameter(
-            "features",
-            "Features",
-            "Inputs per time step: two informative ones, the rest noise.",
-            512,
-            2,
-            16_384,
-            cpu_default=16,
-        ),
-        Parameter(
-            name="bidirectional",
-            kind="switch",
-            label="Bidirectional",
-            help="Read each sequence in both directions and concatenate.",
-            default=False,
-            silent=True,
-        ),
-        *_LSTM_DETAILS,
-        *common_parameters(64, 32, "sequence"),
-    ),
-)
+    )
+
 
 _CNN_COMPUTATION = (
     Parameter(
@@ -263,4 +272,4 @@ DUMMY = Workload(
     ),
 )
 
-WORKLOADS: tuple[Workload, ...] = (LSTM, CNN10, WRN, DUMMY)
+WORKLOADS: tuple[Workload, ...] = (*map(_recurrent_workload, RECURRENT_LAYERS), CNN10, WRN, DUMMY)

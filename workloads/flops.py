@@ -6,16 +6,16 @@ pooling, loss, the optimizer's update); time steps that a sequence's length leav
 A training step counts as three forward passes: each product has two gradients of its own size, one with respect to its
 inputs and one with respect to its weights.
 
-Sources: for the LSTM, Appleyard, Kocisky and Blunsom 2016, "Optimizing Performance of Recurrent Neural Networks on
-GPUs" (arXiv 1604.01946); for counting model operations, not executed ones, and for the factor of three, Chowdhery et
+Sources: for recurrent layers, Appleyard, Kocisky and Blunsom 2016, "Optimizing Performance of Recurrent Neural Networks
+on GPUs" (arXiv 1604.01946); for counting model operations, not executed ones, and for the factor of three, Chowdhery et
 al. 2022, "PaLM" (arXiv 2204.02311), appendix B.
 """
 
 from collections.abc import Callable
 
 from workloads.cnn import Conv, Dense, flatten, net_of
-from workloads.lstm import GATES
-from workloads.protocol import RunSpec, Variant
+from workloads.protocol import RunSpec
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 
 _TRAINING = 3
 
@@ -29,15 +29,16 @@ def flops_per_step(spec: RunSpec) -> int | None:
     return _TRAINING * forward if spec.variant["mode"] == "train" else forward
 
 
-def lstm_forward(variant: Variant) -> int:
-    """Return the operations of one sequence's forward pass: 2 · 4U · (F + U) per layer, direction and step, plus head.
+def recurrent_forward(spec: RunSpec) -> int:
+    """Return the operations of one sequence's forward pass: 2 · GU · (F + U) per layer, direction and step, plus head.
 
-    U are the units, F what goes into the layer: the features, above the first layer the units of all directions.
+    G are the gates of a cell, U the units, F what goes into the layer: the features, above the first layer the units of
+    all directions.
     """
-    units, directions = int(variant["units"]), 2 if variant["bidirectional"] else 1
-    inputs = [int(variant["features"])] + [units * directions] * (int(variant["layers"]) - 1)
-    step_flops = sum(directions * 2 * GATES * units * (width + units) for width in inputs)
-    return int(variant["timesteps"]) * step_flops + 2 * units * directions
+    config = config_of(spec.workload, spec.variant)
+    products = sum(config.width(depth) + config.units for depth in range(config.layers))
+    step_flops = config.directions * 2 * config.gates * config.units * products
+    return int(spec.variant["timesteps"]) * step_flops + 2 * config.width(config.layers)
 
 
 def cnn_forward(spec: RunSpec) -> int:
@@ -52,7 +53,7 @@ def cnn_forward(spec: RunSpec) -> int:
 
 
 _FORWARD_FLOPS: dict[str, Callable[[RunSpec], int]] = {
-    "lstm": lambda spec: lstm_forward(spec.variant),
+    **dict.fromkeys(RECURRENT_LAYERS, recurrent_forward),
     "cnn10": cnn_forward,
     "wrn28-10": cnn_forward,
 }

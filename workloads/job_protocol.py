@@ -14,7 +14,6 @@ from workloads.protocol import (
     Source,
     Text,
     Texts,
-    Variant,
     decode,
 )
 
@@ -22,11 +21,11 @@ from workloads.protocol import (
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=TAG):
     """The job of loading saved weights elsewhere: into `spec`, on these GPUs (none is the CPU).
 
-    `trained` is the variant of the run that saved them.
+    `trained` is what the run that saved them was of.
     """
 
     weights_path: str
-    trained: Variant
+    trained: RunSpec
     spec: RunSpec
     gpu_uuids: tuple[str, ...] = ()
 
@@ -35,7 +34,7 @@ class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model",
     """The job of writing a plain Keras model with saved weights to each path: a .keras file or a folder."""
 
     weights_path: str
-    trained: Variant
+    trained: RunSpec
     model_paths: tuple[str, ...]
 
 

@@ -57,7 +57,7 @@ def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> 
         case DescribeFile():
             found = outcome_of(error, {}, None, request.source, known)
         case ExportModel():
-            found = outcome_of(error, request.trained, None, known=known)
+            found = outcome_of(error, request.trained.variant, None, known=known)
         case TryWeights():
             found = outcome_of(error, request.spec.variant, None, known=known)
         case ComputeGradients():

@@ -45,7 +45,7 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     _ClassPattern(
         "rnn",
         re.compile(
-            r"CudnnRNN|BlockLSTM|RNNcell|(LSTM|GENERIC)_elementWise|[pP]ersist.*(RNN|LSTM)|persistRNN|RNN_|lstm_gates"
+            r"CudnnRNN|BlockLSTM|RNNcell|(LSTM|GRU|GENERIC)_elementWise|[pP]ersist.*(RNN|LSTM|GRU)|persistRNN|RNN_|lstm_gates"
             r"|RNN(In|Out)putRearrangement"
         ),
         "cuDNN's recurrent kernels; TensorFlow's CudnnRNN and BlockLSTM operations (lstm_ops_gpu.cu.cc)",
@@ -136,8 +136,8 @@ _AUXILIARY = re.compile(
     r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates|splitKreduce|reduceSplitK|split_k_kernel|reduce_wgrad"
     r"|init_device_workspace|winograd_nonfused"
 )
-"""cuDNN's and TensorFlow's kernels for the gates of an LSTM; the sum of a product that cuBLAS, CUTLASS or cuDNN split;
-what cuDNN prepares for a convolution."""
+"""cuDNN's and TensorFlow's kernels for the gates of a recurrent layer; the sum of a product that cuBLAS, CUTLASS or
+cuDNN split; what cuDNN prepares for a convolution."""
 
 
 @lru_cache(maxsize=16_384)

@@ -1,6 +1,6 @@
 """What the recurrent workloads share as data: sizes, weights, and what an implementation is and cannot do.
 
-Nothing here needs a framework; `workloads.lstm` has the tables.
+Nothing here needs a framework; `workloads.recurrent_layers` has the tables.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,11 @@ class RecurrentConfig:
     """The sizes of a stack, and how it is computed.
 
     Attributes:
-        gate_biases: The bias that each gate starts with, in the order of the gates.
+        keras_name: Keras's name of the layer.
+        gate_biases: The bias that each gate starts with, in the order of the gates, which is Keras's.
+        bias_count: Biases of each gate: 2 are the input's and the recurrent product's.
         state_parts: Tensors that a step hands on to the next.
+        cudnn_gates: The gates in cuDNN's order, by their places in Keras's.
         layers: Layers, one on top of the other.
         units: Hidden units per layer and direction.
         features: Inputs per time step of the first layer.
@@ -30,8 +33,11 @@ class RecurrentConfig:
         seed: Seed of the initial weights.
     """
 
+    keras_name: ClassVar[str]
     gate_biases: ClassVar[tuple[float, ...]]
+    bias_count: ClassVar[int]
     state_parts: ClassVar[int]
+    cudnn_gates: ClassVar[tuple[int, ...]]
 
     layers: int
     units: int
@@ -51,12 +57,18 @@ class RecurrentConfig:
     @property
     def bias_shape(self) -> tuple[int, ...]:
         """Return the shape of one direction's bias."""
-        return (self.gates * self.units,)
+        gates = self.gates * self.units
+        return (gates,) if self.bias_count == 1 else (self.bias_count, gates)
 
     @property
     def directions(self) -> int:
         """Return how many directions each layer reads a sequence in."""
         return 2 if self.bidirectional else 1
+
+    @property
+    def parts(self) -> int:
+        """Return how many directions there are in all layers together."""
+        return self.layers * self.directions
 
     def width(self, depth: int) -> int:
         """Return how many features the layer at a depth reads; at depth `layers`, what the head reads."""
@@ -153,3 +165,99 @@ class Implementation:
     unrolls: bool = False
     activations: tuple[str, ...] = ("tanh",)
     limits: tuple[Limit, ...] = ()
+
+
+def _left_padded(variant: Variant) -> bool:
+    return variant["sequence_lengths"] == "left_padded"
+
+
+def _keras_selects_cudnn(variant: Variant) -> bool:
+    """Return whether Keras, left to decide, takes cuDNN: it looks at everything but padding."""
+    usable = variant["activation"] == "tanh" and not variant["recurrent_dropout"]
+    return int(variant["gpus"]) > 0 and usable
+
+
+_CUDNN_LIMITS = (
+    Limit(
+        parameter="gpus",
+        broken=lambda v: int(v["gpus"]) == 0,
+        reason="cuDNN needs an NVIDIA GPU, and this run is on the CPU; choose implementation=standard.",
+    ),
+    Limit(
+        parameter="xla",
+        broken=lambda v: bool(v["xla"]),
+        reason="XLA cannot compile cuDNN's layers; use xla=false or implementation=standard.",
+    ),
+    Limit(
+        parameter="recurrent_dropout",
+        broken=lambda v: bool(v["recurrent_dropout"]),
+        reason="cuDNN has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
+    ),
+    Limit(
+        parameter="sequence_lengths",
+        broken=_left_padded,
+        reason="cuDNN takes padding at the end only; use sequence_lengths=right_padded or implementation=standard.",
+    ),
+)
+_CUDNN_STACK_LIMITS = (
+    *_CUDNN_LIMITS,
+    Limit(
+        parameter="dropout",
+        broken=lambda v: bool(v["dropout"]),
+        reason="Inside one cuDNN call no dropout mask can be kept over a sequence; use dropout=0 or "
+        "implementation=cudnn.",
+    ),
+)
+_AUTO_LIMITS = (
+    Limit(
+        parameter="xla",
+        broken=lambda v: _keras_selects_cudnn(v) and bool(v["xla"]),
+        reason="Keras chooses cuDNN here, and XLA cannot compile its layers; use xla=false or implementation=standard.",
+    ),
+    Limit(
+        parameter="sequence_lengths",
+        broken=lambda v: _keras_selects_cudnn(v) and _left_padded(v),
+        reason="Keras chooses cuDNN here, which takes padding at the end only, and fails at the first step; "
+        "use sequence_lengths=right_padded or implementation=standard.",
+    ),
+)
+
+
+def keras_implementations(config: type[RecurrentConfig]) -> tuple[Implementation, ...]:
+    """Return the three ways to have Keras's own layer."""
+    layer = config.keras_name
+    return (
+        Implementation(
+            name="standard",
+            label="Standard",
+            help=f"Keras {layer} with use_cudnn=False: a loop over time steps.",
+            # With recurrent dropout Keras makes each gate's products apart.
+            pattern=lambda c: OpPattern(loops=c.parts, products=2 * c.gates if c.recurrent_dropout else 2),
+            activations=("tanh", "relu"),
+        ),
+        Implementation(
+            name="cudnn",
+            label="cuDNN",
+            help=f"Keras {layer} with use_cudnn=True: NVIDIA's fused kernels; GPU only.",
+            pattern=lambda c: OpPattern(cudnn=c.parts),
+            limits=_CUDNN_LIMITS,
+        ),
+        Implementation(
+            name="auto",
+            label="Auto",
+            help=f"Keras {layer} with use_cudnn='auto': Keras decides, and falls back without a word.",
+            pattern=None,
+            choices=("cudnn", "standard"),
+            activations=("tanh", "relu"),
+            limits=_AUTO_LIMITS,
+        ),
+    )
+
+
+CUDNN_STACK = Implementation(
+    name="cudnn_stack",
+    label="cuDNN, whole stack",
+    help="All layers in one cuDNN call; GPU only.",
+    pattern=lambda _: OpPattern(cudnn=1),
+    limits=_CUDNN_STACK_LIMITS,
+)

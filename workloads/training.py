@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import TrainingError
-from workloads.protocol import Block, DataReady, Epoch, Message, PhaseStarted, Progress, TimedPhase, Variant
+from workloads.protocol import Block, DataReady, Epoch, Message, PhaseStarted, Progress, RunSpec, TimedPhase, Variant
 
 Report = Callable[[Message], None]
 
@@ -26,7 +26,7 @@ def _do_nothing() -> None:
     return None
 
 
-def _no_weights(_path: Path) -> None:
+def _no_weights(_spec: RunSpec, _path: Path) -> None:
     return None
 
 
@@ -79,7 +79,7 @@ class Task:
     trains: bool = True
     allocator_bytes: Callable[[], int | None] = _no_allocator
     allocator_peak_bytes: Callable[[], int | None] = _no_allocator
-    save_weights: Callable[[Path], None] = _no_weights
+    save_weights: Callable[[RunSpec, Path], None] = _no_weights
     reuse_batches: Callable[[bool], None] | None = None
     passes: Passes | None = None
     layers: tuple[Layer, ...] = ()

@@ -1,12 +1,11 @@
 """The validity table: which variants cannot run on which machines, and why, one rule per entry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from workloads.cnn import has_square_channels
 from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
-from workloads.lstm import IMPLEMENTATIONS, LADDER, find_implementation
 from workloads.protocol import Variant
-from workloads.recurrent import Limit
+from workloads.recurrent_layers import RECURRENT_LAYERS, RecurrentLayer
 from workloads.schema import Gpu, Machine, Rule
 
 
@@ -45,15 +44,6 @@ def _is_name(variant: Variant) -> bool:
 
 def _lacks_python(variant: Variant) -> bool:
     return bool(variant["interpreter"]) and find_python(str(variant["interpreter"])) is None
-
-
-def _lstm_rule(parameters: str, broken: Callable[[Variant], bool], reason: str) -> Rule:
-    return Rule(
-        parameters=("implementation", *parameters.split()),
-        broken=lambda variant, _: broken(variant),
-        reason=reason,
-        workloads=("lstm",),
-    )
 
 
 PRECISION_RULES: tuple[Rule, ...] = (
@@ -136,28 +126,39 @@ _GENERAL: tuple[Rule, ...] = (
 )
 
 
-def _limit_rule(name: str, limit: Limit) -> Rule:
-    return _lstm_rule(limit.parameter, lambda v: v["implementation"] == name and limit.broken(v), limit.reason)
+def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
+    """Yield the rules of one recurrent workload."""
 
+    def rule(parameters: str, broken: Callable[[Variant], bool], reason: str) -> Rule:
+        return Rule(
+            parameters=("implementation", *parameters.split()),
+            broken=lambda variant, _: broken(variant),
+            reason=reason,
+            workloads=(workload,),
+        )
 
-_LSTM: tuple[Rule, ...] = (
-    *(_limit_rule(each.name, limit) for each in IMPLEMENTATIONS for limit in each.limits),
-    _lstm_rule(
+    for name, limit in ((each.name, limit) for each in layer.implementations for limit in each.limits):
+        yield rule(
+            limit.parameter,
+            lambda v, name=name, limit=limit: v["implementation"] == name and limit.broken(v),  # type: ignore[misc]
+            limit.reason,
+        )
+    yield rule(
         "activation",
-        lambda v: v["activation"] not in find_implementation(str(v["implementation"])).activations,
+        lambda v: v["activation"] not in layer.find(str(v["implementation"])).activations,
         "implementation={implementation} has tanh built in; use activation=tanh or implementation=standard.",
-    ),
-    _lstm_rule(
+    )
+    yield rule(
         "unroll",
-        lambda v: int(v["unroll"]) > 1 and v["implementation"] not in LADDER,
-        "implementation={implementation} has a loop of its own; use unroll=1 or one of " + ", ".join(LADDER) + ".",
-    ),
-    _lstm_rule(
+        lambda v: int(v["unroll"]) > 1 and v["implementation"] not in layer.ladder,
+        f"implementation={{implementation}} has a loop of its own; use unroll=1 or one of {', '.join(layer.ladder)}.",
+    )
+    yield rule(
         "unroll timesteps",
         lambda v: int(v["unroll"]) > int(v["timesteps"]),
         "{unroll} steps per iteration are more than the {timesteps} there are; use unroll={timesteps} at most.",
-    ),
-)
+    )
+
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
 
@@ -209,4 +210,8 @@ _CNN: tuple[Rule, ...] = (
     ),
 )
 
-RULES: tuple[Rule, ...] = (*_GENERAL, *_LSTM, *_CNN)
+RULES: tuple[Rule, ...] = (
+    *_GENERAL,
+    *(rule for workload, layer in RECURRENT_LAYERS.items() for rule in _recurrent_rules(workload, layer)),
+    *_CNN,
+)

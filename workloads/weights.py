@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from workloads.errors import RefusedError
 from workloads.job_protocol import OutputDifference
-from workloads.lstm import config_of
-from workloads.protocol import Variant
+from workloads.protocol import RunSpec, Variant
 from workloads.recurrent import weight_shapes
+from workloads.recurrent_layers import config_of
 
-_FORMAT = "variantscope lstm weights"
 _VERSION = 1
 _HEADER, _SEQUENCES, _LENGTHS, _OUTPUTS = "header", "reference/sequences", "reference/lengths", "reference/outputs"
 _SIZES = ("layers", "units", "features", "bidirectional", "activation")
@@ -41,14 +40,14 @@ class SavedWeights:
     """The weights of one run, and its model's outputs to some inputs.
 
     Attributes:
-        variant: The run's variant.
+        spec: The run's workload and variant.
         weights: By name, in the order of the model's.
         sequences: Inputs, [examples, timesteps, features].
         lengths: Their true steps, [examples]; None if all are.
         outputs: The model's outputs to them, [examples, 1].
     """
 
-    variant: Variant
+    spec: RunSpec
     weights: Mapping[str, Array]
     sequences: Array
     lengths: NDArray[np.int64] | None
@@ -63,7 +62,9 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(saved: SavedWeights, path: Path) -> None:
     """Write the file, whole or not at all; raises `OSError`."""
-    header = msgspec.json.encode(_Header(format=_FORMAT, version=_VERSION, variant=saved.variant)).decode()
+    header = msgspec.json.encode(
+        _Header(format=_format(saved.spec), version=_VERSION, variant=saved.spec.variant)
+    ).decode()
     arrays = {**saved.weights, _HEADER: np.array(header), _SEQUENCES: saved.sequences, _OUTPUTS: saved.outputs}
     if saved.lengths is not None:
         arrays[_LENGTHS] = saved.lengths
@@ -80,19 +81,19 @@ def write(saved: SavedWeights, path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def read(path: Path, variant: Variant) -> SavedWeights:
-    """Return the file if it is whole and holds weights for the sizes of this variant; raises `WeightsError`."""
+def read(path: Path, spec: RunSpec) -> SavedWeights:
+    """Return the file if it is whole and holds weights for this workload in these sizes; raises `WeightsError`."""
     arrays = _arrays(path)
-    header = _header(path, arrays)
-    _check_sizes(path, header.variant, variant)
-    expected = weight_shapes(config_of(variant))
+    header = _header(path, arrays, spec)
+    _check_sizes(path, header.variant, spec.variant)
+    expected = weight_shapes(config_of(spec.workload, spec.variant))
     if missing := [name for name in (*expected, _SEQUENCES, _OUTPUTS) if name not in arrays]:
         raise WeightsError(f"{path} lacks {', '.join(missing)}; {_RERUN_HINT}.")
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             raise WeightsError(f"{name} in {path} has the shape {arrays[name].shape}, not {shape}; {_RERUN_HINT}.")
     return SavedWeights(
-        variant=header.variant,
+        spec=RunSpec(workload=spec.workload, variant=header.variant),
         weights={name: arrays[name] for name in expected},
         sequences=arrays[_SEQUENCES],
         lengths=arrays.get(_LENGTHS),
@@ -117,19 +118,25 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         ) from None
 
 
-def _header(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Header:
+def _header(path: Path, arrays: Mapping[str, NDArray[Any]], spec: RunSpec) -> _Header:
     if _HEADER not in arrays:
         raise WeightsError(f"{path} {_foreign_file_problem(arrays)}")
     try:
         header = msgspec.json.decode(str(arrays[_HEADER]), type=_Header)
     except (msgspec.MsgspecError, RecursionError):
         raise WeightsError(f"{path} {_foreign_file_problem(arrays)}") from None
-    if header.format != _FORMAT or header.version > _VERSION:
+    if header.version > _VERSION:
         raise WeightsError(
-            f"{path} is {header.format}, version {header.version}, and this program reads {_FORMAT} up to version "
+            f"{path} is {header.format}, version {header.version}, and this program reads them up to version "
             f"{_VERSION}: update the program."
         )
+    if header.format != _format(spec):
+        raise WeightsError(f"{path} is {header.format}, and the run is one of {spec.workload}: it is another run's.")
     return header
+
+
+def _format(spec: RunSpec) -> str:
+    return f"variantscope {spec.workload} weights"
 
 
 def _foreign_file_problem(arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -169,5 +176,5 @@ def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
     return OutputDifference(
         max_difference=float(np.abs(outputs - saved.outputs).max()),
         max_output=max_output,
-        tolerance=_TOLERANCES[str(saved.variant["precision"])] * max(1.0, max_output),
+        tolerance=_TOLERANCES[str(saved.spec.variant["precision"])] * max(1.0, max_output),
     )

@@ -133,7 +133,7 @@ class Worker:
         if self._start.weights_path is None or self._task is None:
             return
         try:
-            self._task.save_weights(Path(self._start.weights_path))
+            self._task.save_weights(self._start.spec, Path(self._start.weights_path))
         except OSError as error:
             why = f"The weights could not be saved at {self._start.weights_path} ({error.strerror})"
             raise TrainingError(f"{why}; what was measured is kept.") from error

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app import units
 from app.records import EqualityCheck, StoredRun
-from workloads.catalog import find_workload, with_defaults
+from workloads.catalog import find_workload, is_custom, with_defaults
 from workloads.protocol import RunSpec, Variant
 
 LOSS_TOLERANCES = {"float32": 1e-5, "tf32": 2e-3, "float16": 2e-3, "bfloat16": 1e-2}
@@ -94,13 +94,13 @@ def spec_to_check(spec: RunSpec, baseline: RunSpec) -> RunSpec:
     workload = find_workload(baseline.workload)
     shared = [p.name for p in workload.parameters if not p.affects_step and p.name != "devices"] if workload else []
     same: Variant = {name: baseline.variant[name] for name in shared if name in baseline.variant}
-    none: Variant = {name: 0.0 for name in _WITHOUT_CHANCE if name in spec.variant and spec.workload == "lstm"}
+    none: Variant = {name: 0.0 for name in _WITHOUT_CHANCE if name in spec.variant and not is_custom(spec.workload)}
     return RunSpec(workload=spec.workload, variant={**spec.variant, **same, **none})
 
 
 def tolerances(spec: RunSpec, baseline: RunSpec) -> tuple[float, float]:
     """Return how far loss and gradients (in inference: outputs) may be off by the coarser rounding of two variants."""
-    is_smooth = spec.workload == "lstm" and spec.variant.get("activation") == "tanh"
+    is_smooth = not is_custom(spec.workload) and spec.variant.get("activation") == "tanh"
     of_gradients = SMOOTH_TOLERANCES if is_smooth or spec.variant.get("mode") == "inference" else RELU_TOLERANCES
     precisions = [str(each.variant.get("precision")) for each in (spec, baseline)]
     return max(LOSS_TOLERANCES.get(each, 0.0) for each in precisions), max(

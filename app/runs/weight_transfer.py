@@ -55,8 +55,10 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
     Raises:
         UserError: The run saved no weights.
     """
-    if run.spec.workload != "lstm":
-        raise UserError(f"Run {run.run} is one of {run.spec.workload}; only lstm runs save their weights.")
+    savers = [one.name for one in catalog.WORKLOADS if any(p.name == "save_weights" for p in one.parameters)]
+    if run.spec.workload not in savers:
+        names = " and ".join(savers)
+        raise UserError(f"Run {run.run} is one of {run.spec.workload}; only {names} runs save their weights.")
     if path is not None:
         return path
     if not run.spec.variant.get("save_weights", False):
@@ -79,7 +81,7 @@ def transfer_targets(trained: RunSpec, into: Sequence[str], gpus: int, machine: 
     Raises:
         UserError: A named implementation, or every one, cannot be tried here.
     """
-    parameter = catalog.workload("lstm").parameter("implementation")
+    parameter = catalog.workload(trained.workload).parameter("implementation")
     names = [str(catalog.parse(parameter, word)) for word in into] or [choice.value for choice in parameter.choices]
     specs = {name: _target_spec(trained, name, gpus) for name in names}
     reasons = {name: refusals[0].reason for name, spec in specs.items() if (refusals := catalog.check(spec, machine))}
@@ -124,7 +126,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
     with leased(host.leases, gpus or [CPU], notify) as device:
         request = TryWeights(
             weights_path=str(weights.absolute()),
-            trained=run.spec.variant,
+            trained=run.spec,
             spec=spec,
             gpu_uuids=(device,) if gpus else (),
         )
@@ -159,7 +161,7 @@ def export_model(
     """
     request = ExportModel(
         weights_path=str(weights.absolute()),
-        trained=run.spec.variant,
+        trained=run.spec,
         model_paths=tuple(str(path.absolute()) for path in paths),
     )
     with leased(leases, [CPU], notify):

@@ -22,7 +22,7 @@ import pynvml
 
 from tests.gpu import lstm_tables
 from tests.gpu.lstm_tables import IMPLEMENTATIONS, Case, Found
-from workloads.lstm import LADDER
+from workloads.recurrent_layers import RECURRENT_LAYERS
 
 _QUICK = ("units=16", "features=16", "timesteps=8", "batch_size=8")
 _MODES = ("train", "inference")
@@ -132,7 +132,7 @@ def _program_jobs(found: Found, database: str, quick: bool) -> Iterator[Job]:
         cases = [Case("standard", 2, "train", False), Case("wavefront", 2, "inference", True)]
     else:
         cases = [Case(name, 1, "train", False) for name in IMPLEMENTATIONS]
-        cases += [Case(name, 1, "inference", False) for name in LADDER]
+        cases += [Case(name, 1, "inference", False) for name in RECURRENT_LAYERS["lstm"].ladder]
         cases += [Case(name, 1, mode, True) for name in ("standard", "combined_input") for mode in _MODES]
         cases += [Case(name, 4, "train", False) for name in ("standard", "cudnn", "cudnn_stack", "block_fused")]
         cases += [Case("wavefront", 4, mode, xla) for mode in _MODES for xla in (False, True)]

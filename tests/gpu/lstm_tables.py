@@ -6,11 +6,12 @@ from typing import Any
 
 from workloads import catalog, lstm
 from workloads.flops import flops_per_step
-from workloads.lstm import LADDER
+from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import Gpu, Machine
 
 IMPLEMENTATIONS = tuple(each.name for each in lstm.IMPLEMENTATIONS)
-_ARTICLE_A = dict(zip(LADDER, (349, 724, 994, 1942, 2199, 2290, 3898), strict=True))
+_LADDER = RECURRENT_LAYERS["lstm"].ladder
+_ARTICLE_A = dict(zip(_LADDER, (349, 724, 994, 1942, 2199, 2290, 3898), strict=True))
 """GFLOPS of the forward pass in the article (NVIDIA, cuDNN 5): the last with four layers, the others with one."""
 _ARTICLE_B = {"standard": "1", "cudnn": "6 to 8", "block_fused": "2.5 to 3"}
 """Training speed-up over the plain LSTM in the article."""
@@ -82,7 +83,7 @@ def _ladder(found: Found) -> Iterator[str]:
     yield "Article A: forward pass, GFLOPS (wavefront: the deeper stack, the others one layer)"
     yield f"{'rung':16}{'article':>8}{'ratio':>7} | {'bare':>8}{'ratio':>7}{'XLA':>9}{'ratio':>7} | evidence"
     base = _gflops(found, Case("gemm8", 1, "inference", False))
-    for rung in LADDER:
+    for rung in _LADDER:
         layers = _deep(found) if rung == "wavefront" else 1
         plain, compiled = (_gflops(found, Case(rung, layers, "inference", xla)) for xla in (False, True))
         article = _ARTICLE_A[rung]

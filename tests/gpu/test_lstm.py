@@ -61,7 +61,7 @@ def curve(name: str, xla: bool) -> list[float]:
     sizes: dict[str, Value] = {"gpus": 1, "units": 64, "timesteps": 20, "features": 16, "layers": 2}
     variant = variant_of(A_GPU, **sizes, implementation=name, xla=xla)
     assert variant is not None
-    task = build_task(model.recipe(variant), variant, replicas_on(["GPU:0"]))
+    task = build_task(model.recipe_of("lstm")(variant), variant, replicas_on(["GPU:0"]))
     return [task.fetch(task.step()) for _ in range(STEPS)]
 
 

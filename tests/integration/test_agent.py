@@ -261,7 +261,7 @@ def test_a_name_that_leaves_the_folder_is_refused(agent: AgentProcess, name: str
     link = Path(agent.hello.scratch) / "link"
     if not link.is_symlink():
         link.symlink_to("/etc")
-    job = TryWeights(weights_path=name, trained={}, spec=dummy())
+    job = TryWeights(weights_path=name, trained=dummy(), spec=dummy())
     agent.send(
         ReadFile(number=1, name=name, offset=0),
         WriteFile(number=2, name=name, offset=0, data=b"x"),
@@ -276,11 +276,11 @@ def test_a_name_that_leaves_the_folder_is_refused(agent: AgentProcess, name: str
 
 def test_a_job_says_why_it_fails_and_can_be_cancelled(agent: AgentProcess) -> None:
     failing, slow = agent.number(), agent.number()
-    agent.send(StartJob(number=failing, request=TryWeights(weights_path="no.npz", trained={}, spec=dummy())))
+    agent.send(StartJob(number=failing, request=TryWeights(weights_path="no.npz", trained=dummy(), spec=dummy())))
     refused = agent.wait(Refused)
     assert (refused.number, refused.kind) == (failing, "job error")
     assert f"{agent.hello.scratch}/no.npz" in refused.reason
-    export = ExportModel(weights_path="no.npz", trained={}, model_paths=("a.keras",))
+    export = ExportModel(weights_path="no.npz", trained=dummy(), model_paths=("a.keras",))
     agent.send(StartJob(number=slow, request=export), CancelJob(slow))
     assert agent.wait(Refused).number == slow
 

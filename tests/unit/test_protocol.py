@@ -70,8 +70,8 @@ def test_an_order_comes_back_with_its_types() -> None:
 def test_jobs_and_results_come_back() -> None:
     spec = RunSpec(workload="lstm", variant={"implementation": "standard", "gpus": 0})
     requests: list[JobRequest] = [
-        TryWeights(weights_path="/a.npz", trained={"units": 3}, spec=spec, gpu_uuids=("GPU-a",)),
-        ExportModel(weights_path="/a.npz", trained={"units": 3}, model_paths=("/m.keras", "/m")),
+        TryWeights(weights_path="/a.npz", trained=spec, spec=spec, gpu_uuids=("GPU-a",)),
+        ExportModel(weights_path="/a.npz", trained=spec, model_paths=("/m.keras", "/m")),
         Calibrate(precision="tf32", gpu_uuids=("GPU-0",)),
     ]
     results: list[JobResult] = [

@@ -30,7 +30,7 @@ SMALL_MODULES = {
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/bare.py": "a process of its own",
     "workloads/build.py": "the one place that leads from a spec to a backend",
-    "workloads/flops.py": "a topic: the operations of a step by formula",
+    "workloads/recurrent_layers.py": "the one table of the kinds of recurrent layers, above both of them",
     "workloads/tensorflow/evidence/__main__.py": "a process of its own",
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""

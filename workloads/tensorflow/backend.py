@@ -11,6 +11,7 @@ from workloads.errors import KnownError, RefusedError
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
 from workloads.protocol import Calibration, RunSpec, Source, Variant
+from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow import environment, runtime
 from workloads.training import Task
 from workloads.weights import Array, SavedWeights
@@ -146,10 +147,9 @@ class TensorflowBackend:
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
     """Return the function that gives a built-in workload's recipe for a variant."""
     from workloads.tensorflow.cnn import model as cnn
-    from workloads.tensorflow.lstm import model as lstm
+    from workloads.tensorflow.lstm import model as recurrent
 
-    recipes = {"lstm": lstm.recipe, "cnn10": cnn.recipe_of("cnn10"), "wrn28-10": cnn.recipe_of("wrn28-10")}
-    return recipes[workload]
+    return recurrent.recipe_of(workload) if workload in RECURRENT_LAYERS else cnn.recipe_of(workload)
 
 
 def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":

@@ -1,4 +1,4 @@
-"""Saves a trained LSTM: its weights with outputs to a few sequences, and a plain Keras model with these weights."""
+"""Saves trained recurrent layers: weights with outputs to a few sequences, and a plain Keras model of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from workloads import weights
 from workloads.errors import RefusedError
 from workloads.job_protocol import OutputDifference
-from workloads.lstm import config_of
-from workloads.protocol import Variant
-from workloads.recurrent import weight_shapes
+from workloads.protocol import RunSpec, Variant
+from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
 from workloads.tensorflow.synthetic import adding_problem
@@ -28,7 +27,7 @@ def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference
         RefusedError: The outputs differ; nothing is written.
         OSError: A path cannot be written.
     """
-    model = plain_model(saved.variant, saved.sequences.shape[1])
+    model = plain_model(saved.spec, saved.sequences.shape[1])
     model.set_weights(list(saved.weights.values()))
     found = compare_outputs(saved, model.predict_on_batch(saved.sequences))
     if found.max_difference > found.tolerance:
@@ -46,12 +45,13 @@ def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference
     return found
 
 
-def plain_model(variant: Variant, timesteps: int) -> keras.Model:
-    """Return input, LSTM layers and a dense layer of one unit, all Keras's own, in float32.
+def plain_model(spec: RunSpec, timesteps: int) -> keras.Model:
+    """Return input, recurrent layers and a dense layer of one unit, all Keras's own, in float32.
 
     Keras may use cuDNN on a GPU, except for sequences that are padded at their start, which cuDNN cannot read. Steps
     whose features are all zero are padding if the run's sequences had any.
     """
+    variant, make_layer = spec.variant, getattr(keras.layers, RECURRENT_LAYERS[spec.workload].config.keras_name)
     padding, layers = variant["sequence_lengths"], int(variant["layers"])
     use_cudnn = "auto" if padding != "left_padded" else False
     inputs = tensor = keras.Input((timesteps, int(variant["features"])), name="sequences")
@@ -59,7 +59,7 @@ def plain_model(variant: Variant, timesteps: int) -> keras.Model:
         tensor = keras.layers.Masking()(tensor)
     for depth in range(layers):
         forward, backward = (
-            keras.layers.LSTM(
+            make_layer(
                 int(variant["units"]),
                 activation=str(variant["activation"]),
                 return_sequences=depth < layers - 1,
@@ -80,24 +80,24 @@ _REFERENCE_EXAMPLES = 8
 _MAX_REFERENCE_BYTES = 16 * 2**20
 
 
-def save_weights(model: Model, variant: Variant, replicas: Replicas, path: Path) -> None:
+def save_weights(model: Model, spec: RunSpec, replicas: Replicas, path: Path) -> None:
     """Write a model's weights and its outputs to a few sequences; raises `OSError`.
 
     The sequences are stored too: the same seed gives other ones on another kind of device.
 
     Args:
         model: The trained model.
-        variant: Its variant.
+        spec: Its workload and variant.
         replicas: The replicas that trained it.
         path: The file to write.
     """
-    sequences, lengths = _reference_inputs(variant)
+    sequences, lengths = _reference_inputs(spec.variant)
     saved = SavedWeights(
-        variant=variant,
-        weights=dict(zip(weight_shapes(config_of(variant)), (weight.numpy() for weight in model.weights), strict=True)),
+        spec=spec,
+        weights=dict(zip(model.weight_names, (weight.numpy() for weight in model.weights), strict=True)),
         sequences=sequences,
         lengths=lengths,
-        outputs=model_outputs(model, sequences, lengths, variant, replicas),
+        outputs=model_outputs(model, sequences, lengths, spec.variant, replicas),
     )
     weights.write(saved, path)
 

@@ -85,7 +85,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cif
         trains=trains,
         allocator_bytes=lambda: runtime.allocator_bytes(replicas, "current"),
         allocator_peak_bytes=lambda: runtime.allocator_bytes(replicas, "peak"),
-        save_weights=lambda path: save_weights(model, variant, replicas, path),
+        save_weights=lambda spec, path: save_weights(model, spec, replicas, path),
         reuse_batches=prefetch.reuse_batches if prefetch else None,
         passes=_passes(stored, model, variant, replicas) if stored and variant["epochs"] else None,
         layers=recipe.layers(),

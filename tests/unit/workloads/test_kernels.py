@@ -36,6 +36,7 @@ KERNELS: list[tuple[str, KernelClass, bool | None]] = [
     ("void RNNInputRearrangement<float, float, 512, false>(float*, float*, int, int, int, …)", "rnn", None),
     ("void tensorflow::GatherOpKernel<tensorflow::AlignedVector<float, 4>, long, true>(…)", "copy", None),
     ("void RNN_blockPersist_fp_LSTM<__half, float, float, 512>(…)", "rnn", None),
+    ("void GRU_elementWise_bp1<float, float, float, (cudnnRNNBiasMode_t)2>(…)", "rnn", None),
     ("void LSTM_elementWise_bp1<float, float, float, (cudnnRNNBiasMode_t)2>(…)", "rnn", None),
     ("void tensorflow::(anonymous namespace)::lstm_gates<float, true, (GateLayout)1>(…)", "rnn", None),
     ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "communication", None),

@@ -7,26 +7,26 @@ import numpy as np
 import pytest
 
 from workloads.catalog import Machine, complete
-from workloads.lstm import config_of
-from workloads.protocol import Value, Variant
+from workloads.protocol import RunSpec, Value
 from workloads.recurrent import weight_shapes
+from workloads.recurrent_layers import config_of
 from workloads.weights import SavedWeights, WeightsError, read, write
 
 AGAIN = "run the variant again with -s save_weights=true"
 
 
-def variant_of(**given: Value) -> Variant:
+def spec_of(workload: str = "lstm", **given: Value) -> RunSpec:
     sizes = {"gpus": 0, "units": 3, "features": 2, "timesteps": 4, "layers": 2, "bidirectional": True}
-    return complete("lstm", {**sizes, **given}, Machine()).variant
+    return complete(workload, {**sizes, **given}, Machine())
 
 
-def saved(variant: Variant, *, lengths: bool = False) -> SavedWeights:
+def saved(spec: RunSpec, *, lengths: bool = False) -> SavedWeights:
     random = np.random.default_rng(1)
     return SavedWeights(
-        variant=variant,
+        spec=spec,
         weights={
             name: random.normal(size=shape).astype(np.float32)
-            for name, shape in weight_shapes(config_of(variant)).items()
+            for name, shape in weight_shapes(config_of(spec.workload, spec.variant)).items()
         },
         sequences=random.normal(size=(5, 4, 2)).astype(np.float32),
         lengths=np.array([4, 2, 3, 4, 2]) if lengths else None,
@@ -41,10 +41,10 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("lengths", [False, True])
 def test_what_is_written_comes_back_in_order(path: Path, lengths: bool) -> None:
-    before = saved(variant_of(), lengths=lengths)
+    before = saved(spec_of(), lengths=lengths)
     write(before, path)
-    after = read(path, variant_of())
-    assert after.variant == before.variant
+    after = read(path, spec_of())
+    assert after.spec == before.spec
     assert list(after.weights) == list(before.weights)
     for name, value in before.weights.items():
         np.testing.assert_array_equal(after.weights[name], value)
@@ -55,7 +55,7 @@ def test_what_is_written_comes_back_in_order(path: Path, lengths: bool) -> None:
 
 
 def test_names_are_layer_direction_and_keras_s_own() -> None:
-    names = list(weight_shapes(config_of(variant_of())).items())
+    names = list(weight_shapes(config_of("lstm", spec_of().variant)).items())
     assert names[:4] == [
         ("layer0/forward/kernel", (2, 12)),
         ("layer0/forward/recurrent_kernel", (3, 12)),
@@ -67,36 +67,36 @@ def test_names_are_layer_direction_and_keras_s_own() -> None:
 
 
 def test_a_disk_in_trouble_leaves_the_file_before_it(path: Path) -> None:
-    write(saved(variant_of()), path)
+    write(saved(spec_of()), path)
     before = path.read_bytes()
     (path.parent / "run.npz.part").mkdir()
     with pytest.raises(OSError, match="directory"):
-        write(saved(variant_of()), path)
+        write(saved(spec_of()), path)
     assert path.read_bytes() == before
 
 
 def test_a_file_that_is_gone_says_how_to_find_it_or_make_it_anew(path: Path) -> None:
     with pytest.raises(WeightsError, match=f"no saved weights at .*moved or deleted.*--weights PATH, or {AGAIN}"):
-        read(path, variant_of())
+        read(path, spec_of())
 
 
 def test_a_file_cut_short_anywhere_is_damaged(path: Path) -> None:
-    write(saved(variant_of()), path)
+    write(saved(spec_of()), path)
     whole = path.read_bytes()
     for size in range(0, len(whole), 97):
         path.write_bytes(whole[:size])
         with pytest.raises(WeightsError, match=f"is damaged, or no .npz file.*Use a copy of it, or {AGAIN}"):
-            read(path, variant_of())
+            read(path, spec_of())
 
 
 def test_a_bit_that_flipped_in_a_weight_is_noticed(path: Path) -> None:
-    write(saved(variant_of()), path)
+    write(saved(spec_of()), path)
     whole = bytearray(path.read_bytes())
-    at = bytes(whole).index(saved(variant_of()).weights["layer0/forward/kernel"].tobytes())
+    at = bytes(whole).index(saved(spec_of()).weights["layer0/forward/kernel"].tobytes())
     whole[at] ^= 1
     path.write_bytes(whole)
     with pytest.raises(WeightsError, match="is damaged"):
-        read(path, variant_of())
+        read(path, spec_of())
 
 
 @pytest.mark.parametrize("name", ["buffer.npy", "buffer.npz"])
@@ -106,42 +106,42 @@ def test_a_buffer_of_cudnn_s_own_is_told_as_what_it_is(tmp_path: Path, name: str
     with pytest.raises(
         WeightsError, match=r"one flat buffer of 4,608 numbers.*only the cuDNN that wrote it can read it"
     ):
-        read(path, variant_of())
+        read(path, spec_of())
 
 
 def test_a_foreign_file_is_told_by_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "keras.npz"
     np.savez(path, kernel=np.zeros((2, 12)), bias=np.zeros(12))
     with pytest.raises(WeightsError, match="not written by this program: it has no header, but kernel, bias"):
-        read(path, variant_of())
+        read(path, spec_of())
     np.savez(path, header=np.array(f'{{"x": {"[" * 100_000}{"]" * 100_000}}}'))
     with pytest.raises(WeightsError, match="not written by this program"):
-        read(path, variant_of())
+        read(path, spec_of())
 
 
 def test_a_file_of_another_run_names_the_sizes_that_differ(path: Path) -> None:
-    write(saved(variant_of()), path)
+    write(saved(spec_of()), path)
     with pytest.raises(WeightsError, match="holds weights of layers=2, units=3, and the run has layers=1, units=8"):
-        read(path, variant_of(units=8, layers=1))
+        read(path, spec_of(units=8, layers=1))
 
 
 def test_a_weight_that_is_missing_or_misshapen_is_named(path: Path) -> None:
-    whole = saved(variant_of())
+    whole = saved(spec_of())
     fewer = {name: value for name, value in whole.weights.items() if name != "layer1/forward/bias"}
     write(replace(whole, weights=fewer), path)
     with pytest.raises(WeightsError, match=f"lacks layer1/forward/bias; {AGAIN}"):
-        read(path, variant_of())
+        read(path, spec_of())
     turned = {name: value.T for name, value in whole.weights.items()}
     write(replace(whole, weights=turned), path)
     with pytest.raises(WeightsError, match=r"layer0/forward/kernel in .* has the shape \(12, 2\), not \(2, 12\)"):
-        read(path, variant_of())
+        read(path, spec_of())
 
 
 def test_a_newer_file_asks_for_a_newer_program(path: Path) -> None:
-    write(saved(variant_of()), path)
+    write(saved(spec_of()), path)
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     arrays["header"] = np.array(str(arrays["header"]).replace('"version":1', '"version":2'))
     np.savez(path, allow_pickle=False, **arrays)
     with pytest.raises(WeightsError, match=r"version 2, and this program reads .* up to version 1: update the program"):
-        read(path, variant_of())
+        read(path, spec_of())

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from workloads.catalog import is_custom
 from workloads.protocol import Evidence, RunSpec
+from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.cnn import evidence
 from workloads.tensorflow.cnn.evidence import image_layout
 from workloads.tensorflow.evidence import aspects, graph, xplane
@@ -19,7 +20,7 @@ from workloads.tensorflow.evidence.aspects import Aspect, Observation
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
-from workloads.tensorflow.recurrent.evidence import lstm_implementation
+from workloads.tensorflow.recurrent.evidence import recurrent_implementation
 from workloads.training import Task
 
 _MAX_STEPS = 10
@@ -85,7 +86,7 @@ def _first_line(error: Exception) -> str:
 
 _CNN_ASPECTS = (evidence.cnn_implementation, image_layout)
 _WORKLOAD_ASPECTS: dict[str, tuple[Callable[[Observation], Aspect], ...]] = {
-    "lstm": (lstm_implementation,),
+    **dict.fromkeys(RECURRENT_LAYERS, (recurrent_implementation,)),
     "cnn10": _CNN_ASPECTS,
     "wrn28-10": _CNN_ASPECTS,
 }

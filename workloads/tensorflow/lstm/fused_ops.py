@@ -1,4 +1,4 @@
-"""LSTM stacks of library layers: Keras's, the block-fused operation, and cuDNN's call for a whole stack.
+"""Stacks of library layers: Keras's, the block-fused operation, and cuDNN's call for a whole stack.
 
 `block_fused`: the op loops over time inside. TensorFlow registers the gradient of `BlockLSTM`, whose gates lie in
 another order, for `BlockLSTMV2` too: the forward pass is right and every gradient wrong. So its true gradient,
@@ -19,6 +19,7 @@ import keras
 import tensorflow as tf
 
 from workloads.lstm import GATES, LstmConfig
+from workloads.recurrent import RecurrentConfig
 from workloads.tensorflow.recurrent.loop import BaseStack, Weights
 
 
@@ -97,10 +98,10 @@ class CudnnStack(BaseStack):
         made = tf.raw_ops.CudnnRNNV3(
             input=tf.transpose(inputs, [1, 0, 2]),
             input_h=start,
-            input_c=start,
-            params=_packed_parameters([weights for layer in layers for weights in layer]),
+            input_c=start if config.state_parts == 2 else tf.zeros([], inputs.dtype),
+            params=_packed_parameters([weights for layer in layers for weights in layer], config.cudnn_gates),
             sequence_lengths=tf.fill([batch], steps) if valid is None else _sequence_lengths(valid),
-            rnn_mode="lstm",
+            rnn_mode=config.keras_name.lower(),
             direction="bidirectional" if config.bidirectional else "unidirectional",
             is_training=training,
         )
@@ -112,17 +113,30 @@ def _sequence_lengths(valid: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.reduce_sum(tf.cast(valid, tf.int64), 1), tf.int32)
 
 
-def _packed_parameters(parts: Sequence[Weights]) -> tf.Tensor:
+def _packed_parameters(parts: Sequence[Weights], order: Sequence[int]) -> tf.Tensor:
     """Return the buffer for cuDNN: the matrices of all parts, each gate transposed, then two biases per part.
 
-    cuDNN adds a bias to the input's and to the recurrent product; the first is zero here.
+    cuDNN adds a bias to the input's and to the recurrent product; of a cell with one bias the first is zero.
+
+    Args:
+        parts: The weights of all directions, layer by layer.
+        order: The places of cuDNN's gates among the cell's (cudnnGetRNNWeightParams: an LSTM's are input, forget,
+            cell, output; a GRU's reset, update, candidate).
     """
-    matrices = [tf.transpose(matrix) for part in parts for matrix in (part.kernel, part.recurrent)]
-    biases = [bias for part in parts for bias in (tf.zeros_like(part.bias), part.bias)]
+
+    def ordered(tensor: tf.Tensor) -> tf.Tensor:
+        gates = tf.split(tensor, len(order), -1)
+        return tf.concat([gates[place] for place in order], -1)
+
+    matrices = [tf.transpose(ordered(matrix)) for part in parts for matrix in (part.kernel, part.recurrent)]
+    biases = [
+        ordered(part.bias) if part.bias.shape.rank == 2 else tf.stack([tf.zeros_like(part.bias), ordered(part.bias)])
+        for part in parts
+    ]
     return tf.concat([tf.reshape(piece, [-1]) for piece in (*matrices, *biases)], 0)
 
 
-def single_call_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> CudnnStack:
+def single_call_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> CudnnStack:
     """Return all layers as one call."""
     return CudnnStack(config, initial)
 
@@ -133,10 +147,10 @@ UseCudnn = bool | Literal["auto"]
 class KerasStack:
     """Keras layers, each direction a layer of its own: `Bidirectional` copies a layer without its `use_cudnn`.
 
-    With recurrent dropout Keras draws one mask per gate, the other implementations one for all four.
+    With recurrent dropout Keras draws one mask per gate, the other implementations one for all.
     """
 
-    def __init__(self, config: LstmConfig, initial: Sequence[tf.Tensor], use_cudnn: UseCudnn) -> None:
+    def __init__(self, config: RecurrentConfig, initial: Sequence[tf.Tensor], use_cudnn: UseCudnn) -> None:
         self.layers = [
             [_keras_layer(config, use_cudnn, depth, backwards) for backwards in (False, True)[: config.directions]]
             for depth in range(config.layers)
@@ -157,13 +171,13 @@ class KerasStack:
             inputs = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
         return inputs
 
-    def _all_layers(self) -> list[keras.layers.LSTM]:
+    def _all_layers(self) -> list[keras.layers.RNN]:
         return [layer for directions in self.layers for layer in directions]
 
 
-def _keras_layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards: bool) -> keras.layers.LSTM:
+def _keras_layer(config: RecurrentConfig, use_cudnn: UseCudnn, depth: int, backwards: bool) -> keras.layers.RNN:
     """Return one direction of one layer; its weights are zero until they are assigned."""
-    layer = keras.layers.LSTM(
+    layer = getattr(keras.layers, config.keras_name)(
         config.units,
         activation=config.activation,
         return_sequences=depth < config.layers - 1,
@@ -179,21 +193,21 @@ def _keras_layer(config: LstmConfig, use_cudnn: UseCudnn, depth: int, backwards:
     return layer
 
 
-def _restore_time_order(layer: keras.layers.LSTM, outputs: tf.Tensor) -> tf.Tensor:
+def _restore_time_order(layer: keras.layers.RNN, outputs: tf.Tensor) -> tf.Tensor:
     """Reverse the sequence of a layer that goes backwards and gives it from the end."""
     return tf.reverse(outputs, [1]) if layer.go_backwards and layer.return_sequences else outputs
 
 
-def keras_standard_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+def keras_standard_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
     """Return Keras layers with `use_cudnn=False`."""
     return KerasStack(config, initial, False)
 
 
-def keras_cudnn_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+def keras_cudnn_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
     """Return Keras layers with `use_cudnn=True`."""
     return KerasStack(config, initial, True)
 
 
-def keras_auto_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
+def keras_auto_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
     """Return Keras layers with `use_cudnn="auto"`."""
     return KerasStack(config, initial, "auto")

@@ -1,20 +1,21 @@
-"""The LSTM workload: a stack of layers, a dense head on its last output, the adding problem, Adam."""
+"""The recurrent workloads: a stack of layers, a dense head on its last output, the adding problem, Adam."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm import LstmConfig, config_of
 from workloads.protocol import Variant
-from workloads.recurrent import weight_shapes
+from workloads.recurrent import RecurrentConfig, weight_shapes
+from workloads.recurrent_layers import config_of
+from workloads.tensorflow.gru import ladder as gru_ladder
 from workloads.tensorflow.lstm import fused_ops, ladder
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
 from workloads.tensorflow.recurrent.loop import MakeStack, Stack, initial_weights, valid_steps
 from workloads.tensorflow.synthetic import adding_problem
 
-STACKS: dict[str, MakeStack[LstmConfig]] = {
+_LSTM_STACKS: dict[str, MakeStack[Any]] = {
     "standard": fused_ops.keras_standard_stack,
     "cudnn": fused_ops.keras_cudnn_stack,
     "auto": fused_ops.keras_auto_stack,
@@ -28,17 +29,29 @@ STACKS: dict[str, MakeStack[LstmConfig]] = {
     "combined_input": ladder.combined_input_stack,
     "wavefront": ladder.wavefront_stack,
 }
-"""Who makes the stack of each implementation in `workloads.lstm.IMPLEMENTATIONS`."""
+_GRU_STACKS: dict[str, MakeStack[Any]] = {
+    "standard": fused_ops.keras_standard_stack,
+    "cudnn": fused_ops.keras_cudnn_stack,
+    "auto": fused_ops.keras_auto_stack,
+    "cudnn_stack": fused_ops.single_call_stack,
+    "gemm6": gru_ladder.gemm6_stack,
+    "gemm2": gru_ladder.gemm2_stack,
+    "gemm_batched": gru_ladder.gemm_batched_stack,
+    "fused": gru_ladder.fused_stack,
+    "combined_input": gru_ladder.combined_input_stack,
+}
+STACKS = {"lstm": _LSTM_STACKS, "gru": _GRU_STACKS}
+"""Who makes the stack of each implementation, by workload as in `workloads.recurrent_layers`."""
 
 
-class LstmModel:
+class RecurrentModel:
     """A stack and a dense head in float32.
 
     Inputs are sequences [batch, timesteps, features], or (sequences, lengths [batch]) where their lengths differ.
     """
 
     def __init__(
-        self, config: LstmConfig, stack: Stack, head: Sequence[tf.Tensor], *, left_padded: bool = False
+        self, config: RecurrentConfig, stack: Stack, head: Sequence[tf.Tensor], *, left_padded: bool = False
     ) -> None:
         self.weight_names: Sequence[str] = list(weight_shapes(config))
         self.stack = stack
@@ -47,7 +60,7 @@ class LstmModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """Return the trained variables in the layout of `lstm.stack`, whatever the implementation."""
+        """Return the trained variables in the layout of `recurrent.loop`, whatever the implementation."""
         return [*self.stack.weights, self._kernel, self._bias]
 
     def set_weights(self, values: Sequence[Any]) -> None:
@@ -72,20 +85,24 @@ class LstmModel:
         return tf.cast(last, tf.float32) @ self._kernel + self._bias
 
 
-def lstm_model(variant: Variant) -> LstmModel:
+def recurrent_model(workload: str, variant: Variant) -> RecurrentModel:
     """Return the model of a variant with its initial weights."""
-    config = config_of(variant)
+    config = config_of(workload, variant)
     *layers, kernel, bias = initial_weights(config)
-    stack = STACKS[str(variant["implementation"])](config, layers)
-    return LstmModel(config, stack, (kernel, bias), left_padded=variant["sequence_lengths"] == "left_padded")
+    stack = STACKS[workload][str(variant["implementation"])](config, layers)
+    return RecurrentModel(config, stack, (kernel, bias), left_padded=variant["sequence_lengths"] == "left_padded")
 
 
-def recipe(variant: Variant) -> Recipe:
-    """Return the LSTM of a variant on the adding problem."""
-    sizes = (int(variant["batch_size"]), int(variant["timesteps"]), int(variant["features"]))
-    seed, padding = int(variant["seed"]), str(variant["sequence_lengths"])
-    return Recipe(
-        model=lambda: lstm_model(variant),
-        optimizer=lambda weights: Adam(weights, 0.003),
-        batch=lambda index: adding_problem(seed, index, *sizes, padding=padding),
-    )
+def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
+    """Return the function that gives the recipe of a variant of a recurrent workload on the adding problem."""
+
+    def recipe(variant: Variant) -> Recipe:
+        sizes = (int(variant["batch_size"]), int(variant["timesteps"]), int(variant["features"]))
+        seed, padding = int(variant["seed"]), str(variant["sequence_lengths"])
+        return Recipe(
+            model=lambda: recurrent_model(workload, variant),
+            optimizer=lambda weights: Adam(weights, 0.003),
+            batch=lambda index: adding_problem(seed, index, *sizes, padding=padding),
+        )
+
+    return recipe

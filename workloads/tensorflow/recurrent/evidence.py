@@ -1,18 +1,18 @@
-"""Recognises which LSTM implementation ran, by the operations that each device executed."""
+"""Recognises which implementation of recurrent layers ran, by the operations that each device executed."""
 
 from collections.abc import Callable, Sequence
 
-from workloads.lstm import IMPLEMENTATIONS, config_of, find_implementation
-from workloads.protocol import CHOICE, Variant
+from workloads.protocol import CHOICE, RunSpec, Variant
 from workloads.recurrent import OpPattern
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
 from workloads.tensorflow.evidence.graph import CLUSTER, Op, main_products, ops_by_device
 
 
-def expected_patterns(variant: Variant) -> dict[str, OpPattern]:
+def expected_patterns(spec: RunSpec) -> dict[str, OpPattern]:
     """Return the pattern of every implementation in a variant's sizes, the most common name first."""
-    config = config_of(variant)
-    return {each.name: each.pattern(config) for each in IMPLEMENTATIONS if each.pattern is not None}
+    config, layer = config_of(spec.workload, spec.variant), RECURRENT_LAYERS[spec.workload]
+    return {each.name: each.pattern(config) for each in layer.implementations if each.pattern is not None}
 
 
 def observed_pattern(ops: Sequence[Op], *, fully_compiled: bool = False) -> OpPattern:
@@ -38,16 +38,16 @@ def _iteration_pattern(ops: Sequence[Op]) -> tuple[int, int, bool]:
     return len(products) - batched, batched, any(op.type == CLUSTER for op in ops)
 
 
-def matching_implementations(pattern: OpPattern, variant: Variant) -> tuple[str, ...]:
+def matching_implementations(pattern: OpPattern, spec: RunSpec) -> tuple[str, ...]:
     """Return the implementations that look like this in the variant's sizes."""
-    known = expected_patterns(variant)
+    known = expected_patterns(spec)
     if pattern.fully_compiled:
         looped = bool(pattern.loops) and not pattern.cudnn and not pattern.blocks
         return tuple(name for name, known_pattern in known.items() if known_pattern.loops and looped)
     return tuple(name for name, known_form in known.items() if known_form == pattern)
 
 
-def lstm_implementation(observation: Observation) -> Aspect:
+def recurrent_implementation(observation: Observation) -> Aspect:
     """Return which implementation's pattern the first step had, where it has one and no other has the same.
 
     `auto` is Keras's own layer, so that of the implementations that look alike it can only be one of Keras's.
@@ -59,10 +59,13 @@ def lstm_implementation(observation: Observation) -> Aspect:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     if blank := next((pattern for pattern in found if not pattern.is_distinctive), None):
         return Aspect(name="implementation", requested=requested, reason=_blank_reason(blank))
-    names = matching_implementations(next(iter(found)), observation.variant) if len(found) == 1 else ()
+    names = matching_implementations(next(iter(found)), observation.spec) if len(found) == 1 else ()
     shown = ", on another device ".join(sorted(map(str, found)))
     if requested == CHOICE:
-        chosen = next((name for name in find_implementation(requested).choices if name in names), None)
+        chosen = next(
+            (name for name in RECURRENT_LAYERS[observation.spec.workload].find(requested).choices if name in names),
+            None,
+        )
         reason = fallback_reason(observation.variant) if chosen != "cudnn" else None
         return Aspect(name="implementation", requested=requested, actual=chosen or shown, reason=reason)
     if requested in names:
@@ -88,12 +91,12 @@ def _ambiguity_reason(names: Sequence[str], *, fully_compiled: bool) -> str | No
 
 _FALLBACK_REASONS: tuple[tuple[Callable[[Variant], bool], str], ...] = (
     (lambda v: int(v["gpus"]) == 0, "this run is on the CPU, and cuDNN needs an NVIDIA GPU"),
-    (lambda v: bool(v["xla"]), "XLA cannot compile cuDNN's LSTM"),
-    (lambda v: float(v.get("recurrent_dropout", 0.0)) > 0, "cuDNN's LSTM has no recurrent dropout"),
-    (lambda v: v.get("activation", "tanh") != "tanh", "cuDNN's LSTM has no activation but tanh"),
-    (lambda v: v.get("sequence_lengths") == "left_padded", "cuDNN's LSTM takes padding at the end only"),
+    (lambda v: bool(v["xla"]), "XLA cannot compile cuDNN's layers"),
+    (lambda v: float(v.get("recurrent_dropout", 0.0)) > 0, "cuDNN has no recurrent dropout"),
+    (lambda v: v.get("activation", "tanh") != "tanh", "cuDNN has no activation but tanh"),
+    (lambda v: v.get("sequence_lengths") == "left_padded", "cuDNN takes padding at the end only"),
 )
-"""Why Keras does not use cuDNN, as its layer decides (keras/src/layers/rnn/lstm.py, backend/tensorflow/rnn.py)."""
+"""Why Keras does not use cuDNN, as its layer decides (keras/src/layers/rnn, backend/tensorflow/rnn.py)."""
 
 
 def fallback_reason(variant: Variant) -> str:

@@ -8,14 +8,14 @@ import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
 from workloads.catalog import Machine, complete
-from workloads.lstm import LADDER
 from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
+from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.evidence.aspects import Observation, all_reduce
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
-LOOPS = ("standard", *LADDER)
+LOOPS = ("standard", *RECURRENT_LAYERS["lstm"].ladder)
 ALIKE = (("standard", "gemm2"), ("fused", "pretransposed"))
 """Implementations whose graphs look the same, with more than one layer."""
 
@@ -288,10 +288,10 @@ def test_cudnn_layer_by_layer_and_the_stack_in_one_call(
     requested: str, layers: int, calls: int, ran: str | None
 ) -> None:
     from workloads.tensorflow.evidence.aspects import Observation
-    from workloads.tensorflow.recurrent.evidence import lstm_implementation
+    from workloads.tensorflow.recurrent.evidence import recurrent_implementation
 
     spec = spec_of("lstm", implementation=requested, layers=layers)
-    found = lstm_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
+    found = recurrent_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
     assert found.actual == ran
     assert found.matches is (None if ran is None else ran == requested or requested == "auto")
 
@@ -349,9 +349,9 @@ def test_without_a_loop_the_implementation_is_not_known(requested: str, on_gpu: 
     ],
 )
 def test_no_sentence_ends_in_an_empty_list(graph: tuple[Op, ...], shown: str | None) -> None:
-    from workloads.tensorflow.recurrent.evidence import lstm_implementation
+    from workloads.tensorflow.recurrent.evidence import recurrent_implementation
 
-    found = lstm_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
+    found = recurrent_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
     reason = f"What ran is not combined_input: it has {shown}." if shown else GRAPH_BLANK
     assert (found.actual, found.reason) == (shown, reason)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.lstm_answers import CPU, batch_of, random_model, variant_of
-from workloads.lstm import LADDER
 from workloads.protocol import Value
+from workloads.recurrent_layers import RECURRENT_LAYERS
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5, "layers": 2, "units": 4, "features": 3}
-PROGRAM_IMPLEMENTATIONS = ["block_fused", *LADDER]
+PROGRAM_IMPLEMENTATIONS = ["block_fused", *RECURRENT_LAYERS["lstm"].ladder]
 RATES = ["dropout", "recurrent_dropout"]
 STEPS, BATCH, WIDTH = 6, 300, 16
 

@@ -11,6 +11,7 @@ from tests.lstm_answers import CPU, Answers, answers, batch_of, random_model, va
 from workloads.catalog import complete
 from workloads.lstm import IMPLEMENTATIONS as TABLE
 from workloads.protocol import Value, Variant
+from workloads.recurrent_layers import RECURRENT_LAYERS
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 IMPLEMENTATIONS = [each.name for each in TABLE]
@@ -104,7 +105,8 @@ def test_every_implementation_that_runs_on_the_cpu_is_compared() -> None:
 def test_every_implementation_has_a_stack() -> None:
     from workloads.tensorflow.lstm.model import STACKS
 
-    assert set(STACKS) == set(IMPLEMENTATIONS)
+    tables = {name: {each.name for each in layer.implementations} for name, layer in RECURRENT_LAYERS.items()}
+    assert {name: set(stacks) for name, stacks in STACKS.items()} == tables
 
 
 def test_the_block_fused_gradient_is_that_of_finite_differences() -> None:
@@ -142,18 +144,18 @@ def test_padding_changes_nothing(name: str, padding: str) -> None:
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
-    from workloads.lstm import config_of
     from workloads.recurrent import weight_shapes
+    from workloads.recurrent_layers import config_of
     from workloads.tensorflow.lstm import model
     from workloads.tensorflow.recurrent.loop import initial_weights
 
     given: dict[str, Value] = {"units": 3, "features": 2, "layers": 2, "implementation": name}
     variant = complete("lstm", {**given, "bidirectional": name != "wavefront"}, CPU).variant
-    weights = model.lstm_model(variant).weights
-    assert [tuple(weight.shape) for weight in weights] == list(weight_shapes(config_of(variant)).values())
-    for weight, value in zip(weights, initial_weights(config_of(variant)), strict=True):
+    weights = model.recurrent_model("lstm", variant).weights
+    assert [tuple(weight.shape) for weight in weights] == list(weight_shapes(config_of("lstm", variant)).values())
+    for weight, value in zip(weights, initial_weights(config_of("lstm", variant)), strict=True):
         np.testing.assert_array_equal(weight.numpy(), value.numpy())
-    other = model.lstm_model({**variant, "seed": 2}).weights
+    other = model.recurrent_model("lstm", {**variant, "seed": 2}).weights
     assert not np.array_equal(weights[0].numpy(), other[0].numpy())
 
 

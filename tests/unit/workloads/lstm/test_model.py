@@ -55,8 +55,8 @@ def test_every_direction_is_the_implementation_asked_for(implementation: str, us
 
     given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
     variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant
-    lstm = model.recipe(variant).model()
-    assert isinstance(lstm, model.LstmModel)
+    lstm = model.recipe_of("lstm")(variant).model()
+    assert isinstance(lstm, model.RecurrentModel)
     assert isinstance(lstm.stack, KerasStack)
     layers = [layer for directions in lstm.stack.layers for layer in directions]
     assert len(layers) == 4
@@ -70,8 +70,8 @@ def test_bidirectional_is_kerass() -> None:
     from workloads.tensorflow.lstm import model
 
     given = {"gpus": 0, "units": 3, "timesteps": 5, "features": 2, "layers": 2, "bidirectional": True}
-    lstm = model.recipe(complete("lstm", given, Machine()).variant).model()
-    assert isinstance(lstm, model.LstmModel)
+    lstm = model.recipe_of("lstm")(complete("lstm", given, Machine()).variant).model()
+    assert isinstance(lstm, model.RecurrentModel)
     inputs = tf.random.stateless_normal([4, 5, 2], [1, 1])
     reference = keras.Sequential(
         [
@@ -99,7 +99,7 @@ def test_the_adding_problem_is_learnt(one: Replicas, name: str) -> None:
 
     variant = variant_of(CPU, **SIZES, implementation=name)
     assert variant is not None
-    recipe, lstm = model.recipe(variant), model.lstm_model(variant)
+    recipe, lstm = model.recipe_of("lstm")(variant), model.recurrent_model("lstm", variant)
     task = build_task(Recipe(model=lambda: lstm, optimizer=recipe.optimizer, batch=recipe.batch), variant, one)
     for _ in range(650):
         task.step()

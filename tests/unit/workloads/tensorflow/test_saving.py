@@ -23,15 +23,16 @@ def variant_of(**given: Value) -> Variant:
     return complete("lstm", {**SIZES, **given}, Machine(cpu_count=2)).variant
 
 
-def saved_by(variant: Variant, replicas: Replicas, path: Path) -> SavedWeights:
+def saved_by(variant: Variant, replicas: Replicas, path: Path, workload: str = "lstm") -> SavedWeights:
     """A run's file, and what is in it."""
     from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.saving import save_weights
 
     with replicas.strategy.scope():
-        model = recipe_of("lstm")(variant).model()
-    save_weights(model, variant, replicas, path)
-    return weights.read(path, variant)
+        model = recipe_of(workload)(variant).model()
+    spec = RunSpec(workload=workload, variant=variant)
+    save_weights(model, spec, replicas, path)
+    return weights.read(path, spec)
 
 
 def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -> float:
@@ -40,8 +41,8 @@ def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -
     from workloads.tensorflow.saving import model_outputs
     from workloads.weights import compare_outputs
 
-    variant = {**saved.variant, "precision": "float32", **given}
-    model = recipe_of("lstm")(variant).model()
+    variant = {**saved.spec.variant, "precision": "float32", **given}
+    model = recipe_of(saved.spec.workload)(variant).model()
     for weight, value in zip(model.weights, saved.weights.values(), strict=True):
         weight.assign(value)
     return compare_outputs(
@@ -120,7 +121,7 @@ def test_no_model_needs_cudnn(padding: str, use_cudnn: str | bool) -> None:
 
     from workloads.tensorflow.saving import plain_model
 
-    model = plain_model(variant_of(sequence_lengths=padding, bidirectional=True), 6)
+    model = plain_model(RunSpec(workload="lstm", variant=variant_of(sequence_lengths=padding, bidirectional=True)), 6)
     both = [layer for layer in model.layers if isinstance(layer, keras.layers.Bidirectional)]
     assert len(both) == 2
     assert {part.use_cudnn for layer in both for part in (layer.forward_layer, layer.backward_layer)} == {use_cudnn}
@@ -169,7 +170,7 @@ def test_a_place_that_cannot_be_written_is_named(
         monkeypatch.setenv(name, "before")
     saved = saved_by(variant_of(), one, tmp_path / "run.npz")
     taken = tmp_path / "run.npz" / "model.keras"
-    job = ExportModel(weights_path=str(tmp_path / "run.npz"), trained=saved.variant, model_paths=(str(taken),))
+    job = ExportModel(weights_path=str(tmp_path / "run.npz"), trained=saved.spec, model_paths=(str(taken),))
     answer = perform(job)
     assert isinstance(answer, JobFailed)
     assert str(tmp_path / "run.npz") in answer.reason

@@ -1,0 +1,138 @@
+"""The rungs of the optimisation ladder for a GRU, from six products per step to one.
+
+They are those of the LSTM (`workloads.tensorflow.lstm.ladder`) with the cell of Cho et al. 2014 (arXiv 1406.1078) as
+cuDNN has it: the reset gate multiplies the candidate's recurrent product after it is made, so that all three gates have
+one product.
+
+1. `gemm6`: six matrix products per step, one per gate for the input and one for the recurrence, single ops.
+2. `gemm2`: one product for the input of all three gates, one for the recurrence.
+3. `gemm_batched`: both as one batched product; the narrower one is filled up with zeros.
+4. `fused`: and all arithmetic of the gates compiled to one kernel.
+5. `combined_input`: and the input's product of all time steps made at once before the loop.
+
+A direction's bias is [2, 3 units]: of the input's and of the recurrent product.
+"""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from workloads.gru import GATES, GruConfig
+from workloads.tensorflow.lstm.ladder import compile_pointwise
+from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights, zero_padded
+
+
+def next_state(inputs: Sequence[tf.Tensor], recurrent: Sequence[tf.Tensor], output: tf.Tensor) -> State:
+    """Return the state after a step: h' = u h + (1 - u) tanh(x + s(r) y), where u = s(z); s is the sigmoid.
+
+    z and r are the sums of the update and the reset gate, x and y those of the candidate.
+
+    Args:
+        inputs: The input's part of the sums of update gate, reset gate and candidate; all of one shape.
+        recurrent: The recurrence's part of each.
+        output: The output before the step.
+    """
+    update = tf.sigmoid(inputs[0] + recurrent[0])
+    candidate = tf.tanh(inputs[2] + tf.sigmoid(inputs[1] + recurrent[1]) * recurrent[2])
+    return (update * output + (1 - update) * candidate,)
+
+
+def state_from_sums(inputs: tf.Tensor, recurrent: tf.Tensor, output: tf.Tensor) -> State:
+    """Return the state after a step.
+
+    Args:
+        inputs: The input's part of the sums of all gates side by side, [batch, 3 units].
+        recurrent: The recurrence's part.
+        output: The output before the step, [batch, units].
+    """
+    return next_state(tf.split(inputs, GATES, 1), tf.split(recurrent, GATES, 1), output)
+
+
+def gemm6_cell(weights: Weights) -> Cell:
+    """Return rung 1: six products per step, each gate with its own two."""
+    kernels, recurrents = tf.split(weights.kernel, GATES, 1), tf.split(weights.recurrent, GATES, 1)
+    input_biases, recurrent_biases = (tf.split(bias, GATES) for bias in tf.unstack(weights.bias))
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        return next_state(
+            [inputs @ kernel + bias for kernel, bias in zip(kernels, input_biases, strict=True)],
+            [state[0] @ recurrent + bias for recurrent, bias in zip(recurrents, recurrent_biases, strict=True)],
+            state[-1],
+        )
+
+    return Cell(step)
+
+
+def gemm6_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of `gemm6` cells."""
+    return LoopStack(config, initial, gemm6_cell)
+
+
+def gemm2_cell(weights: Weights) -> Cell:
+    """Return rung 2: two products per step."""
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        sums = inputs @ weights.kernel + weights.bias[0]
+        return state_from_sums(sums, state[0] @ weights.recurrent + weights.bias[1], state[-1])
+
+    return Cell(step)
+
+
+def gemm2_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of `gemm2` cells."""
+    return LoopStack(config, initial, gemm2_cell)
+
+
+def _batched_gates(products: tf.Tensor, biases: tf.Tensor, output: tf.Tensor) -> State:
+    """Return the state after a step; `products` are [2, batch, 3 units], `biases` [2, 1, 3 units]."""
+    inputs, recurrent = tf.unstack(products + biases)
+    return state_from_sums(inputs, recurrent, output)
+
+
+_fused_batched_gates = compile_pointwise(_batched_gates)
+
+
+def _batched_cell(weights: Weights, gates: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], State]) -> Cell:
+    """Return a cell of one batched product per step, [2, batch, width] x [2, width, 3 units], and its gates."""
+    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
+    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+    biases = weights.bias[:, tf.newaxis]
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        return gates(tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both, biases, state[-1])
+
+    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
+
+
+def gemm_batched_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of rung 3: one batched product per step."""
+    return LoopStack(config, initial, lambda weights: _batched_cell(weights, _batched_gates))
+
+
+def fused_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of rung 4: one batched product and one kernel per step."""
+    return LoopStack(config, initial, lambda weights: _batched_cell(weights, _fused_batched_gates))
+
+
+@compile_pointwise
+def _combined_input_gates(inputs: tf.Tensor, product: tf.Tensor, bias: tf.Tensor, output: tf.Tensor) -> State:
+    return state_from_sums(inputs, product + bias, output)
+
+
+def combined_input_cell(weights: Weights) -> Cell:
+    """Return rung 5: the recurrent product and one kernel per step."""
+
+    def prepare(inputs: tf.Tensor) -> tf.Tensor:
+        steps, batch, width = inputs.shape
+        sums = tf.reshape(inputs, [steps * batch, width]) @ weights.kernel + weights.bias[0]
+        return tf.reshape(sums, [steps, batch, -1])
+
+    def step(sums: tf.Tensor, state: State) -> State:
+        return _combined_input_gates(sums, state[0] @ weights.recurrent, weights.bias[1], state[-1])
+
+    return Cell(step, prepare)
+
+
+def combined_input_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of `combined_input` cells."""
+    return LoopStack(config, initial, combined_input_cell)
