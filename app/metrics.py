@@ -14,7 +14,6 @@ import numpy as np
 from app import units
 from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
 from app.analysis.energy import peak_power_mw, peak_temperature_c
-from app.analysis.steps import gpu_step_ms
 from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu
 from app.records import RunRow, StoredRun, Summary
 from workloads.catalog import FRAMEWORK
@@ -248,9 +247,12 @@ METRICS: tuple[Metric, ...] = (
            help="19 of 20 steps were faster, by the mean step of their block", json="step_ms.p95", compared=True),
     Metric(key="step_p99", label="Step p99", title="p99", unit="ms", of_summary=field("step_ms_p99"), better="lower",
            help="99 of 100 steps were faster, by the mean step of their block", json="step_ms.p99", compared=True),
-    Metric(key="gpu_step", label="GPU time per step", title="GPU time", unit="ms", of_run=gpu_step_ms, better="lower",
-           help="For how long kernels run on a GPU in a step, by the trace", json="step_ms.gpu", compared=True,
-           in_terminal=True),
+    Metric(key="gpu_step", label="GPU time per step", title="GPU time", unit="ms", better="lower",
+           of_summary=field("gpu_step_ms"), help="For how long kernels run on a GPU in a step, by the trace",
+           json="step_ms.gpu", compared=True, in_terminal=True),
+    Metric(key="occupancy", label="Occupancy", unit="%", of_summary=field("occupancy_pct"), format=_fixed(1),
+           help="How much of a GPU's warp slots its kernels can fill, by their time in the trace",
+           json="occupancy_pct", compared=True),
     Metric(key="measured_s", label="Measured for", unit="s", of_summary=field("measured_s"), format=_fixed(1),
            help="Time that the measured blocks took", json="measured.seconds"),
     Metric(key="measured_steps", label="Measured steps", unit="", of_summary=field("measured_steps"), format=_count,

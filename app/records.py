@@ -122,6 +122,8 @@ class Summary:
         peak_flops_per_s: Calibrated rate of a matrix product in the run's precision, over its devices together.
         ready_step_ms: Time of a step whose data were on the devices already; known if data come from the host.
         waiting_pct: What measured steps took beyond that, in percent of the measured time.
+        gpu_step_ms: Time in which kernels ran on a GPU in a traced step, the mean of its GPUs; None on the CPU.
+        occupancy_pct: How much of a GPU's warp slots its kernels can fill, by their time.
     """
 
     throughput: float | None = None
@@ -151,6 +153,8 @@ class Summary:
     peak_flops_per_s: float | None = None
     ready_step_ms: float | None = None
     waiting_pct: float | None = None
+    gpu_step_ms: float | None = None
+    occupancy_pct: float | None = None
 
 
 def worst_state(states: Iterable[EvidenceState]) -> EvidenceState | None:

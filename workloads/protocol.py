@@ -32,12 +32,15 @@ MOST_TEXTS = 200
 MOST_REASON_CHARS = 2_000
 MOST_TRACEBACK_CHARS = 100_000
 MOST_KERNELS = 5_000
+MOST_STEP_KERNELS = 20_000
+MOST_STREAMS = 500
 
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Percent = Annotated[float, msgspec.Meta(ge=0.0, le=100.0)]
 Rate = Annotated[float, msgspec.Meta(gt=0.0)]
 _CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 _PLAIN = f"^[^{_CONTROL}]*$"
@@ -211,6 +214,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel (on the CPU one op) of the traced steps by name: how often it ran, and its time over all devices.
 
     `tensor_cores`: whether its products were computed on them; None if the name does not say, or it has no products.
+    `occupancy_pct`: how much of a GPU's warp slots it can fill, by its time; None where the trace has none.
     """
 
     name: Text
@@ -218,6 +222,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     count: Count
     time_ns: Nanoseconds
     tensor_cores: bool | None = None
+    occupancy_pct: Percent | None = None
 
 
 class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,6 +245,43 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
     kernels: Count
 
 
+class Stream(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream of a GPU, or on the CPU a thread, by the profiler's name; `device` is as in `DeviceTime`."""
+
+    device: Name
+    name: Name
+
+
+class StepKernel(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One kernel of a traced step, as four numbers: there are thousands.
+
+    `stream` and `rank` are indices, of its stream and of its `Kernel`; `start_ns` is since the step's start.
+    """
+
+    stream: Count
+    rank: Count
+    start_ns: Nanoseconds
+    duration_ns: Nanoseconds
+
+
+class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """When each kernel of one traced step ran, and on which stream.
+
+    Attributes:
+        start_ns: When its first kernel began, on the clock of `t_ns`.
+        duration_ns: Until the next step's first kernel; without a next one, until its own last kernel's end.
+        streams: The streams that it used.
+        kernels: Its first kernels, in the order in which they began.
+        left_out: How many more it had than a message takes.
+    """
+
+    start_ns: Nanoseconds
+    duration_ns: Nanoseconds
+    streams: Annotated[tuple[Stream, ...], msgspec.Meta(max_length=MOST_STREAMS)]
+    kernels: Annotated[tuple[StepKernel, ...], msgspec.Meta(max_length=MOST_STEP_KERNELS)]
+    left_out: Count = 0
+
+
 CHOICE = "auto"
 """The value of a parameter that leaves the choice to the framework: whatever it takes is as requested."""
 
@@ -260,6 +302,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
         busy_ns: The part of it in which a kernel ran, summed over the devices.
         kernels: The kernels, the one that took longest first.
         devices: The time of each device.
+        timeline: One of the steps, kernel by kernel.
     """
 
     requested: TextByName = msgspec.field(name="asked")
@@ -274,6 +317,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
     busy_ns: Nanoseconds = 0
     kernels: Annotated[tuple[Kernel, ...], msgspec.Meta(max_length=MOST_KERNELS)] = ()
     devices: Annotated[tuple[DeviceTime, ...], msgspec.Meta(max_length=1_000)] = ()
+    timeline: StepTimeline | None = None
 
     @property
     def state(self) -> EvidenceState:

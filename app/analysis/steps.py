@@ -137,6 +137,13 @@ def gpu_step_ms(run: StoredRun) -> float | None:
     return traced.busy_ms if traced else None
 
 
+def occupancy_pct(evidence: Evidence | None) -> float | None:
+    """Return how much of a GPU's warp slots the kernels can fill, the mean by their time; None if not known."""
+    known = [(one.time_ns, one.occupancy_pct) for one in (evidence.kernels if evidence else ()) if one.occupancy_pct]
+    total_ns = sum(time_ns for time_ns, _ in known)
+    return sum(time_ns * pct for time_ns, pct in known) / total_ns if total_ns else None
+
+
 def busy_share(run: StoredRun) -> float | None:
     """Return the share of a measured step in which a kernel ran, from 0 to 1; None where its parts are not known."""
     step_ms = measured_step_ms(run.row.spec, run.row.summary)

@@ -9,6 +9,7 @@ import numpy as np
 from app.analysis import energy
 from app.analysis.energy import gpu_columns
 from app.analysis.plausible import plausible_samples
+from app.analysis.steps import gpu_step_ms, occupancy_pct
 from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
 from app.samples import HOST
 from workloads.protocol import Epoch
@@ -149,9 +150,7 @@ def summarise(
         mean_power_mw=energy_used.energy_mj / ((window[1] - window[0]) / 1e9) if energy_used and window else None,
         energy_mj_per_example=energy_used.energy_mj / examples if energy_used and examples else None,
         energy_source=energy_used.source if energy_used else None,
-        energy_error_pct=100 * energy_used.error_mj / energy_used.energy_mj
-        if energy_used and energy_used.energy_mj
-        else None,
+        energy_error_pct=_error_pct(energy_used),
         device_peak_bytes=_peak_bytes(run),
         allocator_peak_bytes=allocator_peak_bytes,
         sample_hz=telemetry.hz,
@@ -163,7 +162,13 @@ def summarise(
         peak_flops_per_s=peak_flops_per_s,
         ready_step_ms=ready_step_ms,
         waiting_pct=waiting_pct(ready_step_ms, steps, seconds),
+        gpu_step_ms=gpu_step_ms(run),
+        occupancy_pct=occupancy_pct(run.evidence),
     )
+
+
+def _error_pct(used: energy.Energy | None) -> float | None:
+    return 100 * used.error_mj / used.energy_mj if used and used.energy_mj else None
 
 
 def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> float | None:

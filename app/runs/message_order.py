@@ -104,6 +104,8 @@ class MessageOrder:
             case Progress():
                 self._check_phase_name("progress", message.phase)
                 self._pass(message.t_ns)
+            case Evidence():
+                self._check_timeline(message)
             case Finished():
                 self._check_end(message)
             case EnvironmentInfo():
@@ -134,6 +136,15 @@ class MessageOrder:
             raise ProtocolError(f"the times of epoch {epoch.epoch} go back")
         self._pass(epoch.tested_ns)
         self._epochs, self._epoch_ns = epoch.epoch, epoch.tested_ns
+
+    def _check_timeline(self, evidence: Evidence) -> None:
+        step = evidence.timeline
+        if step is None:
+            return
+        self._check_range(step.start_ns)
+        known = len(step.streams), len(evidence.kernels)
+        if not all(kernel.stream < known[0] and kernel.rank < known[1] for kernel in step.kernels):
+            raise ProtocolError("the timeline of a step has a kernel without a name or a stream")
 
     def _check_end(self, finished: Finished) -> None:
         # No later than the last block's end: a thread of its own says it where a step does not end.

@@ -12,7 +12,7 @@ from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.records import EqualityCheck, Floats, Ints, PortabilityResult, RunRow, SampleColumns
 from app.samples import Device, DeviceLost, FieldsUpdated
 from app.storage import rows
-from workloads.protocol import Calibration, EnvironmentInfo, Epoch, Evidence
+from workloads.protocol import Calibration, EnvironmentInfo, Epoch, Evidence, StepKernel, StepTimeline, Stream
 
 _ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
 
@@ -147,7 +147,7 @@ def _count_implausible(db: Database, ids: Mapping[str, int], samples: Iterable[S
 
 
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
-    """Insert a run's evidence, its kernels and the times of its devices.
+    """Insert a run's evidence, its kernels, the times of its devices, and one step.
 
     Args:
         db: The database, in a transaction.
@@ -159,16 +159,44 @@ def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
     rows.insert(db.conn, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
     times = ((run, *rows.values(time, rows.DEVICE_TIME_COLUMNS)) for time in evidence.devices)
     rows.insert(db.conn, "device_times", ("run", *rows.DEVICE_TIME_COLUMNS), times)
+    if evidence.timeline is not None:
+        _insert_timeline(db, run, evidence.timeline)
 
 
-def load_evidence(db: Database, run: int) -> Evidence | None:
-    """Return a run's evidence; None where there is none."""
+_STEP_COLUMNS = ("start_ns", "duration_ns", "left_out")
+
+
+def _insert_timeline(db: Database, run: int, step: StepTimeline) -> None:
+    rows.insert(db.conn, "step_traces", ("run", *_STEP_COLUMNS), [(run, *rows.values(step, _STEP_COLUMNS))])
+    streams = ((run, number, stream.device, stream.name) for number, stream in enumerate(step.streams))
+    rows.insert(db.conn, "step_streams", ("run", "stream", *rows.STREAM_COLUMNS), streams)
+    kernels = ((run, number, *msgspec.structs.astuple(kernel)) for number, kernel in enumerate(step.kernels))
+    rows.insert(db.conn, "step_kernels", ("run", "number", *rows.STEP_KERNEL_COLUMNS), kernels)
+
+
+def _load_timeline(db: Database, run: int) -> StepTimeline | None:
+    """Return when the kernels of one step of a run ran; None where that was not stored."""
+    found = db.execute(f"SELECT {', '.join(_STEP_COLUMNS)} FROM step_traces WHERE run = ?", (run,)).fetchone()
+    if found is None:
+        return None
+    streams = db.execute("SELECT device, name FROM step_streams WHERE run = ? ORDER BY stream", (run,))
+    columns = ", ".join(rows.STEP_KERNEL_COLUMNS)
+    kernels = db.execute(f"SELECT {columns} FROM step_kernels WHERE run = ? ORDER BY number", (run,))
+    return StepTimeline(
+        **dict(zip(_STEP_COLUMNS, found, strict=True)),
+        streams=tuple(Stream(device=device, name=name) for device, name in streams),
+        kernels=tuple(StepKernel(*kernel) for kernel in kernels),
+    )
+
+
+def load_evidence(db: Database, run: int, *, timeline: bool = False) -> Evidence | None:
+    """Return a run's evidence, with its step's `timeline` if asked; None where there is none."""
     found = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
     columns = ", ".join(rows.READ_KERNEL_COLUMNS)
     kernels = db.execute(f"SELECT {columns} FROM kernels WHERE run = ? ORDER BY rank", (run,))
     columns = ", ".join(rows.DEVICE_TIME_COLUMNS)
     times = db.execute(f"SELECT {columns} FROM device_times WHERE run = ? ORDER BY length(device), device", (run,))
-    return rows.evidence(found, kernels, times) if found else None
+    return rows.evidence(found, kernels, times, _load_timeline(db, run) if timeline else None) if found else None
 
 
 def load_epochs(db: Database, run: int) -> tuple[Epoch, ...]:

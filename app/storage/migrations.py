@@ -2,6 +2,15 @@
 
 from sqlite_utils import Database, Migrations
 
+from app.storage.evidence_schema import (
+    CALIBRATIONS,
+    DEVICE_TIMES,
+    EQUALITY,
+    EVIDENCE,
+    KERNELS,
+    PORTABILITY,
+    step_statements,
+)
 from app.storage.library_schema import QUEUE, evidence_state_statements, host_statements, library_statements
 from app.storage.older_evidence import derive_evidence_states
 
@@ -205,64 +214,10 @@ def m003_retention(db: Database) -> None:
     db.execute("ALTER TABLE runs ADD COLUMN pruned_utc_ns INTEGER")
 
 
-_EVIDENCE = """
-CREATE TABLE evidence (
-    run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE,
-    asked TEXT NOT NULL CHECK (json_valid(asked)),
-    ran TEXT NOT NULL CHECK (json_valid(ran)),
-    match INTEGER CHECK (match IN (0, 1)),
-    reason TEXT,
-    sources TEXT NOT NULL CHECK (json_valid(sources)),
-    notes TEXT NOT NULL CHECK (json_valid(notes)),
-    steps INTEGER NOT NULL,
-    span_ns INTEGER NOT NULL,
-    busy_ns INTEGER NOT NULL
-) STRICT
-"""
-
-_KERNELS = """
-CREATE TABLE kernels (
-    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
-    rank INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    count INTEGER NOT NULL,
-    time_ns INTEGER NOT NULL,
-    tensor_cores INTEGER CHECK (tensor_cores IN (0, 1)),
-    PRIMARY KEY (run, rank)
-) STRICT, WITHOUT ROWID
-"""
-
-_PORTABILITY = """
-CREATE TABLE portability (
-    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
-    utc_ns INTEGER NOT NULL,
-    implementation TEXT NOT NULL,
-    device TEXT NOT NULL,
-    device_name TEXT NOT NULL,
-    precision TEXT NOT NULL,
-    max_difference REAL NOT NULL,
-    max_output REAL NOT NULL,
-    PRIMARY KEY (run, utc_ns)
-) STRICT, WITHOUT ROWID
-"""
-
-_CALIBRATIONS = """
-CREATE TABLE calibrations (
-    device TEXT NOT NULL,
-    precision TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    flops_per_s REAL NOT NULL,
-    utc_ns INTEGER NOT NULL,
-    PRIMARY KEY (device, precision)
-) STRICT, WITHOUT ROWID
-"""
-
-
 @migrations()
 def m004_evidence(db: Database) -> None:
     """What really ran and its kernels, operations a step, the devices' calibrations, and where weights were tried."""
-    for statement in (_EVIDENCE, _KERNELS, _PORTABILITY, _CALIBRATIONS):
+    for statement in (EVIDENCE, KERNELS, PORTABILITY, CALIBRATIONS):
         db.execute(statement)
     db.execute("ALTER TABLE runs ADD COLUMN flops_per_step INTEGER")
     db.execute("ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL")
@@ -294,24 +249,10 @@ def m005_epochs(db: Database) -> None:
     db.execute("ALTER TABLE runs ADD COLUMN waiting_pct REAL")
 
 
-_DEVICE_TIMES = """
-CREATE TABLE device_times (
-    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
-    device TEXT NOT NULL,
-    span_ns INTEGER NOT NULL,
-    busy_ns INTEGER NOT NULL,
-    compute_ns INTEGER NOT NULL,
-    communication_ns INTEGER NOT NULL,
-    kernels INTEGER NOT NULL,
-    PRIMARY KEY (run, device)
-) STRICT, WITHOUT ROWID
-"""
-
-
 @migrations()
 def m006_scaling(db: Database) -> None:
     """Where each device's time went in the traced steps, and what a run was made for if not for its own sake."""
-    db.execute(_DEVICE_TIMES)
+    db.execute(DEVICE_TIMES)
     db.execute("ALTER TABLE runs ADD COLUMN purpose TEXT")
 
 
@@ -352,24 +293,10 @@ def m010_evidence_state(db: Database) -> None:
     )
 
 
-_EQUALITY = """
-CREATE TABLE equality (
-    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
-    utc_ns INTEGER NOT NULL,
-    baseline TEXT NOT NULL CHECK (json_valid(baseline)),
-    loss_difference REAL,
-    difference REAL,
-    tensor TEXT,
-    reason TEXT,
-    PRIMARY KEY (run, utc_ns)
-) STRICT, WITHOUT ROWID
-"""
-
-
 @migrations()
 def m011_equality(db: Database) -> None:
     """What the variants of an experiment compute, checked against its baseline before the first run."""
-    db.execute(_EQUALITY)
+    db.execute(EQUALITY)
 
 
 @migrations()
@@ -382,4 +309,11 @@ def m012_implausible(db: Database) -> None:
 def m013_hosts(db: Database) -> None:
     """On which host a run was made, where that is not the program's own machine."""
     for statement in host_statements():
+        db.execute(statement)
+
+
+@migrations()
+def m014_steps(db: Database) -> None:
+    """When each kernel of one traced step ran, GPU time and occupancy; the first is known of older runs, too."""
+    for statement in step_statements():
         db.execute(statement)

@@ -27,7 +27,7 @@ from app.records import (
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
 from workloads.kernels import classify, on_tensor_cores
-from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec
+from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec, StepTimeline, Stream
 
 Row = tuple[Any, ...]
 Record = TypeVar("Record")
@@ -38,10 +38,13 @@ DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes"
 PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
 EPOCH_COLUMNS = Epoch.__struct_fields__
-KERNEL_COLUMNS = ("name", "kind", "count", "time_ns", "tensor_cores")
-READ_KERNEL_COLUMNS = ("name", "count", "time_ns")
+KERNEL_COLUMNS = Kernel.__struct_fields__
+READ_KERNEL_COLUMNS = ("name", "count", "time_ns", "occupancy_pct")
 """What is read of a kernel: its class follows from its name, as the program knows it today."""
 DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
+STREAM_COLUMNS = Stream.__struct_fields__
+STEP_KERNEL_COLUMNS = ("stream", "rank", "offset_ns", "duration_ns")
+"""The values of a `StepKernel`: only here a time since the step's start has another name than one of the clock."""
 EVIDENCE_COLUMNS = (
     *("asked", "ran", "unverified", "state", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns"),
 )
@@ -187,7 +190,10 @@ def evidence_values(evidence: Evidence) -> Row:
 
 
 def evidence(
-    row: Sequence[Any], kernels: Iterable[Sequence[Any]], device_times: Iterable[Sequence[Any]] = ()
+    row: Sequence[Any],
+    kernels: Iterable[Sequence[Any]],
+    device_times: Iterable[Sequence[Any]] = (),
+    timeline: StepTimeline | None = None,
 ) -> Evidence:
     """Return the evidence of a run.
 
@@ -195,6 +201,7 @@ def evidence(
         row: Its `EVIDENCE_COLUMNS`.
         kernels: Rows of `READ_KERNEL_COLUMNS`.
         device_times: Rows of `DEVICE_TIME_COLUMNS`.
+        timeline: When the kernels of one step ran.
     """
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
     values = {name: json.loads(value) if name in _EVIDENCE_JSON else value for name, value in pairs}
@@ -211,12 +218,13 @@ def evidence(
         busy_ns=values["busy_ns"],
         kernels=tuple(map(_kernel, kernels)),
         devices=tuple(record(DeviceTime, DEVICE_TIME_COLUMNS, time) for time in device_times),
+        timeline=timeline,
     )
 
 
 def _kernel(row: Sequence[Any]) -> Kernel:
-    name, count, time_ns = row
-    return Kernel(name=name, kind=classify(name), count=count, time_ns=time_ns, tensor_cores=on_tensor_cores(name))
+    found = dict(zip(READ_KERNEL_COLUMNS, row, strict=True))
+    return Kernel(**found, kind=classify(found["name"]), tensor_cores=on_tensor_cores(found["name"]))
 
 
 @lru_cache(maxsize=256)

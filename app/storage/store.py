@@ -231,8 +231,8 @@ class Store:
 
         Args:
             run: Number of the run.
-            fields: Load only these, of the devices it trained on (its GPUs with the host's load, else the host), and no
-                log, which is faster; None loads all.
+            fields: Load only these, of the devices it trained on (its GPUs with the host's load, else the host), and
+                neither log nor timeline, which is faster; None loads all.
 
         Raises:
             UserError: There is no run of that number.
@@ -254,7 +254,7 @@ class Store:
                 samples=tuple(measurements.load_samples(self._db, found[0], fields)),
                 environment=rows.environment(environment),
                 boot_id=boot_id,
-                evidence=measurements.load_evidence(self._db, run),
+                evidence=measurements.load_evidence(self._db, run, timeline=fields is None),
                 epochs=measurements.load_epochs(self._db, run),
                 portability=measurements.load_portability(self._db, run),
                 equality=measurements.load_equality(self._db, run),

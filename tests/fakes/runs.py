@@ -6,7 +6,18 @@ from app.samples import HOST, Device, DeviceLost, LogLine
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
 from workloads.catalog import with_defaults
-from workloads.protocol import Block, DeviceTime, Epoch, Evidence, Kernel, PhaseStarted, RunSpec
+from workloads.protocol import (
+    Block,
+    DeviceTime,
+    Epoch,
+    Evidence,
+    Kernel,
+    PhaseStarted,
+    RunSpec,
+    StepKernel,
+    StepTimeline,
+    Stream,
+)
 
 S = 1_000_000_000
 UTC_NS = 1_760_000_000 * S
@@ -49,13 +60,31 @@ EVIDENCE = Evidence(
     span_ns=750_000,
     busy_ns=600_000,
     kernels=(
-        Kernel(name="sm90_xmma_fprop_tf32f32", kind="convolution", count=27, time_ns=500_000, tensor_cores=True),
+        Kernel(
+            name="sm90_xmma_fprop_tf32f32",
+            kind="convolution",
+            count=27,
+            time_ns=500_000,
+            tensor_cores=True,
+            occupancy_pct=12.5,
+        ),
         Kernel(name="Relu_GPU_DT_FLOAT_DT_FLOAT_kernel", kind="pointwise", count=30, time_ns=100_000),
     ),
     devices=(
         DeviceTime(
             device="GPU:0", span_ns=750_000, busy_ns=600_000, compute_ns=590_000, communication_ns=10_000, kernels=57
         ),
+    ),
+    timeline=StepTimeline(
+        start_ns=5 * S,
+        duration_ns=250_000,
+        streams=(Stream(device="GPU:0", name="Stream #13(Compute)"), Stream(device="GPU:0", name="Stream #20(nccl)")),
+        kernels=(
+            StepKernel(0, 0, 0, 150_000),
+            StepKernel(1, 1, 100_000, 20_000),
+            StepKernel(0, 1, 200_000, 30_000),
+        ),
+        left_out=2,
     ),
 )
 EPOCHS = tuple(
@@ -99,6 +128,8 @@ SUMMARY = Summary(
     peak_flops_per_s=8e10,
     ready_step_ms=180.0,
     waiting_pct=52.0,
+    gpu_step_ms=0.2,
+    occupancy_pct=12.5,
 )
 OUTCOME = Outcome(name="failed", reason="It failed.", detail="Traceback …", exit_code=0, ended_by="itself")
 ENVIRONMENT = {"tensorflow": "2.21.0", "cpu": "A processor"}

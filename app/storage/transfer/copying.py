@@ -32,6 +32,9 @@ RUN_TABLES = tuple(
         "evidence",
         "kernels",
         "device_times",
+        "step_traces",
+        "step_streams",
+        "step_kernels",
         "portability",
         "equality",
         "tags",
@@ -71,7 +74,7 @@ def stored_columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...
     return tuple(column.name for column in columns(connection, table) if not column.generated)
 
 
-_LARGE_RUN_TABLES = ("blocks", "log_lines", "kernels")
+_LARGE_RUN_TABLES = ("blocks", "log_lines", "kernels", "step_kernels")
 """Tables besides samples in which a run may have many rows."""
 
 

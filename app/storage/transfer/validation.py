@@ -57,6 +57,10 @@ _INVALID = {
     ("epochs", "end_ns"): "end_ns <= start_ns",
     ("epochs", "tested_ns"): "tested_ns < end_ns",
     ("epochs", "accuracy"): "accuracy > 1",
+    ("kernels", "occupancy_pct"): "occupancy_pct > 100",
+    ("runs", "occupancy_pct"): "occupancy_pct > 100",
+    ("step_kernels", "stream"): "(run, stream) NOT IN (SELECT run, stream FROM step_streams)",
+    ("step_kernels", "rank"): "(run, rank) NOT IN (SELECT run, rank FROM kernels)",
 }
 """SQL that is true for an impossible value; a uid names files, so it has no character with a meaning in paths."""
 

@@ -149,6 +149,7 @@ def test_kernels_of_every_reference_run_fit_its_step_and_the_parts_add_up(refere
         assert parts is not None, run.row.run
         assert min(parts.compute_ms, parts.communication_ms, parts.idle_ms) >= 0, run.row.run
         assert parts.step_ms == pytest.approx(step_ms)
+        assert run.row.summary.gpu_step_ms == pytest.approx(gpu_step_ms(run)), "the migration computes it in SQL"
 
 
 def test_no_sentence_on_the_reference_runs_says_more_of_a_part_than_of_the_whole(reference: list[StoredRun]) -> None:

@@ -65,6 +65,7 @@ def test_evidence_and_portability_stand_in_the_document(database_path: Path) -> 
         "count": 27,
         "time_ns": 500_000,
         "tensor_cores": True,
+        "occupancy_pct": 12.5,
     }
     assert evidence["kernels"][1]["tensor_cores"] is None
     (trial,) = document["portability"]

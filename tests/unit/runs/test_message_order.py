@@ -19,11 +19,15 @@ from workloads.protocol import (
     Finished,
     Flops,
     Hello,
+    Kernel,
     Message,
     PhaseName,
     PhaseStarted,
     Progress,
     ProtocolError,
+    StepKernel,
+    StepTimeline,
+    Stream,
     TimedPhase,
 )
 
@@ -51,6 +55,17 @@ def epoch(number: int, start_s: float, end_s: float, tested_s: float) -> Epoch:
 
 def progress(name: PhaseName, at_s: float) -> Progress:
     return Progress(phase=name, fraction=0.5, t_ns=START + int(at_s * S))
+
+
+def traced(at_s: float, *, stream: int = 0, rank: int = 0) -> Evidence:
+    step = StepTimeline(
+        start_ns=START + int(at_s * S),
+        duration_ns=S,
+        streams=(Stream(device="GPU:0", name="Stream #13"),),
+        kernels=(StepKernel(stream, rank, 0, 1),),
+    )
+    kernel = Kernel(name="gemm", kind="gemm", count=1, time_ns=1)
+    return Evidence(requested={}, actual={}, match=None, kernels=(kernel,), timeline=step)
 
 
 HELLO = Hello(protocol=PROTOCOL_VERSION, pid=1, t_ns=NOW - 900 * S, utc_ns=1)
@@ -101,7 +116,7 @@ def check(messages: Sequence[Message]) -> None:
         (HELLO, Finished(outcome="refused", t_ns=NOW)),
         (STOPPED,),
         (HELLO, phase("import", 1), phase("finish", 2), STOPPED),
-        (*MEASURED, EVIDENCE, Finished(outcome="failed", t_ns=START + 7 * S)),
+        (*MEASURED, traced(9), Finished(outcome="failed", t_ns=START + 7 * S)),
     ],
 )
 def test_what_a_worker_says_passes(messages: Sequence[Message]) -> None:
@@ -150,6 +165,9 @@ def test_what_a_worker_says_passes(messages: Sequence[Message]) -> None:
         ((*MEASURED, epoch(1, 7, 9, 8)), "the times of epoch 1 go back"),
         ((*MEASURED, epoch(1, 7, 8, 9), epoch(2, 8, 10, 11)), "the times of epoch 2 go back"),
         ((*COMPILED, epoch(1, 3, 4, 5)), "`epoch` came in the phase compile"),
+        ((*MEASURED, traced(1_000_000)), "a time is outside the run"),
+        ((*MEASURED, traced(9, stream=1)), "the timeline of a step has a kernel without a name or a stream"),
+        ((*MEASURED, traced(9, rank=1)), "the timeline of a step has a kernel without a name or a stream"),
     ],
 )
 def test_what_cannot_be_true_is_told(messages: Sequence[Message], sentence: str) -> None:

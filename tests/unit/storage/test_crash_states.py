@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.errors import DatabaseError
 from tests import crash_states
 from tests.crash_states import NAME, check, check_states, first_session, record, states
 
@@ -33,7 +34,7 @@ def test_a_state_that_breaks_the_promise_is_found(tmp_path: Path) -> None:
         check(replace(last, first=0, last=len(expected) - 2), expected, scratch, set())
     damaged = bytearray(last.files[NAME] or b"")
     damaged[-4096:] = bytes(4096)
-    with pytest.raises((AssertionError, sqlite3.DatabaseError)):
+    with pytest.raises((AssertionError, sqlite3.DatabaseError, DatabaseError)):
         check(replace(last, files={NAME: bytes(damaged)}), expected, scratch, set())
 
 

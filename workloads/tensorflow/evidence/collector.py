@@ -5,6 +5,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ from workloads.tensorflow.evidence import aspects, graph, xplane
 from workloads.tensorflow.evidence.aspects import Aspect, Observation
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes
 from workloads.tensorflow.evidence.graph import Op
+from workloads.tensorflow.evidence.timeline import step_timeline
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.recurrent.evidence import recurrent_implementation
 from workloads.training import Task
@@ -33,16 +35,20 @@ def trace_steps(task: Task, *, gpu: bool) -> Trace:
     """Trace as many steps as fit into about a second and 200,000 events, at least one.
 
     The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
-    the result.
+    the result; if several do and none can be told from the next one, its step is the one that is shown.
     """
     first, step_s = _profile_steps(task, 1, gpu=gpu)
     steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
-    return _profile_steps(task, steps, gpu=gpu)[0] if steps > 1 else first
+    if steps <= 1:
+        return first
+    trace, _ = _profile_steps(task, steps, gpu=gpu)
+    return replace(trace, step=trace.step or first.step)
 
 
 def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
     """Return the trace of some steps, and the seconds that one of them took under the profiler."""
     with TemporaryDirectory(prefix="variantscope-") as folder:
+        begin_ns = time.monotonic_ns()
         tf.profiler.experimental.start(folder)
         try:
             start_s = time.monotonic()
@@ -53,7 +59,14 @@ def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
         finally:
             tf.profiler.experimental.stop()
         (file,) = Path(folder).rglob("*.xplane.pb")
-        return xplane.read(file.read_bytes(), steps, gpu=gpu), step_s
+        to_monotonic = _monotonic_clock(begin_ns, time.monotonic_ns())
+        return xplane.read(file.read_bytes(), steps, gpu=gpu, to_monotonic=to_monotonic), step_s
+
+
+def _monotonic_clock(begin_ns: int, end_ns: int) -> Callable[[int], int]:
+    """Return what converts a time since 1970, which was between these two times, to the monotonic clock."""
+    behind_ns = time.time_ns() - time.monotonic_ns()
+    return lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)
 
 
 def run_guarded(work: Callable[[], Trace], timeout_s: float = _TIMEOUT_S) -> Trace:
@@ -123,6 +136,7 @@ def evidence_of(observation: Observation) -> Evidence:
         busy_ns=trace.busy_ns,
         kernels=trace.kernels,
         devices=trace.times,
+        timeline=step_timeline(trace.step, trace.kernels),
     )
 
 

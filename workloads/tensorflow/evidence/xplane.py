@@ -1,11 +1,13 @@
 """Reads a profiler trace (XSpace): kernels by name, device busy time, and the operations of XLA's programs."""
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
@@ -14,6 +16,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from workloads.kernels import classify, makes_products, on_tensor_cores
 from workloads.protocol import MOST_KERNELS, DeviceTime, Kernel, plain
 from workloads.tensorflow.evidence.graph import Op, plain_type
+from workloads.tensorflow.evidence.timeline import Event, Line, TracedStep, cut_step, time_ps
 
 _DTYPES = {
     xla_data_pb2.F32: "float32",
@@ -88,6 +91,7 @@ _HOST_PLANE = re.compile("/host:(CPU)")
 _EXECUTOR = "ExecutorState::Process"
 """On the CPU, a thread of TensorFlow's executor at work, also on operations that are too cheap to be traced."""
 _PROGRAM_PLANE = "/host:metadata"
+_TASK_PLANE = "Task Environment"
 _TF_OP = re.compile(r"([A-Za-z0-9.][\w.>/-]*):(_*[A-Z]\w*)")
 _NUMBER = re.compile(r"\.\d+$")
 
@@ -103,6 +107,7 @@ class Trace:
         events: How many kernels or operations ran in all.
         programs: The products of XLA's programs.
         op_times_ns: The time of products by the operation or instruction that started them, over all devices.
+        step: One of the steps; None if the trace does not tell where it begins and ends.
         notes: What could not be seen.
     """
 
@@ -112,6 +117,7 @@ class Trace:
     events: int = 0
     programs: tuple[Op, ...] = ()
     op_times_ns: Mapping[str, int] = field(default_factory=dict)
+    step: TracedStep | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -130,28 +136,20 @@ class Trace:
         return sum(one.busy_ns for one in self.times)
 
 
-class _Event(NamedTuple):
-    """One thing that ran, in picoseconds of the trace's clock, and the operation or instruction it is of, if known."""
-
-    name: str
-    start_ps: int
-    end_ps: int
-    op: str = ""
-
-
-def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
+def read(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int] = lambda utc_ns: utc_ns) -> Trace:
     """Return the trace in the bytes of an `.xplane.pb`.
 
     Args:
         data: The bytes.
         steps: How many steps were traced.
         gpu: Whether to read the GPUs or the CPU.
+        to_monotonic: Converts nanoseconds since 1970, the profile's clock, to those of the monotonic clock.
     """
     space = xplane_pb2.XSpace.FromString(data)
     plane_pattern, events_of = (_GPU_PLANE, _gpu_events) if gpu else (_HOST_PLANE, _cpu_events)
-    devices: dict[str, list[_Event]] = {}
+    devices: dict[str, list[Event]] = {}
     for plane in space.planes:
-        if (found := plane_pattern.fullmatch(plane.name)) and (events := list(events_of(plane))):
+        if (found := plane_pattern.fullmatch(plane.name)) and (events := list(events_of(plane, found[1]))):
             devices[found[1]] = events
     kernels = [event for events in devices.values() for event in events if event.name != _EXECUTOR]
     return Trace(
@@ -161,6 +159,8 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
         events=len(kernels),
         programs=tuple(op for program in _programs(space) for op in program_ops(program)),
         op_times_ns=_op_times_ns(kernels),
+        # On the CPU a step's operations run on any thread: only a step that is traced alone can be told from others.
+        step=_step(space, kernels, steps, to_monotonic) if gpu or steps == 1 else None,
         notes=tuple(
             f"The profiler says: {plain(message[:_MOST_NOTE_CHARS])}"
             for message in (*space.errors, *space.warnings)[:_MOST_NOTES]
@@ -168,19 +168,41 @@ def read(data: bytes, steps: int, *, gpu: bool) -> Trace:
     )
 
 
-def _op_times_ns(events: Iterable[_Event]) -> dict[str, int]:
+def _step(space: Any, events: Sequence[Event], steps: int, to_monotonic: Callable[[int], int]) -> TracedStep | None:
+    ends = cut_step(events, steps)
+    if ends is None:
+        return None
+    start_ps, end_ps = ends
+    found = sorted((event for event in events if start_ps <= event.start_ps < end_ps), key=lambda event: event.start_ps)
+    start_utc_ns = _plane_stats(space, _TASK_PLANE).get("profile_start_time", 0) + start_ps // 1000
+    return TracedStep(start_ns=to_monotonic(start_utc_ns), start_ps=start_ps, end_ps=end_ps, events=tuple(found))
+
+
+def _plane_stats(space: Any, name: str) -> dict[str, int]:
+    """Return the whole numbers that the profile has about its plane of that name."""
+    for plane in space.planes:
+        if plane.name == name:
+            return _whole_stats(plane)
+    return {}
+
+
+def _whole_stats(plane: Any) -> dict[str, int]:
+    return {plane.stat_metadata[stat.metadata_id].name: stat.uint64_value or stat.int64_value for stat in plane.stats}
+
+
+def _op_times_ns(events: Iterable[Event]) -> dict[str, int]:
     totals: Counter[str] = Counter()
     for event in events:
         totals[event.op] += event.end_ps - event.start_ps
     return {op: time_ps // 1000 for op, time_ps in totals.items() if op}
 
 
-def _device_order(item: tuple[str, Sequence[_Event]]) -> tuple[int, str]:
+def _device_order(item: tuple[str, Sequence[Event]]) -> tuple[int, str]:
     """Return the key that sorts `GPU:2` before `GPU:10`."""
     return len(item[0]), item[0]
 
 
-def _device_time(device: str, events: Sequence[_Event]) -> DeviceTime:
+def _device_time(device: str, events: Sequence[Event]) -> DeviceTime:
     communication_names = {name for name in {event.name for event in events} if classify(name) == "communication"}
     communication = [event for event in events if event.name in communication_names]
     return DeviceTime(
@@ -193,24 +215,55 @@ def _device_time(device: str, events: Sequence[_Event]) -> DeviceTime:
     )
 
 
-def _gpu_events(plane: Any) -> Iterator[_Event]:
+def _gpu_events(plane: Any, device: str) -> Iterator[Event]:
     """Yield kernels and copies, products with what started them: XLA's instruction, else TensorFlow's operation."""
     numbers = {stat.name: number for number, stat in plane.stat_metadata.items()}
     sources = [numbers[name] for name in ("hlo_op", "tf_op") if name in numbers]
+    details, resident = numbers.get("kernel_details"), _resident_threads(_whole_stats(plane))
 
-    def identify(name: str, event: Any) -> tuple[str, str]:
-        if not makes_products(name):
-            return name, ""
+    def identify(name: str, event: Any) -> tuple[str, str, float | None]:
         found = {stat.metadata_id: stat for stat in event.stats}
-        stat = next((found[number] for number in sources if number in found), None)
-        return name, _stat_text(plane, stat).partition(":")[0] if stat else ""
+        op = next((_stat_text(plane, found[number]) for number in sources if number in found), "")
+        occupancy_pct = _occupancy_pct(_stat_text(plane, found[details]), resident) if details in found else None
+        return name, op.partition(":")[0] if makes_products(name) else "", occupancy_pct
 
     for line in plane.lines:
         if line.name.startswith(_GPU_LINE):
-            yield from _events(plane, line, identify)
+            yield from _events(plane, line, device, identify)
 
 
-def _cpu_events(plane: Any) -> Iterator[_Event]:
+_KERNEL_DETAILS = re.compile(r"grid:(\d+),(\d+),(\d+) block:(\d+),(\d+),(\d+) occ_pct:([\d.]+)")
+"""As TensorFlow writes them: `regs:32 static_shared:0 dynamic_shared:16384 grid:16,1,1 block:128,1,1 occ_pct:50`."""
+_THREADS_OF_A_MULTIPROCESSOR = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536, (12, 1): 1536}
+"""By compute capability, where it is not 2048: CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability"."""
+
+
+def _resident_threads(gpu: Mapping[str, int]) -> int:
+    """Return how many threads a GPU of the profile can hold at a time; 0 if the profile does not say."""
+    capability = gpu.get("compute_cap_major", 0), gpu.get("compute_cap_minor", 0)
+    return gpu.get("core_count", 0) * _THREADS_OF_A_MULTIPROCESSOR.get(capability, 2048)
+
+
+@lru_cache(maxsize=4096)
+def _occupancy_pct(details: str, resident: int) -> float | None:
+    """Return the share of a GPU's warp slots that a kernel can fill; None if TensorFlow could not compute it.
+
+    That is its theoretical occupancy, which registers and shared memory limit, or less if its grid is too small:
+    NVIDIA, Nsight Compute, "Occupancy" and "Waves per SM".
+
+    Args:
+        details: The kernel's launch, as in the profile.
+        resident: Threads that the GPU can hold; 0 if not known.
+    """
+    found = _KERNEL_DETAILS.search(details)
+    if found is None or not (theoretical_pct := float(found[7])):
+        return None
+    threads = math.prod(int(number) for number in found.groups()[:6])
+    return min(theoretical_pct, 100 * threads / resident if resident else 100.0)
+
+
+def _cpu_events(plane: Any, device: str) -> Iterator[Event]:
     """Yield operations and XLA's instructions; of those that only contain others (loops, calls), what they contain."""
     instruction = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_op"}
 
@@ -221,21 +274,25 @@ def _cpu_events(plane: Any) -> Iterator[_Event]:
         return (operation[2], operation[1]) if operation else None
 
     for line in plane.lines:
-        yield from _innermost_events(_events(plane, line, identify))
-        yield from _events(plane, line, lambda name, _: (name, "") if name == _EXECUTOR else None)
+        yield from _innermost_events(_events(plane, line, device, identify))
+        yield from _events(plane, line, device, lambda name, _: (name, "") if name == _EXECUTOR else None)
 
 
-def _events(plane: Any, line: Any, identify: Callable[[str, Any], tuple[str, str] | None]) -> Iterator[_Event]:
-    """Yield a line's events that `identify` gives a name and an operation for, by their own name."""
-    base_ps = line.timestamp_ns * 1000
+_Identified = tuple[str, str] | tuple[str, str, float | None]
+"""The name of an event, its operation, and its occupancy if there may be one."""
+
+
+def _events(plane: Any, line: Any, device: str, identify: Callable[[str, Any], _Identified | None]) -> Iterator[Event]:
+    """Yield a line's events that `identify` knows by their own name and themselves."""
+    base_ps, source = line.timestamp_ns * 1000, Line(device, line.name, line.id)
     for event in line.events:
         if (found := identify(plane.event_metadata[event.metadata_id].name, event)) is not None:
-            name, op = found
+            name, *others = found
             start_ps = base_ps + event.offset_ps
-            yield _Event(name, start_ps, start_ps + event.duration_ps, op)
+            yield Event(name, start_ps, start_ps + event.duration_ps, source, *others)
 
 
-def _innermost_events(events: Iterable[_Event]) -> Iterator[_Event]:
+def _innermost_events(events: Iterable[Event]) -> Iterator[Event]:
     """Yield one thread's events without those in which another one begins."""
     ordered = sorted(events, key=lambda event: (event.start_ps, -event.end_ps))
     for event, following in itertools.zip_longest(ordered, ordered[1:]):
@@ -243,25 +300,39 @@ def _innermost_events(events: Iterable[_Event]) -> Iterator[_Event]:
             yield event
 
 
-def _kernels(events: Iterable[_Event]) -> tuple[Kernel, ...]:
+def _kernels(events: Iterable[Event]) -> tuple[Kernel, ...]:
     """Return the kernels by name, the one that took longest first; at most as many as a message takes."""
-    totals: dict[str, tuple[int, int]] = {}
+    by_name: dict[str, list[Event]] = {}
     for event in events:
-        count, time_ps = totals.get(event.name, (0, 0))
-        totals[event.name] = count + 1, time_ps + event.end_ps - event.start_ps
-    ranked = sorted(totals.items(), key=lambda item: item[1][1], reverse=True)
+        by_name.setdefault(event.name, []).append(event)
+    ranked = sorted(((time_ps(found), name) for name, found in by_name.items()), key=lambda each: each[0], reverse=True)
     return tuple(
-        Kernel(name=name, kind=classify(name), count=count, time_ns=time_ps // 1000, tensor_cores=on_tensor_cores(name))
-        for name, (count, time_ps) in ranked[:MOST_KERNELS]
+        Kernel(
+            name=name,
+            kind=classify(name),
+            count=len(by_name[name]),
+            time_ns=total_ps // 1000,
+            tensor_cores=on_tensor_cores(name),
+            occupancy_pct=_mean_occupancy_pct(by_name[name]),
+        )
+        for total_ps, name in ranked[:MOST_KERNELS]
     )
 
 
-def _span_ps(events: Iterable[_Event]) -> int:
+def _mean_occupancy_pct(events: Iterable[Event]) -> float | None:
+    """Return the mean by time; None where none is known."""
+    known = [event for event in events if event.occupancy_pct is not None]
+    total_ps = time_ps(known)
+    weighted = sum((event.end_ps - event.start_ps) * (event.occupancy_pct or 0.0) for event in known)
+    return weighted / total_ps if total_ps else None
+
+
+def _span_ps(events: Iterable[Event]) -> int:
     starts, ends = zip(*((event.start_ps, event.end_ps) for event in events), strict=True)
     return int(max(ends) - min(starts))
 
 
-def _busy_ps(events: Iterable[_Event]) -> int:
+def _busy_ps(events: Iterable[Event]) -> int:
     """Return the length of the union of the events' intervals."""
     busy = reached = 0
     for event in sorted(events, key=lambda event: event.start_ps):

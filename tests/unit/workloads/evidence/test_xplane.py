@@ -1,5 +1,6 @@
 """Traces read: GPUs' from profiles built here by hand, the CPU's from the profiler itself."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,13 +110,99 @@ def test_on_the_cpu_what_only_holds_operations_is_left_to_them() -> None:
     assert (trace.span_ns, trace.busy_ns) == (90, 90), "the executor works on what is too cheap to be traced"
 
 
+def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
+    """A step lasts until the next one's first kernel; the copy of the next step's data runs in it, too."""
+    from workloads.protocol import StepKernel, Stream
+    from workloads.tensorflow.evidence.timeline import step_timeline
+    from workloads.tensorflow.evidence.xplane import read
+
+    profile = space()
+    task = profile.planes.add(name="Task Environment")
+    task.stat_metadata[1].name = "profile_start_time"
+    task.stats.add(metadata_id=1, uint64_value=1_000_000)
+    plane = profile.planes.add(name="/device:GPU:0")
+    compute = [
+        (name, at + 1000 * step, at + 1000 * step + 100)
+        for step in range(3)
+        for name, at in (("gemm", 0), ("Mul", 300))
+    ]
+    add_line(plane, "Stream #14(MemcpyH2D)", [("MemcpyH2D", 150, 190), ("MemcpyH2D", 1150, 1190)], base_ns=500)
+    add_line(plane, "Stream #13(Compute)", compute, base_ns=500)
+    trace = read(profile.SerializeToString(), 3, gpu=True, to_monotonic=lambda utc_ns: utc_ns + 7)
+    found = step_timeline(trace.step, trace.kernels)
+    assert found is not None
+    assert (found.start_ns, found.duration_ns, found.left_out) == (1_001_507, 1000, 0)
+    assert found.streams == (
+        Stream(device="GPU:0", name="Stream #13(Compute)"),
+        Stream(device="GPU:0", name="Stream #14(MemcpyH2D)"),
+    )
+    names = [kernel.name for kernel in trace.kernels]
+    assert found.kernels == (
+        StepKernel(0, names.index("gemm"), 0, 100),
+        StepKernel(1, names.index("MemcpyH2D"), 150, 40),
+        StepKernel(0, names.index("Mul"), 300, 100),
+    )
+    assert step_timeline(trace.step, trace.kernels[:2]).left_out == 1, "a kernel whose name did not fit"  # type: ignore[union-attr]
+    plane.lines[1].events[5].metadata_id = plane.lines[1].events[4].metadata_id
+    assert read(profile.SerializeToString(), 3, gpu=True).step is None, "the steps ran other kernels: none to cut out"
+
+
+def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
+    from workloads.protocol import MOST_MESSAGE_BYTES, MOST_STEP_KERNELS, Evidence, decode_message, encode
+    from workloads.tensorflow.evidence.timeline import step_timeline
+    from workloads.tensorflow.evidence.xplane import read
+
+    profile = space()
+    plane = profile.planes.add(name="/device:GPU:0")
+    count = MOST_STEP_KERNELS + 5
+    add_line(plane, "Stream #13(Compute)", [(f"gemm{n % 40}", 3_000 * n, 3_000 * n + 2_345) for n in range(count)])
+    trace = read(profile.SerializeToString(), 1, gpu=True)
+    found = step_timeline(trace.step, trace.kernels)
+    assert found is not None
+    assert (len(found.kernels), found.left_out) == (MOST_STEP_KERNELS, 5)
+    evidence = Evidence(requested={}, actual={}, match=None, kernels=trace.kernels, timeline=found)
+    line = encode(evidence)
+    assert len(line) < MOST_MESSAGE_BYTES / 8
+    assert decode_message(line) == evidence
+
+
+def test_occupancy_is_what_a_kernel_can_fill_of_its_gpu() -> None:
+    """Of an H200's 132 multiprocessors with 2,048 threads: 256 blocks of 128 threads fill 12.1 % of them."""
+    from workloads.tensorflow.evidence.xplane import read
+
+    profile = space()
+    plane = profile.planes.add(name="/device:GPU:0")
+    launches = (
+        "grid:256,1,1 block:128,1,1 occ_pct:50",
+        "grid:9000,4,1 block:128,1,1 occ_pct:37.5",
+        "grid:1,1,1 block:1,1,1 occ_pct:0",
+    )
+    numbers = ("core_count", "compute_cap_major", "compute_cap_minor", "kernel_details")
+    for number, name in enumerate(
+        (*numbers, *(f"regs:32 static_shared:0 dynamic_shared:0 {one}" for one in launches)), 1
+    ):
+        plane.stat_metadata[number].name = name
+    for number, value in ((1, 132), (2, 9), (3, 0)):
+        plane.stats.add(metadata_id=number, uint64_value=value)
+    add_line(
+        plane, "Stream #13(Compute)", [("gemm", 0, 100), ("gemm", 200, 500), ("Mul", 600, 700), ("MemcpyD2D", 700, 800)]
+    )
+    for event, number in zip(plane.lines[0].events, (5, 6, 7), strict=False):
+        event.stats.add(metadata_id=4, ref_value=number)
+    pct = {kernel.name: kernel.occupancy_pct for kernel in read(profile.SerializeToString(), 1, gpu=True).kernels}
+    assert pct["gemm"] == pytest.approx((100 * 12.121 + 300 * 37.5) / 400, rel=1e-3)
+    assert (pct["Mul"], pct["MemcpyD2D"]) == (None, None), "not known, and nothing that a kernel could fill"
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
     import tensorflow as tf
 
     from workloads.tensorflow.evidence.collector import trace_steps
+    from workloads.tensorflow.evidence.timeline import step_timeline
     from workloads.training import Task
 
+    begin_ns = time.monotonic_ns()
     matrix = tf.random.stateless_normal([300, 300], [1, 1])
 
     def step() -> tf.Tensor:
@@ -132,6 +219,14 @@ def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
     assert 0 < sum(kernel.time_ns for kernel in trace.kernels) <= trace.span_ns * 64, "no machine here has more threads"
     assert [op.type for op in trace.programs] == (["MatMul"] * 2 if jit else [])
     assert all(op.compiled and op.dtype == "float32" for op in trace.programs)
+    timeline = step_timeline(trace.step, trace.kernels)
+    assert timeline is not None
+    assert begin_ns < timeline.start_ns < time.monotonic_ns(), "on the clock of the worker's messages"
+    ran = [trace.kernels[one.rank] for one in timeline.kernels]
+    assert sum(kernel.kind == "gemm" for kernel in ran) >= (1 if jit else 2), "one step, on threads"
+    assert all(0 <= one.start_ns <= one.start_ns + one.duration_ns <= timeline.duration_ns for one in timeline.kernels)
+    assert {stream.device for stream in timeline.streams} == {"CPU"}
+    assert (timeline.left_out, trace.kernels[0].occupancy_pct) == (0, None)
 
 
 def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
