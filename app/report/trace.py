@@ -27,9 +27,11 @@ from app.storage.transfer.progress import NO_PROGRESS, RowCounter, TransferProgr
 from app.units import rate_unit
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import phase_energies
+from app.viewmodels.format.kernels import short_kernel_names
 from app.viewmodels.format.naming import short_name
 from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.plot.telemetry_buffer import device_label
+from workloads.protocol import Evidence, StepTimeline
 
 _NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 
@@ -39,8 +41,8 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         ph: A slice (X), an instant (i), a value of a counter (C) or a name (M).
-        ts: Whole microseconds since the start of the run.
-        dur: Whole microseconds.
+        ts: Microseconds since the start of the run: whole ones, but for kernels, which may be shorter.
+        dur: Microseconds, likewise.
         cat: Category.
         s: Scope of an instant: its thread (t) or its process (p).
     """
@@ -49,8 +51,8 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ph: Literal["X", "i", "C", "M"]
     pid: int
     tid: int
-    ts: int | None = None
-    dur: int | None = None
+    ts: float | None = None
+    dur: float | None = None
     cat: str | None = None
     s: Literal["t", "p"] | None = None
     args: dict[str, Any] = {}
@@ -161,14 +163,21 @@ def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator
             yield main.instant(lost, "device", columns.lost_t_ns, process_wide=True)
     if run.log:
         yield from _log(run, _new_thread(main, threads))
+    if run.evidence is not None and run.evidence.timeline is not None:
+        yield from _traced_step(run, run.evidence, run.evidence.timeline, index, threads)
 
 
 def event_count(run: StoredRun) -> int:
     """Estimate the number of events: nearly all are values of counters."""
-    return run.blocks.steps.size + sum(
-        int(np.count_nonzero(np.isfinite(values)))
-        for columns in run.samples
-        for values in (*columns.fields.values(), *columns.slow.values())
+    timeline = run.evidence.timeline if run.evidence else None
+    return (
+        (len(timeline.kernels) if timeline else 0)
+        + run.blocks.steps.size
+        + sum(
+            int(np.count_nonzero(np.isfinite(values)))
+            for columns in run.samples
+            for values in (*columns.fields.values(), *columns.slow.values())
+        )
     )
 
 
@@ -252,6 +261,46 @@ def _log(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
     yield track.name_event("Log")
     for line in run.log:
         yield track.instant(line.text, "log", line.t_ns)
+
+
+def _traced_step(
+    run: StoredRun, evidence: Evidence, step: StepTimeline, index: int, threads: Iterator[int]
+) -> Iterator[TraceEvent]:
+    """Yield the kernels of one traced step: a process for each device, with a thread for each stream.
+
+    Args:
+        run: The run.
+        evidence: Its evidence, with the kernels' names.
+        step: The step.
+        index: Position of the run among those of the file.
+        threads: Numbers for processes and threads.
+    """
+    names = short_kernel_names([kernel.name for kernel in evidence.kernels])
+    processes = {stream.device: next(threads) for stream in step.streams}
+    tracks = []
+    for device, pid in processes.items():
+        whole = Track(pid=pid, tid=pid, zero_ns=run.anchor_t_ns)
+        yield whole.name_event(f"run {run.row.run} · {device} · one traced step", "process_name")
+        yield whole.sort_index_event(index)
+        yield whole.name_event("Step")
+        shown = {"kernels": len(step.kernels), "kernels_left_out": step.left_out}
+        yield whole.slice("one traced step", "step", step.start_ns, step.start_ns + step.duration_ns, shown)
+    for stream in step.streams:
+        track = Track(pid=processes[stream.device], tid=next(threads), zero_ns=run.anchor_t_ns)
+        yield track.name_event(stream.name)
+        tracks.append(track)
+    for one in step.kernels:
+        track, kernel = tracks[one.stream], evidence.kernels[one.rank]
+        yield TraceEvent(
+            name=names[one.rank],
+            ph="X",
+            pid=track.pid,
+            tid=track.tid,
+            ts=(step.start_ns + one.start_ns - track.zero_ns) / 1000,
+            dur=one.duration_ns / 1000,
+            cat=kernel.kind,
+            args=_without_absent({"occupancy_pct": kernel.occupancy_pct}),
+        )
 
 
 def export_trace(database: Path, runs: Sequence[int], target: Path, watch: TransferProgress = NO_PROGRESS) -> Exported:

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -20,6 +20,7 @@ from app.storage.reference import reference_files
 from app.storage.store import Store
 from app.storage.transfer.progress import StoppedError, TransferProgress
 from tests.fakes.runs import GPU, HOST_DEVICE, UTC_NS, S, begin, keep
+from workloads.kernels import KernelClass
 from workloads.protocol import Block
 
 Event = dict[str, Any]
@@ -77,9 +78,10 @@ def check_viewable(events: Sequence[Event]) -> None:
     slices = defaultdict(list)
     for event in events:
         assert {"name", "ph", "pid", "tid"} | REQUIRED[event["ph"]] <= event.keys()
+        exact = (int, float) if event["ph"] == "X" and event["cat"] in get_args(KernelClass) else int
         assert all(
-            isinstance(event[key], int) and event[key] >= 0 for key in ("ts", "dur", "pid", "tid") if key in event
-        )
+            isinstance(event[key], exact) and event[key] >= 0 for key in ("ts", "dur", "pid", "tid") if key in event
+        ), event
         processes[event["tid"]].add(event["pid"])
         if event["ph"] == "X":
             slices[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
@@ -99,7 +101,7 @@ def check_viewable(events: Sequence[Event]) -> None:
 def test_a_run_is_a_process_with_phases_and_blocks_within_it(stored: Path, tmp_path: Path) -> None:
     events = events_of(stored, [2], tmp_path / "one.json")
     check_viewable(events)
-    (process,) = named(events, "process_name", "M")
+    process, _ = named(events, "process_name", "M")
     assert process["args"] == {"name": "run 2 · cnn10 Native NCHW · 1 GPU · batch 1024 · TF32 · XLA"}
     main = [event for event in events if event["ph"] == "X" and event["tid"] == 2]
     assert [(event["name"], event["ts"], event["ts"] + event["dur"]) for event in main] == [
@@ -182,11 +184,31 @@ def test_lines_of_the_log_and_a_device_s_end_are_instants(stored: Path, tmp_path
     ]
 
 
+def test_the_kernels_of_one_step_are_on_the_streams_of_a_gpu_at_the_step_s_time(stored: Path, tmp_path: Path) -> None:
+    events = events_of(stored, [1], tmp_path / "a.json")
+    check_viewable(events)
+    (gpu,) = (each for each in named(events, "process_name", "M") if each["args"]["name"].endswith("one traced step"))
+    assert gpu["args"]["name"] == "run 1 · GPU:0 · one traced step"
+    threads = {
+        each["tid"]: each["args"]["name"] for each in named(events, "thread_name", "M") if each["pid"] == gpu["pid"]
+    }
+    assert list(threads.values()) == ["Step", "Stream #13(Compute)", "Stream #20(nccl)"]
+    step, *kernels = (each for each in events if each["ph"] == "X" and each["pid"] == gpu["pid"])
+    assert (step["ts"], step["dur"], step["args"]) == (4_500_000, 250, {"kernels": 3, "kernels_left_out": 2})
+    assert [(threads[each["tid"]], each["cat"], each["ts"] - step["ts"], each["dur"]) for each in kernels] == [
+        ("Stream #13(Compute)", "convolution", 0, 150),
+        ("Stream #20(nccl)", "pointwise", 100, 20),
+        ("Stream #13(Compute)", "pointwise", 200, 30),
+    ]
+    assert (kernels[0]["name"], kernels[0]["args"]) == ("sm90_xmma_fprop_tf32f32", {"occupancy_pct": 12.5})
+
+
 def test_several_runs_are_processes_in_the_order_asked_for_that_start_together(stored: Path, tmp_path: Path) -> None:
     events = events_of(stored, [2, 1], tmp_path / "two.json")
     check_viewable(events)
     order = {event["pid"]: event["args"]["sort_index"] for event in named(events, "process_sort_index", "M")}
-    assert order == {2: 0, 1: 1}
+    assert list(order.values()) == [0, 0, 1, 1], "each with the step of its GPU behind it"
+    assert (order[2], order[1]) == (0, 1)
     assert [event["ts"] for event in events if event.get("cat") == "run"] == [0, 0]
 
 
