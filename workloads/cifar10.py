@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from workloads.errors import RefusedError
 from workloads.protocol import Variant
+from workloads.stand_in import stand_in_images
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 ARCHIVE = "cifar-10-python.tar.gz"
@@ -26,6 +27,7 @@ FOLDER = "cifar-10-batches-py"
 TRAINING_FILES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_FILE = "test_batch"
 FOLDER_VARIABLE = "VARIANTSCOPE_DATA"
+TRAINING_IMAGES = 50_000
 _CLASSES = 10
 _IMAGE_SHAPE = (3, 32, 32)
 
@@ -61,7 +63,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Cifar10:
+class ImageData:
     """The images to train on and those to test with."""
 
     train: Split
@@ -85,14 +87,28 @@ def _cache_folder() -> Path:
     return platformdirs.user_cache_path("variantscope")
 
 
-def stored_data(variant: Variant) -> Cifar10 | None:
-    """Return the data that a variant takes from a copy on this machine, or None if its data are synthetic."""
-    if variant.get("data") != "cifar10":
+def stored_data(variant: Variant) -> ImageData | None:
+    """Return the images of a variant, a copy's on this machine or the stand-in; None if its data are synthetic."""
+    if variant.get("data", "synthetic") == "synthetic":
         return None
-    return load(data_folder(str(variant["data_folder"])))
+    count = training_images(variant)
+    tested = -(-count // 5)
+    if variant["data"] == "stand_in":
+        return ImageData(Split(*stand_in_images(0, count)), Split(*stand_in_images(TRAINING_IMAGES, tested)))
+    found = load(data_folder(str(variant["data_folder"])))
+    return ImageData(_first(found.train, count), _first(found.test, tested))
 
 
-def load(folder: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
+def training_images(variant: Variant) -> int:
+    """Return how many images an epoch of a variant passes over."""
+    return int(variant.get("images") or TRAINING_IMAGES)
+
+
+def _first(split: Split, count: int) -> Split:
+    return Split(split.images[:count], split.classes[:count])
+
+
+def load(folder: Path, checksums: Checksums = PUBLISHED) -> ImageData:
     """Return the images of the copy in a folder; raises `RefusedError`."""
     found = find(folder)
     read_files = _from_archive if found.is_file() else _from_folder
@@ -102,7 +118,7 @@ def load(folder: Path, checksums: Checksums = PUBLISHED) -> Cifar10:
             raise RefusedError(f"{found} has no {name}; get the archive again from {URL}.")
     training = [splits[name] for name in TRAINING_FILES]
     images = np.concatenate([split.images for split in training])
-    return Cifar10(Split(images, np.concatenate([split.classes for split in training])), splits[TEST_FILE])
+    return ImageData(Split(images, np.concatenate([split.classes for split in training])), splits[TEST_FILE])
 
 
 def find(folder: Path) -> Path:

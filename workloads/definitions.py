@@ -1,6 +1,7 @@
 """The built-in workloads as data: every parameter with its type, limits, default and help."""
 
-from workloads.parameters import IMAGE_DATA, common_parameters, integer_parameter
+from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
+from workloads.parameters import common_parameters, integer_parameter
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import Choice, Parameter, Workload
 
@@ -202,6 +203,7 @@ CNN10 = Workload(
         ),
         _POOLING,
         _BIAS,
+        *IMAGE_TRAINING,
         *common_parameters(1024, 32, "image", IMAGE_DATA),
     ),
 )
@@ -218,6 +220,7 @@ WRN = Workload(
             "widen", "Width", "Channels, in multiples of a narrow network's 16, 32, 64.", 10, 1, 20, cpu_default=1
         ),
         _BIAS,
+        *IMAGE_TRAINING,
         *common_parameters(128, 16, "image", IMAGE_DATA),
     ),
 )

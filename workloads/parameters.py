@@ -130,7 +130,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
     ),
 )
 
-_SYNTHETIC = Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device.")
+SYNTHETIC = Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device.")
 
 SYNTHETIC_DATA: tuple[Parameter, ...] = (
     Parameter(
@@ -139,42 +139,8 @@ SYNTHETIC_DATA: tuple[Parameter, ...] = (
         label="Data",
         help="Where the training data come from.",
         default="synthetic",
-        choices=(_SYNTHETIC,),
+        choices=(SYNTHETIC,),
         advanced=True,
-    ),
-)
-
-IMAGE_DATA: tuple[Parameter, ...] = (
-    Parameter(
-        name="data",
-        kind="choice",
-        label="Data",
-        help="Where the images come from.",
-        default="synthetic",
-        choices=(
-            _SYNTHETIC,
-            Choice(value="cifar10", label="CIFAR-10", help="From a copy on this machine; cropped and mirrored."),
-        ),
-    ),
-    Parameter(
-        name="data_folder",
-        kind="text",
-        label="Data folder",
-        help="Where CIFAR-10 lies; empty looks where VARIANTSCOPE_DATA says, else in the user's cache folder.",
-        default="",
-        unset="usual place",
-        advanced=True,
-        affects_step=False,
-    ),
-    integer_parameter(
-        "epochs",
-        "Epochs",
-        "Train this often over all images of CIFAR-10, with the accuracy after each; seconds, steps and warm-up steps "
-        "are ignored then. 0 measures for a time or a number of steps.",
-        0,
-        0,
-        10_000,
-        unset="off",
     ),
 )
 

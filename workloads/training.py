@@ -109,6 +109,18 @@ def plan_of(variant: Variant) -> TrainingPlan:
     )
 
 
+def planned_steps(variant: Variant, images: int) -> int:
+    """Return the steps from the first to the last measured one; 0 where time ends them.
+
+    Args:
+        variant: The variant.
+        images: The training images of an epoch.
+    """
+    plan = plan_of(variant)
+    measured = plan.epochs * (images // int(variant["batch_size"])) or plan.steps
+    return 1 + plan.warmup_steps + measured if measured else 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Limit:
     """The end of a phase: a number of steps, or a number of seconds where there is one."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from workloads.cnn import has_square_channels
+from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
 from workloads.protocol import Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, RecurrentLayer
@@ -161,6 +162,16 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
 
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
+_OF_STORED_IMAGES: Variant = {
+    parameter.name: parameter.default
+    for parameter in IMAGE_DATA
+    if parameter.name in ("images", "augmentation", "scaling")
+}
+_OF_TRAINING: Variant = {parameter.name: parameter.default for parameter in IMAGE_TRAINING}
+
+
+def _differs(variant: Variant, defaults: Variant) -> bool:
+    return any(variant[name] != value for name, value in defaults.items())
 
 
 def _misplaced_bias_rule(workload: str) -> Rule:
@@ -193,7 +204,26 @@ _CNN: tuple[Rule, ...] = (
     Rule(
         parameters=("epochs", "data"),
         broken=lambda v, _: bool(v["epochs"]) and v["data"] == "synthetic",
-        reason="Synthetic images have no end to pass over; use data=cifar10, or epochs=0.",
+        reason="Synthetic images have no end to pass over; use data=cifar10 or data=stand_in, or epochs=0.",
+        workloads=_IMAGE_WORKLOADS,
+    ),
+    Rule(
+        parameters=("augmentation", "scaling", "images", "data"),
+        broken=lambda v, _: v["data"] == "synthetic" and _differs(v, _OF_STORED_IMAGES),
+        reason="Synthetic images are made as they are used, as many as a step takes; use data=cifar10 or "
+        "data=stand_in, or augmentation=crop_mirror, scaling=standard and images=0.",
+        workloads=_IMAGE_WORKLOADS,
+    ),
+    Rule(
+        parameters=("schedule", "epochs", "steps"),
+        broken=lambda v, _: v["schedule"] != "constant" and not v["epochs"] and not v["steps"],
+        reason="A schedule of the learning rate has to know its last step: give epochs or steps, or schedule=constant.",
+        workloads=_IMAGE_WORKLOADS,
+    ),
+    Rule(
+        parameters=("learning_rate", "schedule", "weight_decay", "mode"),
+        broken=lambda v, _: v["mode"] == "inference" and _differs(v, _OF_TRAINING),
+        reason="Inference learns nothing; use mode=train, or learning_rate=0.05, schedule=constant and weight_decay=0.",
         workloads=_IMAGE_WORKLOADS,
     ),
     Rule(

@@ -14,6 +14,7 @@ TRIAL_PARAMETERS: dict[str, Value] = {
     "evidence": "off",
     "save_weights": False,
     "epochs": 0,
+    "schedule": "constant",
 }
 """What a try has in place of the variant's own: enough steps to have allocated all that a step needs."""
 _STEP_DIVISOR = 8

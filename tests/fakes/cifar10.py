@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.cifar10 import ARCHIVE, FOLDER, TEST_FILE, TRAINING_FILES, Checksums, Cifar10, Split
+from workloads.cifar10 import ARCHIVE, FOLDER, TEST_FILE, TRAINING_FILES, Checksums, ImageData, Split
 
 
 def split(count: int, seed: int) -> Split:
@@ -24,7 +24,7 @@ def split(count: int, seed: int) -> Split:
     return Split(np.clip(images, 0, 255).astype(np.uint8), classes.astype(np.int64))
 
 
-def files(data: Cifar10) -> dict[str, bytes]:
+def files(data: ImageData) -> dict[str, bytes]:
     """Return the content of the six files; the training images fill five of them equally."""
     parts = np.split(np.arange(len(data.train.classes)), len(TRAINING_FILES))
     made = {

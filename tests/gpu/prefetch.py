@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.gpu.steps import value_of
 from workloads import catalog
-from workloads.cifar10 import Cifar10, Split
+from workloads.cifar10 import ImageData, Split
 from workloads.protocol import Block, DataReady, Message, Value, Variant
 from workloads.schema import Gpu, Machine
 from workloads.tensorflow import runtime
@@ -33,7 +33,7 @@ def main() -> None:
     uuids = [] if devices == "cpu" else devices.split(",")
     machine = Machine(gpus=tuple(Gpu(index=n, uuid=uuid, name="") for n, uuid in enumerate(uuids)), cpu_count=64)
     TensorflowBackend().import_framework(uuids)
-    images = Cifar10(_random(50_000), _random(10_000))
+    images = ImageData(_random(50_000), _random(10_000))
     for values in itertools.product(*(texts.split(",") for _, texts in lists)):
         settings = {name: value_of(_WORKLOAD, name, text) for (name, _), text in zip(lists, values, strict=True)}
         variant = catalog.complete(_WORKLOAD, {"seconds": 3.0, "gpus": len(uuids), **settings}, machine).variant
@@ -45,7 +45,7 @@ def _random(count: int) -> Split:
     return Split(rng.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, count))
 
 
-def _timed(variant: Variant, images: Cifar10) -> dict[str, Value | None]:
+def _timed(variant: Variant, images: ImageData) -> dict[str, Value | None]:
     made, _ = _images_per_s(variant, None)
     stored, ready_s = _images_per_s(variant, images)
     step_s = int(variant["batch_size"]) / stored
@@ -56,7 +56,7 @@ def _timed(variant: Variant, images: Cifar10) -> dict[str, Value | None]:
     }
 
 
-def _images_per_s(variant: Variant, images: Cifar10 | None) -> tuple[float, float | None]:
+def _images_per_s(variant: Variant, images: ImageData | None) -> tuple[float, float | None]:
     """Images a second of the measured part, and seconds of a step whose data were ready."""
     from workloads.tensorflow.steps import build_task
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import cifar10 as fakes
 from workloads.catalog import Gpu, Machine, complete
-from workloads.cifar10 import Cifar10
+from workloads.cifar10 import ImageData
 from workloads.protocol import Epoch, Message, Value, Variant
 from workloads.training import Loop, plan_of
 
@@ -20,11 +20,11 @@ def variant_of(**given: Value) -> Variant:
 
 
 @pytest.fixture(scope="module")
-def data() -> Cifar10:
-    return Cifar10(fakes.split(500, seed=1), fakes.split(90, seed=2))
+def data() -> ImageData:
+    return ImageData(fakes.split(500, seed=1), fakes.split(90, seed=2))
 
 
-def test_batches_are_on_the_gpu_before_a_step_asks(data: Cifar10) -> None:
+def test_batches_are_on_the_gpu_before_a_step_asks(data: ImageData) -> None:
     from workloads.tensorflow.prefetch import training_queue
     from workloads.tensorflow.runtime import replicas_on
 
@@ -34,7 +34,7 @@ def test_batches_are_on_the_gpu_before_a_step_asks(data: Cifar10) -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("layout", "xla"), [("NCHW", False), ("NHWC", False), ("NCHW", True)])
-def test_the_cnn_learns_from_stored_images(data: Cifar10, layout: str, xla: bool, precision: str) -> None:
+def test_the_cnn_learns_from_stored_images(data: ImageData, layout: str, xla: bool, precision: str) -> None:
     from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.runtime import replicas_on
     from workloads.tensorflow.steps import build_task

@@ -3,8 +3,10 @@
 They hold no communication: gradients come in already averaged over replicas, so every replica makes the same update.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import tensorflow as tf
 
@@ -50,21 +52,66 @@ class Adam:
             tf.raw_ops.AssignVariableOp(resource=power.handle, value=value * beta)
 
 
-class Momentum:
-    """Stochastic gradient descent with momentum 0.9."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A learning rate that changes from step to step, down to 0 at the end, where it stays.
 
-    def __init__(self, weights: Sequence[tf.Variable], rate: float = 0.05) -> None:
+    Attributes:
+        kind: `cosine`: peak (1 + cos(pi p)) / 2 at the share p of all steps, without restarts (Loshchilov and Hutter
+            2017, "SGDR"). `one_cycle`: in a straight line up to the peak, and down (Smith and Topin 2018,
+            "Super-convergence").
+        peak: The highest rate.
+        steps: All steps.
+    """
+
+    kind: Literal["cosine", "one_cycle"]
+    peak: float
+    steps: int
+
+    def rate(self, number: tf.Tensor) -> tf.Tensor:
+        """Return the rate of a step, of the first for 0; p is that of its middle, so that no step has the rate 0."""
+        share = tf.minimum((tf.cast(number, tf.float32) + 0.5) / self.steps, 1.0)
+        if self.kind == "cosine":
+            return 0.5 * self.peak * (1.0 + tf.cos(math.pi * share))
+        return self.peak * tf.minimum(share / _RISING_SHARE, (1.0 - share) / (1.0 - _RISING_SHARE))
+
+
+_RISING_SHARE = 0.3
+"""Of one cycle, as in PyTorch's `OneCycleLR`."""
+
+
+class Momentum:
+    """Stochastic gradient descent with momentum 0.9.
+
+    Weight decay adds its share of each kernel to the gradient, as the penalty of half the square would; vectors
+    (biases, and scales and offsets of batch norm) have none.
+    """
+
+    def __init__(
+        self, weights: Sequence[tf.Variable], rate: float | Schedule = 0.05, weight_decay: float = 0.0
+    ) -> None:
         self._weights = weights
         self._rate = rate
+        self._decay = weight_decay
         self._sums = _zeros_like(weights)
+        self._steps = tf.Variable(0, dtype=tf.int64, trainable=False) if isinstance(rate, Schedule) else None
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update each weight by its gradient if `mask` is 1."""
-        momentum = _masked_decay(0.9, mask)
+        """Update each weight by its gradient if `mask` is 1; a step without an update counts in the schedule, too."""
+        momentum, rate = _masked_decay(0.9, mask), self._next_rate() * mask
         for weight, total, gradient in zip(self._weights, self._sums, gradients, strict=True):
+            decays = self._decay and len(weight.shape) > 1
+            slope = gradient + self._decay * mask * weight.read_value() if decays else gradient
             tf.raw_ops.ResourceApplyMomentum(
-                var=weight.handle, accum=total.handle, lr=self._rate * mask, grad=gradient, momentum=momentum
+                var=weight.handle, accum=total.handle, lr=rate, grad=slope, momentum=momentum
             )
+
+    def _next_rate(self) -> tf.Tensor | float:
+        if self._steps is None or not isinstance(self._rate, Schedule):
+            return self._rate
+        number = self._steps.read_value()
+        tf.raw_ops.AssignVariableOp(resource=self._steps.handle, value=number + 1)
+        return self._rate.rate(number)
 
 
 class LossScale:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from workloads.cifar10 import Cifar10, Split
+from workloads.cifar10 import ImageData, Split
 from workloads.errors import RefusedError
 from workloads.protocol import Variant
 from workloads.tensorflow.recipe import Batch
@@ -110,24 +110,31 @@ def _identity_crops(part: BatchSlice) -> tf.Tensor:
 
 
 class Preprocessing:
-    """The first part of a step with a batch from the host: bytes become numbers of mean 0 and deviation 1 per channel.
+    """The first part of a step with a batch from the host: bytes become numbers, (x - mean) / deviation per channel.
 
-    Mean and deviation are those of the training images. A crop reaches up to 4 pixels beyond its image, where there
-    are zeros (He et al. 2016, section 4.2).
+    Both are those of the training images, so that these have mean 0 and deviation 1; or 0 and 255. A crop reaches up to
+    4 pixels beyond its image, where there are zeros (He et al. 2016, section 4.2).
     """
 
-    def __init__(self, training: Split, layout: str, dtype: str) -> None:
-        self._layout = layout
-        self._dtype = dtype
-        shape = (1, 3, 1, 1) if layout == "NCHW" else (1, 1, 1, 3)
-        mean, deviation = channel_statistics(training.images)
-        self._mean = mean.astype(np.float32).reshape(shape)
-        self._deviation = deviation.astype(np.float32).reshape(shape)
+    def __init__(self, training: Split, variant: Variant) -> None:
+        self._layout = str(variant["layout"])
+        self._dtype = compute_dtype(str(variant["precision"]))
+        self._crops = variant["augmentation"] == "crop_mirror"
+        self.mean, self.deviation = _scaling(training, str(variant["scaling"]))
 
     def __call__(self, images: tf.Tensor, crops: tf.Tensor) -> tf.Tensor:
         """Return images in the layout and type of the variant, from bytes and their crops."""
-        values = (tf.cast(images, tf.float32) - self._mean) / self._deviation
-        return tf.cast(crop(values, crops, self._layout), self._dtype)
+        shape = (1, 3, 1, 1) if self._layout == "NCHW" else (1, 1, 1, 3)
+        values = (tf.cast(images, tf.float32) - self.mean.reshape(shape)) / self.deviation.reshape(shape)
+        return tf.cast(crop(values, crops, self._layout) if self._crops else values, self._dtype)
+
+
+def _scaling(training: Split, scaling: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return what is subtracted from each channel, and by what it is divided, [3]."""
+    if scaling == "unit":
+        return np.zeros(3, np.float32), np.full(3, 255, np.float32)
+    mean, deviation = channel_statistics(training.images)
+    return mean.astype(np.float32), deviation.astype(np.float32)
 
 
 def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -211,8 +218,8 @@ class PrefetchQueue:
         return [lane.fetch() for lane in self._queues]
 
 
-def training_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> PrefetchQueue:
-    """Return the queue of training images, randomly cropped and mirrored for training.
+def training_queue(stored: ImageData, variant: Variant, replicas: Replicas) -> PrefetchQueue:
+    """Return the queue of training images, cropped and mirrored by chance if the variant says so and trains.
 
     The steps before the measured part take the end of a pass, so that the measured part begins with one.
 
@@ -229,16 +236,17 @@ def training_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> Pre
     if batch > images.count:
         raise RefusedError(f"{images.count:,} training images do not fill a batch of {batch:,}; use a smaller one.")
     first = -before % (images.count // batch)
-    seed, augmented = int(variant["seed"]), variant["mode"] == "train"
+    seed = int(variant["seed"])
+    augmented = variant["mode"] == "train" and variant["augmentation"] == "crop_mirror"
     return PrefetchQueue(
         lambda part: images.shuffled(part, seed, first, augmented=augmented),
         batch,
         replicas,
-        _preprocessing(stored, variant),
+        Preprocessing(stored.train, variant),
     )
 
 
-def evaluation_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> PrefetchQueue:
+def evaluation_queue(stored: ImageData, variant: Variant, replicas: Replicas) -> PrefetchQueue:
     """Return the queue of test images in their order, not cropped.
 
     Args:
@@ -247,11 +255,7 @@ def evaluation_queue(stored: Cifar10, variant: Variant, replicas: Replicas) -> P
         replicas: The devices to copy to.
     """
     images = Images(stored.test, str(variant["layout"]))
-    return PrefetchQueue(images.in_order, int(variant["batch_size"]), replicas, _preprocessing(stored, variant))
-
-
-def _preprocessing(stored: Cifar10, variant: Variant) -> Preprocessing:
-    return Preprocessing(stored.train, str(variant["layout"]), compute_dtype(str(variant["precision"])))
+    return PrefetchQueue(images.in_order, int(variant["batch_size"]), replicas, Preprocessing(stored.train, variant))
 
 
 class _ReplicaQueue:

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.cifar10 import Cifar10
+from workloads.cifar10 import ImageData
 from workloads.protocol import Variant
 from workloads.tensorflow import runtime
 from workloads.tensorflow.optimizers import LossScale, Optimizer
@@ -20,7 +20,7 @@ from workloads.training import Passes, Task
 class Accuracy:
     """The accuracy on all test images; each replica uses its own running statistics on its slice of a batch."""
 
-    def __init__(self, stored: Cifar10, model: Model, variant: Variant, replicas: Replicas) -> None:
+    def __init__(self, stored: ImageData, model: Model, variant: Variant, replicas: Replicas) -> None:
         batch, xla = int(variant["batch_size"]), bool(variant["xla"])
         self._count = len(stored.test.classes)
         self._batch_count = -(-self._count // batch)
@@ -43,7 +43,7 @@ class Accuracy:
         return tf.reduce_sum(tf.cast(found == classes, tf.float32))
 
 
-def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cifar10 | None = None) -> Task:
+def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: ImageData | None = None) -> Task:
     """Make the model and its data on the devices, and the step that joins them; nothing is traced or compiled yet.
 
     Args:
@@ -92,7 +92,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Cif
     )
 
 
-def _passes(stored: Cifar10, model: Model, variant: Variant, replicas: Replicas) -> Passes:
+def _passes(stored: ImageData, model: Model, variant: Variant, replicas: Replicas) -> Passes:
     steps = len(stored.train.classes) // int(variant["batch_size"])
     return Passes(steps=steps, accuracy=Accuracy(stored, model, variant, replicas))
 

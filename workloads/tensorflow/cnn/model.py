@@ -5,19 +5,22 @@ Convolution kernels are [height, width, in, out] in both layouts.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, cast
 
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
 from workloads import cnn
+from workloads.cifar10 import training_images
 from workloads.cnn import Conv, Dense, Layer, Net, Norm, Sum, flatten, net_of, weight_shapes
 from workloads.errors import RefusedError
 from workloads.protocol import Variant
 from workloads.tensorflow.cnn import layers
 from workloads.tensorflow.cnn.layers import MakeLayer
-from workloads.tensorflow.optimizers import Momentum
+from workloads.tensorflow.optimizers import Momentum, Schedule
 from workloads.tensorflow.recipe import Recipe
 from workloads.tensorflow.synthetic import synthetic_images
+from workloads.training import planned_steps
 
 
 def initial_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[tf.Tensor]]]:
@@ -92,8 +95,7 @@ def build_cnn(workload: str, variant: Variant) -> Cnn:
 def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
     """Return the function that gives an image workload's recipe for a variant.
 
-    The optimizer is plain gradient descent with momentum: no weight decay, no schedule of its rate. Raises
-    `RefusedError` if TensorFlow lacks what the layout needs.
+    Raises `RefusedError` if TensorFlow lacks what the layout needs.
     """
 
     def recipe(variant: Variant) -> Recipe:
@@ -101,11 +103,18 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
         seed, layout = int(variant["seed"]), str(variant["layout"])
         return Recipe(
             model=lambda: build_cnn(workload, variant),
-            optimizer=Momentum,
+            optimizer=lambda weights: Momentum(weights, _learning_rate(variant), float(variant["weight_decay"])),
             batch=lambda index: synthetic_images(seed, index, int(variant["batch_size"]), layout),
         )
 
     return recipe
+
+
+def _learning_rate(variant: Variant) -> float | Schedule:
+    peak, steps = float(variant["learning_rate"]), planned_steps(variant, training_images(variant))
+    if (kind := variant["schedule"]) == "constant":
+        return peak
+    return Schedule(kind=cast(Literal["cosine", "one_cycle"], kind), peak=peak, steps=steps)
 
 
 def _check_layout(variant: Variant) -> None:

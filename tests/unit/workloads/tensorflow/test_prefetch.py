@@ -7,9 +7,16 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.fakes import cifar10 as fakes
-from workloads.cifar10 import Split
+from workloads.catalog import Machine, complete
+from workloads.cifar10 import ImageData, Split
+from workloads.protocol import Value, Variant
+from workloads.tensorflow.runtime import replicas_on
 
 IMAGES = fakes.split(40, seed=1)
+
+
+def variant(**given: Value) -> Variant:
+    return complete("cnn10", {"gpus": 0, "data": "stand_in", **given}, Machine()).variant
 
 
 def images(layout: str = "NCHW") -> Any:
@@ -76,7 +83,7 @@ def test_crops_are_cut_from_normalised_images_with_zeros_around(layout: str) -> 
     from workloads.tensorflow.prefetch import Preprocessing
 
     pixels, _, crops = some(images(layout).shuffled(part(40, 0, 40), 1, 0, augmented=True), 1)[0]
-    prepared = Preprocessing(IMAGES, layout, "float32")(tf.constant(pixels), tf.constant(crops)).numpy()
+    prepared = Preprocessing(IMAGES, variant(layout=layout))(tf.constant(pixels), tf.constant(crops)).numpy()
     if layout == "NHWC":
         pixels, prepared = pixels.transpose(0, 3, 1, 2), prepared.transpose(0, 3, 1, 2)
     mean = IMAGES.images.mean(axis=(0, 2, 3)).reshape(1, 3, 1, 1)
@@ -97,11 +104,29 @@ def test_images_that_are_not_augmented_are_the_images() -> None:
     from workloads.tensorflow.prefetch import Preprocessing
 
     pixels, _, crops = some(images().in_order(part(8, 0, 8)), 1)[0]
-    prepared = Preprocessing(IMAGES, "NCHW", "float32")(tf.constant(pixels), tf.constant(crops)).numpy()
+    prepared = Preprocessing(IMAGES, variant())(tf.constant(pixels), tf.constant(crops)).numpy()
     np.testing.assert_allclose(prepared.std(), 1.0, atol=0.1)
     again = prepared * IMAGES.images.std(axis=(0, 2, 3)).reshape(1, 3, 1, 1)
     again += IMAGES.images.mean(axis=(0, 2, 3)).reshape(1, 3, 1, 1)
     np.testing.assert_allclose(again, pixels, atol=1e-3)
+
+
+def test_the_articles_way_divides_by_255_and_cuts_nothing() -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.prefetch import Preprocessing, training_queue
+
+    way = variant(scaling="unit", augmentation="none", batch_size=40)
+    pixels, _, crops = some(images().shuffled(part(8, 0, 8), 1, 0, augmented=True), 1)[0]
+    prepare = Preprocessing(IMAGES, way)
+    np.testing.assert_array_equal(prepare(tf.constant(pixels), tf.constant(crops)), pixels / np.float32(255))
+    graph = tf.function(prepare).get_concrete_function(tf.constant(pixels), tf.constant(crops)).graph
+    assert not {"Pad", "GatherV2", "Transpose"} & {node.type for node in graph.get_operations()}
+    queue = training_queue(ImageData(IMAGES, IMAGES), way, replicas_on(["CPU:0"]))
+    taken, classes = queue.batch(queue.take())
+    originals = {image.tobytes() for image in IMAGES.images}
+    assert {image.tobytes() for image in np.rint(taken.numpy() * 255).astype(np.uint8)} == originals
+    assert sorted(classes.numpy()) == sorted(IMAGES.classes)
 
 
 def test_an_image_of_one_colour_can_be_normalised() -> None:
