@@ -1,5 +1,6 @@
 """The validity table: which variants cannot run on which machines, and why, one rule per entry."""
 
+import math
 from collections.abc import Callable, Iterator
 
 from workloads.cnn import has_square_channels
@@ -28,6 +29,11 @@ def find_gpu(machine: Machine, word: str) -> Gpu | None:
 
 def _too_old_for_tf32(machine: Machine) -> bool:
     return any(gpu.compute_capability is not None and gpu.compute_capability < (8, 0) for gpu in machine.gpus)
+
+
+def _least_memory_bytes(machine: Machine) -> float:
+    """Return the memory of the machine's smallest GPU; infinite if none tells it."""
+    return min((gpu.memory_total_bytes for gpu in machine.gpus if gpu.memory_total_bytes), default=math.inf)
 
 
 def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
@@ -108,6 +114,16 @@ _GENERAL: tuple[Rule, ...] = (
         reason="CUDA gives one process one MIG instance, and gpus={gpus} needs more; use gpus=1 or whole GPUs.",
     ),
     *PRECISION_RULES,
+    Rule(
+        parameters=("memory_limit", "gpus"),
+        broken=lambda v, _: float(v["memory_limit"]) > 0 and int(v["gpus"]) == 0,
+        reason="TensorFlow can limit the memory of GPUs only, and this run is on the CPU; use memory_limit=0.",
+    ),
+    Rule(
+        parameters=("memory_limit", "gpus"),
+        broken=lambda v, m: int(v["gpus"]) > 0 and float(v["memory_limit"]) * 2**30 > _least_memory_bytes(m),
+        reason="memory_limit={memory_limit:g} GiB is more than a GPU here has; use a smaller one, or 0 for no limit.",
+    ),
     Rule(
         parameters=("cpu_threads",),
         broken=lambda v, m: int(v["cpu_threads"]) > m.cpu_count,

@@ -99,6 +99,7 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
         "devices": "",
         "cpu_threads": 0,
         "memory_growth": True,
+        "memory_limit": 0.0,
         "save_weights": False,
         "interpreter": "",
     }

@@ -15,6 +15,7 @@ TWO_GPUS = Machine(
 )
 FOUR_GPUS = Machine(gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in range(4)), cpu_count=32)
 MIG = Machine(gpus=tuple(Gpu(index=n, uuid=f"MIG-{n}", name="H200 MIG") for n in range(2)), cpu_count=8)
+SMALL_GPU = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="A2000", memory_total_bytes=11 << 30),), cpu_count=8)
 OLD_GPU = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="V100", compute_capability=(7, 0)),), cpu_count=8)
 
 
@@ -113,6 +114,8 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (TWO_GPUS, "cnn10", {"gpus": 2, "batch_size": 7}, "does not divide evenly"),
         (TWO_GPUS, "cnn10", {"all_reduce": "hierarchical"}, "nothing to exchange"),
         (FOUR_GPUS, "lstm", {"gpus": 3, "all_reduce": "hierarchical", "batch_size": 3}, "two equal halves"),
+        (NO_GPU, "cnn10", {"memory_limit": 4}, "limit the memory of GPUs only"),
+        (SMALL_GPU, "cnn10", {"memory_limit": 11.5}, "memory_limit=11.5 GiB is more than a GPU here has"),
         (MIG, "cnn10", {"gpus": 2}, "one MIG instance"),
         (MIG, "cnn10", {"gpus": 2, "devices": "0,1"}, "one MIG instance"),
         (NO_GPU, "cnn10", {"precision": "tf32"}, "TF32"),

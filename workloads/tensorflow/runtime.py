@@ -1,5 +1,6 @@
 """Configures TensorFlow for one variant, once per process: threads, memory, precision and the replicas that compute."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,8 +36,7 @@ def configure(variant: Variant) -> Replicas:
     threads = int(variant["cpu_threads"])
     if threads:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, bool(variant["memory_growth"]))
+    _set_memory(tf.config.list_physical_devices("GPU"), variant)
     tf.config.experimental.enable_tensor_float_32_execution(variant["precision"] == "tf32")
     tf.config.optimizer.set_experimental_options({"layout_optimizer": bool(variant["layout_optimizer"])})
     keras.config.set_dtype_policy(_POLICIES[str(variant["precision"])])
@@ -45,6 +45,34 @@ def configure(variant: Variant) -> Replicas:
     # A step on several GPUs ends on the host when gradients are exchanged, so the next one is prepared meanwhile.
     tf.config.experimental.set_synchronous_execution(gpu_count < 2)
     return replicas_on([f"GPU:{index}" for index in range(gpu_count)] or ["CPU:0"], str(variant["all_reduce"]))
+
+
+def _set_memory(gpus: "Sequence[tf.config.PhysicalDevice]", variant: Variant) -> None:
+    """Set how TensorFlow takes the memory of these GPUs, and the most it may have of each."""
+    import tensorflow as tf
+
+    growth, limit_gib = bool(variant["memory_growth"]), float(variant["memory_limit"])
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, growth)
+        if limit_gib:
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=int(limit_gib * 1024))
+            tf.config.set_logical_device_configuration(gpu, [limit])
+    if limit_gib and growth:
+        # With logical devices TensorFlow ignores the growth set above, and heeds this variable alone.
+        os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+
+
+def gpu_limits_bytes() -> list[int]:
+    """Return the most memory that TensorFlow's allocator may hold on each GPU, as the devices in use tell it."""
+    from tensorflow.python.client import pywrap_tf_session as session
+    from tensorflow.python.eager.context import context
+    from tensorflow.python.pywrap_tfe import TFE_ContextListDevices
+
+    context().ensure_initialized()
+    devices = TFE_ContextListDevices(context()._handle)  # noqa: SLF001 - tf.config tells no limit
+    numbers = range(session.TF_DeviceListCount(devices))
+    gpus = [number for number in numbers if session.TF_DeviceListType(devices, number) == "GPU"]
+    return [session.TF_DeviceListMemoryBytes(devices, number) for number in gpus]
 
 
 def replicas_on(devices: Sequence[str], all_reduce: str | None = None) -> Replicas:

@@ -95,10 +95,13 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prepared experiment for machines with a GPU and without, and the article it replicates, if any."""
+    """A prepared experiment for machines with a GPU and without, and the article it replicates, if any.
+
+    One that GPUs alone can answer has no `cpu`: elsewhere its runs say why they are refused.
+    """
 
     gpu: PresetExperiment
-    cpu: PresetExperiment
+    cpu: PresetExperiment | None = None
     title: str = ""
     article: Article | None = None
 
@@ -127,7 +130,7 @@ class NamedPreset:
 
     def experiment_for(self, machine: Machine) -> PresetExperiment:
         """Return the experiment for a machine."""
-        return self.preset.gpu if machine.gpus else self.preset.cpu
+        return (None if machine.gpus else self.preset.cpu) or self.preset.gpu
 
     def plan(self, machine: Machine, repeats: int | None = None, until_pct: float | None = None) -> Plan:
         """Return the plan as a machine can run it.
@@ -148,6 +151,7 @@ class NamedPreset:
         retained = possible or specs
         notes = (
             experiment.note,
+            "" if machine.gpus or self.preset.cpu else "It needs an NVIDIA GPU, and there is none here.",
             _describe_excluded(machine, len(specs) - len(retained)),
             *_describe_replacements(requested, specs),
         )
@@ -161,7 +165,7 @@ class NamedPreset:
         gpu, cpu = self.preset.gpu, self.preset.cpu
         newer = self._variants(gpu)
         older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in newer]
-        experiments = [(gpu, newer), (gpu, older), (cpu, self._variants(cpu))]
+        experiments = [(gpu, newer), (gpu, older), *([(cpu, self._variants(cpu))] if cpu else [])]
         return [self._plan(form, specs, repeats, until_pct) for form, specs in experiments]
 
     def _variants(self, experiment: PresetExperiment) -> list[RunSpec]:
@@ -239,7 +243,7 @@ def _read(path: Path) -> Preset:
 
 def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> dict[str, Workload]:
     """Return the custom workloads that the preset in this file names, by what it calls them."""
-    names = dict.fromkeys(matrix.workload for form in (preset.gpu, preset.cpu) for matrix in form.matrix)
+    names = dict.fromkeys(matrix.workload for form in (preset.gpu, preset.cpu) if form for matrix in form.matrix)
     try:
         return {word: find(_resolve(path.parent, *named)) for word in names if (named := parse_workload_path(word))}
     except UsageError as error:

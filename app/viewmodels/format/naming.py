@@ -129,8 +129,10 @@ def _non_default(spec: RunSpec) -> list[str]:
 
 def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> str:
     said = choice_label(spec, name, spec.variant[name])
-    label = parameter_label(spec, name).lower()
-    return f"{label} {said if parameter and parameter.kind == 'path' else said.lower()}"
+    if parameter is None or parameter.kind != "path":
+        said = said.lower()
+    unit = f" {parameter.unit}" if parameter and parameter.unit else ""
+    return f"{parameter_label(spec, name).lower()} {said}{unit}"
 
 
 _UUID_SHOWN = len("GPU-0f9e5287")

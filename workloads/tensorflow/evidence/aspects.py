@@ -16,13 +16,14 @@ from workloads.training import Layer
 class Observation:
     """The first step's graph, and a trace of later steps; each empty where it could not be had.
 
-    `layers` are those of a custom model.
+    `layers` are those of a custom model; `memory_limits_bytes` is the most that each GPU's allocator may hold.
     """
 
     spec: RunSpec
     layers: tuple[Layer, ...] = ()
     graph: tuple[Op, ...] = ()
     trace: Trace = field(default_factory=Trace)
+    memory_limits_bytes: tuple[int, ...] = ()
 
     @property
     def variant(self) -> Variant:
@@ -210,6 +211,16 @@ def replicas(observation: Observation) -> Aspect:
         return Aspect(name="replicas", requested=requested, reason=observation.no_product_reason)
     reason = None if str(actual) == requested else f"{actual} device(s) made the products, not {requested}."
     return Aspect(name="replicas", requested=requested, actual=str(actual), reason=reason)
+
+
+def memory_limit(observation: Observation) -> Aspect:
+    """Return the memory that TensorFlow's allocator could take of a GPU at most."""
+    requested = f"{float(observation.variant['memory_limit']):g} GiB"
+    if not observation.memory_limits_bytes:
+        return Aspect(name="memory_limit", requested=requested, reason="TensorFlow told no memory limit of its GPUs.")
+    actual = " and ".join(f"{limit / 2**30:.4g} GiB" for limit in sorted(set(observation.memory_limits_bytes)))
+    differs = None if actual == requested else f"TensorFlow could take {actual} of a GPU, not {requested}."
+    return Aspect(name="memory_limit", requested=requested, actual=actual, reason=differs)
 
 
 def all_reduce(observation: Observation) -> Aspect:

@@ -23,6 +23,7 @@ from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.timeline import step_timeline
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.recurrent.evidence import recurrent_implementation
+from workloads.tensorflow.runtime import gpu_limits_bytes
 from workloads.training import Task
 
 _MAX_STEPS = 10
@@ -113,6 +114,8 @@ def _aspects(observation: Observation) -> Iterator[Aspect]:
         yield aspect_of(observation)
     if is_custom(spec.workload) and (layout := custom_layout(observation)):
         yield layout
+    if spec.variant["memory_limit"]:
+        yield aspects.memory_limit(observation)
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
         yield aspects.all_reduce(observation)
 
@@ -188,4 +191,13 @@ class EvidenceCollector:
         """Return what is known so far, or None before the first step was made."""
         if self._graph is None:
             return None
-        return evidence_of(Observation(spec=self._spec, layers=self._task.layers, graph=self._graph, trace=self._trace))
+        limits = gpu_limits_bytes() if self._spec.variant["memory_limit"] else []
+        return evidence_of(
+            Observation(
+                spec=self._spec,
+                layers=self._task.layers,
+                graph=self._graph,
+                trace=self._trace,
+                memory_limits_bytes=tuple(limits),
+            )
+        )

@@ -29,8 +29,13 @@ MACHINES = (
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", [path.stem for path in PRESET_FOLDER.glob("*.toml")])
 def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machine) -> None:
-    plan = load_preset(name).plan(machine)
+    named = load_preset(name)
+    plan = named.plan(machine)
     assert len(plan.variants) > 1
+    if not machine.gpus and named.preset.cpu is None:
+        assert plan.notes[0] == "It needs an NVIDIA GPU, and there is none here."
+        assert all(check(spec, machine) for spec in plan.specs)
+        return
     assert [check(spec, machine) for spec in plan.specs if check(spec, machine)] == []
     for transfer in plan.weight_transfers:
         found = transfer_targets(transfer.spec, transfer.into, transfer.gpus, machine)
@@ -239,7 +244,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: bytes | None,
 
 
 def test_an_unknown_name_says_which_there_are() -> None:
-    with pytest.raises(UsageError, match="There are: article-a, article-b, article-c, quick, or a file's path"):
+    with pytest.raises(UsageError, match=r"There are: article-a, .*, quick, or a file's path"):
         load_preset("article-d")
 
 

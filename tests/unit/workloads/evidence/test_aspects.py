@@ -10,7 +10,7 @@ from tests.evidence_runs import collect_evidence, spec_of
 from workloads.catalog import Machine, complete
 from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
 from workloads.recurrent_layers import RECURRENT_LAYERS
-from workloads.tensorflow.evidence.aspects import Observation, all_reduce
+from workloads.tensorflow.evidence.aspects import Observation, all_reduce, memory_limit
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.runtime import Replicas, replicas_on
@@ -309,6 +309,26 @@ def products_of(*loops: str, xla: bool = False, device: str = "GPU:0") -> tuple[
         )
         for n, loop in enumerate(loops)
     )
+
+
+@pytest.mark.parametrize(
+    ("limits_gib", "actual", "matches"),
+    [
+        ((10,), "10 GiB", True),
+        ((10, 10), "10 GiB", True),
+        ((10, 130.5), "10 GiB and 130.5 GiB", False),
+        ((), None, None),
+    ],
+)
+def test_a_memory_limit_is_what_the_allocators_of_the_gpus_say(
+    limits_gib: tuple[float, ...], actual: str | None, matches: bool | None
+) -> None:
+    spec = spec_of("lstm")
+    spec = RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1, "memory_limit": 10.0})
+    bytes_each = tuple(int(limit * 2**30) for limit in limits_gib)
+    found = memory_limit(Observation(spec=spec, memory_limits_bytes=bytes_each))
+    assert (found.requested, found.actual, found.matches) == ("10 GiB", actual, matches)
+    assert (found.reason is None) == (matches is True)
 
 
 XLA_BLANK = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
