@@ -1,6 +1,6 @@
 """Tables of figures and ratios by row and column: throughput by layout and GPUs, or speed-ups over a baseline."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,55 @@ from app.viewmodels.format.naming import gpus_label, value_text
 from workloads import catalog
 from workloads.protocol import OutcomeName, RunSpec
 
-_UNITS: Mapping[Figure, str] = {"gflops": "GFLOPS", "step_ms": "ms per step"}
-_COLUMNS_ON_PAPER = 2
-"""Columns with a figure and a ratio each that fit side by side."""
+_TEXT_COLUMNS_ON_PAPER = 4
+"""Columns of measured figures and ratios that fit side by side."""
 
 TextColumn = tuple[str, Sequence[str]]
 """The head of a column, and its text in each row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FigureKind:
+    """A figure: its unit, its value of a run, the speed that its ratio is of (None: no ratio), and the ratio's head."""
+
+    unit: str
+    value: Callable[[RunRow], float | None]
+    speed: Callable[[RunRow], float | None] | None
+    ratio: str = "speed-up"
+
+
+def _rate(row: RunRow) -> float | None:
+    return next(iter(throughputs([row])), None)
+
+
+def _gflops(row: RunRow) -> float | None:
+    rate = flops_per_s(row.summary)
+    return rate / 1e9 if rate else None
+
+
+def _step_ms(row: RunRow) -> float | None:
+    rate = _rate(row)
+    return 1000 * int(row.spec.variant["batch_size"]) / rate if rate else None
+
+
+def _gpu_speed(row: RunRow) -> float | None:
+    """Return the work of a step by GPU time: operations, so that four layers compare with one, else examples."""
+    work = row.summary.flops_per_step or int(row.spec.variant["batch_size"])
+    return work / row.summary.gpu_step_ms if row.summary.gpu_step_ms else None
+
+
+_FIGURES: Mapping[Figure, _FigureKind] = {
+    "throughput": _FigureKind(unit="examples/s", value=_rate, speed=_rate),
+    "gflops": _FigureKind(unit="GFLOPS", value=_gflops, speed=_gflops),
+    "step_ms": _FigureKind(unit="ms per step", value=_step_ms, speed=_rate),
+    "gpu_ms": _FigureKind(
+        unit="GPU ms per step",
+        value=lambda row: row.summary.gpu_step_ms,
+        speed=_gpu_speed,
+        ratio="speed-up by GPU time",
+    ),
+    "occupancy_pct": _FigureKind(unit="occupancy, %", value=lambda row: row.summary.occupancy_pct, speed=None),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +94,7 @@ def grid_content(
     grid = table.grid(variants)
     if grid is None:
         return None
-    columns = [[_measure(cell, grid.figure, runs) for cell in column] for column in grid.cells]
+    columns = [[_measure(cell, grid.figures, runs) for cell in column] for column in grid.cells]
     if isinstance(table, LayoutTable):
         fields, tables = _layout_fields(table, grid, columns), _layout_tables(table, grid, columns)
     else:
@@ -61,12 +104,29 @@ def grid_content(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """A figure of some runs, and the ratios of their speed to that of the cell's baselines."""
+
+    value: Estimate | None
+    ratios: Mapping[str, Estimate | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Cell:
-    """The runs of one variant, their figure, and the ratios of their speed to that of the cell's baselines."""
+    """The runs of one variant with their figures, the table's own first."""
 
     runs: tuple[RunRow, ...]
-    figure: Estimate | None
-    ratios: Mapping[str, Estimate | None]
+    measured: Mapping[Figure, _Measured]
+
+    @property
+    def figure(self) -> Estimate | None:
+        """Return the table's own figure."""
+        return next(iter(self.measured.values())).value
+
+    @property
+    def ratios(self) -> Mapping[str, Estimate | None]:
+        """Return its ratios."""
+        return next(iter(self.measured.values())).ratios
 
     @property
     def outcome(self) -> OutcomeName | None:
@@ -91,44 +151,37 @@ class _Cell:
         return units.number(value, digits) + (" ✘" if combined_state(self.runs) == "mismatch" else "")
 
 
-def _measure(cell: GridCell, figure: Figure, runs: Sequence[RunRow]) -> _Cell:
+def _measure(cell: GridCell, figures: Sequence[Figure], runs: Sequence[RunRow]) -> _Cell:
     def find(spec: RunSpec | None) -> list[RunRow]:
-        return runs_of_variant(spec, runs) if spec else []
+        return list(runs_of_variant(spec, runs)) if spec else []
 
     found = find(cell.variant)
-    return _Cell(
-        runs=tuple(found),
-        figure=mean(_step_times_ms(found) if figure == "step_ms" else _speeds(figure, found)),
-        ratios={
-            name: _ratio(figure, found, find(baseline), same=baseline == cell.variant)
-            for name, baseline in cell.baselines.items()
-        },
-    )
+    baselines = {name: (find(spec), spec == cell.variant) for name, spec in cell.baselines.items()}
+    return _Cell(runs=tuple(found), measured={name: _figure(_FIGURES[name], found, baselines) for name in figures})
 
 
-def _ratio(figure: Figure, runs: Sequence[RunRow], baseline: Sequence[RunRow], *, same: bool) -> Estimate | None:
-    """Return the ratio of the means; a variant to itself is 1, without an interval.
+def _figure(
+    kind: _FigureKind, runs: Sequence[RunRow], baselines: Mapping[str, tuple[Sequence[RunRow], bool]]
+) -> _Measured:
+    """Return a figure of the runs that measured, and the ratio of the means to each baseline.
 
     Args:
-        figure: Figure of each run.
+        kind: The figure.
         runs: The runs of a variant.
-        baseline: The runs of the baseline.
-        same: Whether both are one variant.
+        baselines: The runs of each baseline, and whether that is the variant itself: 1, without an interval.
     """
-    found = ratio(_speeds(figure, runs), _speeds(figure, baseline), level_at(count_looks(runs, baseline)))
-    return Estimate(1.0, None, None, found.n) if found and same else found
+    speed = kind.speed
+    if speed is None:
+        return _Measured(value=mean(_values(kind.value, runs)), ratios={})
+    ratios = {}
+    for name, (others, same) in baselines.items():
+        found = ratio(_values(speed, runs), _values(speed, others), level_at(count_looks(runs, others)))
+        ratios[name] = Estimate(1.0, None, None, found.n) if found and same else found
+    return _Measured(value=mean(_values(kind.value, runs)), ratios=ratios)
 
 
-def _speeds(figure: Figure, runs: Sequence[RunRow]) -> list[float]:
-    """Return billions of operations per second if that is the figure, else examples per second: more is faster."""
-    if figure != "gflops":
-        return throughputs(runs)
-    rates = (flops_per_s(row.summary) for row in runs if throughputs([row]))
-    return [rate / 1e9 for rate in rates if rate]
-
-
-def _step_times_ms(runs: Sequence[RunRow]) -> list[float]:
-    return [1000 * int(runs[0].spec.variant["batch_size"]) / rate for rate in throughputs(runs)]
+def _values(value: Callable[[RunRow], float | None], runs: Sequence[RunRow]) -> list[float]:
+    return [found for row in runs if _rate(row) and (found := value(row))]
 
 
 def _layout_fields(table: LayoutTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> dict[str, Any]:
@@ -200,12 +253,21 @@ def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[_Cel
 
     def cell_document(cell: _Cell) -> dict[str, Any]:
         found, over = estimate_document(cell.figure), estimate_document(cell.ratios["ratio"])
-        return {**cell.document(), "figure": found, "ratio": over}
+        also = [
+            {
+                "figure": name,
+                "unit": _FIGURES[name].unit,
+                "value": estimate_document(cell.measured[name].value),
+                "ratio": estimate_document(cell.measured[name].ratios.get("ratio")),
+            }
+            for name in table.also
+        ]
+        return {**cell.document(), "figure": found, "ratio": over, "also": also}
 
     return {
         "workload": table.workload,
         "figure": table.figure,
-        "unit": _UNITS[table.figure],
+        "unit": _FIGURES[table.figure].unit,
         "head": table.head,
         "baseline": _baseline_label(table),
         "columns": [column.label for column in grid.columns],
@@ -236,22 +298,36 @@ def _ends(published: float | tuple[float, float] | None) -> list[float] | None:
 def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> tuple[TextTable, ...]:
     """Return the article's columns with a few measured ones each, so that they fit on paper."""
     caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a 95 % interval of its own"
-    unit = _UNITS[table.figure]
+    unit = _FIGURES[table.figure].unit
     published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
     if any(row.article is not None for row in table.rows):
         published.append((f"Article: {unit}", [units.number(row.article) for row in table.rows]))
     if any(row.article_ratio is not None for row in table.rows):
         published.append(("Article: speed-up", [_ends_text(_ends(row.article_ratio)) for row in table.rows]))
-    measured: list[TextColumn] = []
+    parts: list[list[TextColumn]] = [[]]
     for column, cells in zip(grid.columns, columns, strict=True):
         head = ", ".join(filter(None, ("Measured", column.label)))
-        measured.append((f"{head}: {unit}", [cell.text() for cell in cells]))
-        measured.append((f"{head}: speed-up", [_ratio_text(cell.ratios["ratio"]) for cell in cells]))
-    width = 2 * _COLUMNS_ON_PAPER
+        texts = [(f"{head}: {what}", text) for what, text in _cell_columns(table, cells)]
+        if parts[-1] and len(parts[-1]) + len(texts) > _TEXT_COLUMNS_ON_PAPER:
+            parts.append([])
+        parts[-1] += texts
     return tuple(
-        _text_table(f"{caption}, continued" if first else caption, [*published, *measured[first : first + width]])
-        for first in range(0, len(measured), width)
+        _text_table(f"{caption}, continued" if number else caption, [*published, *part])
+        for number, part in enumerate(parts)
     )
+
+
+def _cell_columns(table: RatioTable, cells: Sequence[_Cell]) -> Iterator[TextColumn]:
+    """Yield the columns of one measured column: each figure with its ratio; further figures where any run has them."""
+    own = _FIGURES[table.figure]
+    yield own.unit, [cell.text() for cell in cells]
+    yield own.ratio, [_ratio_text(cell.ratios["ratio"]) for cell in cells]
+    for name in table.also:
+        kind, found = _FIGURES[name], [cell.measured[name] for cell in cells]
+        if any(each.value for each in found):
+            yield kind.unit, [units.number(each.value.value if each.value else None, 3) for each in found]
+            if kind.speed is not None:
+                yield kind.ratio, [_ratio_text(each.ratios["ratio"]) for each in found]
 
 
 def _ends_text(ends: Sequence[float] | None) -> str:

@@ -11,8 +11,10 @@ from workloads.protocol import RunSpec, Value
 
 Settings = dict[str, Value]
 RatioFigure = Literal["gflops", "step_ms"]
-Figure = Literal["throughput", "gflops", "step_ms"]
-"""What a cell shows: examples per second, billions of operations per second, or milliseconds per step."""
+TraceFigure = Literal["gpu_ms", "occupancy_pct"]
+Figure = Literal["throughput", RatioFigure, TraceFigure]
+"""What a cell shows: examples per second, billions of operations per second, or milliseconds per step; of a traced step
+the time in which kernels ran, and their occupancy."""
 LAYOUTS = ("NHWC", "NCHW")
 
 
@@ -49,9 +51,9 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A table as variants: `cells` has a tuple per column with a cell per row."""
+    """A table as variants: `cells` has a tuple per column with a cell per row, `figures` what each shows."""
 
-    figure: Figure
+    figures: tuple[Figure, ...]
     columns: tuple[TableColumn, ...]
     rows: tuple[TableRow, ...]
     cells: tuple[tuple[GridCell, ...], ...]
@@ -91,7 +93,7 @@ class LayoutTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 
         pairs = [(count, layout) for count in gpus for layout in LAYOUTS]
         return Grid(
-            figure="throughput",
+            figures=("throughput",),
             columns=tuple(TableColumn(settings={"gpus": count, "layout": layout}) for count, layout in pairs),
             rows=tuple(TableRow(label=f"{batch:,}", settings={"batch_size": batch}) for batch in batches),
             cells=tuple(tuple(cell(batch, *pair) for batch in batches) for pair in pairs),
@@ -102,7 +104,7 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
     """A figure and its ratio to a baseline, by row and column.
 
     A cell's variant has the settings of the table, its column and its row. Its baseline is the variant with `baseline`
-    over those of the table and the column. `head` names the rows.
+    over those of the table and the column. `head` names the rows. `also` are figures of a traced step beside `figure`.
     """
 
     title: str
@@ -114,6 +116,7 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
     baseline: Settings
     settings: Settings = {}
     claims: tuple[Claim, ...] = ()
+    also: tuple[TraceFigure, ...] = ()
 
     def grid(self, variants: Sequence[RunSpec]) -> Grid | None:
         """Return the file's rows and those columns that have a variant, with `ratio` to the baseline; None without any.
@@ -131,7 +134,8 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
                 GridCell(variant=self.variant(row, column, variants), baselines=baselines) for row in self.rows
             )
 
-        return Grid(figure=self.figure, columns=columns, rows=self.rows, cells=tuple(map(cells, columns)))
+        figures = (self.figure, *self.also)
+        return Grid(figures=figures, columns=columns, rows=self.rows, cells=tuple(map(cells, columns)))
 
     def variant(self, row: TableRow, column: TableColumn, variants: Sequence[RunSpec]) -> RunSpec | None:
         """Return the variant of a cell, None if none fits; raise `UserError` if several do.

@@ -32,10 +32,17 @@ def variant(plan: Plan, **settings: object) -> RunSpec:
     return found
 
 
-def computed(number: int, spec: RunSpec, gflops: float) -> StoredRun:
+def computed(
+    number: int, spec: RunSpec, gflops: float, gpu_ms: float | None = None, occupancy_pct: float | None = None
+) -> StoredRun:
     """A run at this rate: 400 steps in the 10 s that made-up runs measure."""
     run = result(number, spec)
-    summary = replace(run.row.summary, flops_per_step=int(gflops * 1e9 * 10.0 / 400))
+    summary = replace(
+        run.row.summary,
+        flops_per_step=int(gflops * 1e9 * 10.0 / 400),
+        gpu_step_ms=gpu_ms,
+        occupancy_pct=occupancy_pct,
+    )
     return replace(run, row=replace(run.row, summary=summary))
 
 
@@ -91,6 +98,41 @@ def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
     assert shown.rows[3] == ("fused gates", "1,942", "5.5×", "–", "–", "out of memory", "–")
     assert shown.rows[6][1:] == ("3,898", "11.1×", "–", "–", "40,000", "50.00×")
     assert section.lines[-1].startswith("The article: Faster LSTM in Keras")
+
+
+def test_gpu_time_and_occupancy_stand_beside_the_clock() -> None:
+    """A step of 25 ms on four layers computes four times as much: its ratio is of operations by GPU time."""
+    plan = load_preset("article-a").plan(ONE)
+    first = variant(plan, implementation="gemm8", xla=False)
+    fused = variant(plan, implementation="fused", xla=False)
+    top = variant(plan, implementation="wavefront", xla=False)
+    runs = [
+        *(computed(number, first, 1000.0, gpu_ms) for number, gpu_ms in enumerate((5.9, 6.1), 1)),
+        *(computed(number, fused, 1000.0, gpu_ms, 12.5) for number, gpu_ms in enumerate((1.49, 1.51), 3)),
+        computed(5, top, 4000.0, 3.0),
+    ]
+    table, _ = tables_of("article-a", plan, runs)
+    rows = table.document["rows"]
+    time, occupancy = rows[3]["cells"][0]["also"]
+    assert (time["figure"], time["unit"], time["value"]["value"]) == (
+        "gpu_ms",
+        "GPU ms per step",
+        pytest.approx(1.5, rel=1e-4),
+    )
+    low, high = time["ratio"]["interval"]
+    assert 3 < low < time["ratio"]["value"] < high < 5
+    assert time["ratio"]["value"] == pytest.approx(4.0, rel=1e-3)
+    assert rows[3]["cells"][0]["ratio"]["value"] == pytest.approx(1.0), "by the clock nothing is gained"
+    assert rows[6]["cells"][0]["also"][0]["ratio"]["value"] == pytest.approx(8.0, rel=1e-3)
+    assert (occupancy["unit"], occupancy["ratio"]["value"]) == ("occupancy, %", None)
+    assert occupancy["value"]["value"] == pytest.approx(12.5)
+    plain, compiled = table.section.tables
+    assert plain.head[3:] == (
+        *("Measured: GFLOPS", "Measured: speed-up", "Measured: GPU ms per step", "Measured: speed-up by GPU time"),
+        "Measured: occupancy, %",
+    )
+    assert (plain.rows[3][5], plain.rows[3][7], plain.rows[4][7]) == ("1.50", "12.5", "–")
+    assert compiled.head[3:] == ("Measured, XLA: GFLOPS", "Measured, XLA: speed-up"), "nothing was traced"
 
 
 def test_where_there_is_no_gpu_a_table_of_nothing_is_left_out() -> None:
