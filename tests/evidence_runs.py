@@ -6,6 +6,7 @@ from workloads.tensorflow.runtime import Replicas
 
 SMALL: dict[str, dict[str, Value]] = {
     "lstm": {"units": 8, "timesteps": 6, "features": 4, "layers": 2},
+    "gru": {"units": 8, "timesteps": 6, "features": 4, "layers": 2},
     "cnn10": {"channels": 4},
     "wrn28-10": {"depth": 10, "widen": 1},
 }

@@ -29,14 +29,18 @@ def counted(forward: Callable[[Any], Any], *shape: int) -> int:
 
 
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (3, False), (2, True)])
-def test_the_lstm_counts_what_tensorflow_counts_of_keras_s(layers: int, bidirectional: bool) -> None:
+@pytest.mark.parametrize("workload", ["lstm", "gru"])
+def test_recurrent_layers_count_what_tensorflow_counts_of_keras_s(
+    workload: str, layers: int, bidirectional: bool
+) -> None:
     import keras
 
-    stack = [keras.layers.LSTM(5, unroll=True, use_cudnn=False, return_sequences=d < layers - 1) for d in range(layers)]
+    layer = getattr(keras.layers, workload.upper())
+    stack = [layer(5, unroll=True, use_cudnn=False, return_sequences=d < layers - 1) for d in range(layers)]
     if bidirectional:
         stack = [keras.layers.Bidirectional(layer) for layer in stack]
     model = keras.Sequential([keras.Input((3, 4), batch_size=2), *stack, keras.layers.Dense(1)])
-    spec = spec_of("lstm", units=5, timesteps=3, features=4, layers=layers, bidirectional=bidirectional)
+    spec = spec_of(workload, units=5, timesteps=3, features=4, layers=layers, bidirectional=bidirectional)
     assert flops_per_step(spec) == counted(model, 2, 3, 4)
 
 

@@ -1,0 +1,227 @@
+"""Every recurrent implementation against an independent one in numpy and float64.
+
+Outputs, loss and the gradient of every weight, of each that can run here, with XLA off and on, in one layer, three,
+both directions, padding, and several time steps per iteration. Gradients are compared with central differences.
+
+    python -m tests.numerics                      all, about 15 minutes on two cores
+    python -m tests.numerics gru combined_input   of one workload, of one implementation
+    python -m tests.numerics --gpu cudnn          on a GPU
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.lstm_answers import A_GPU, CPU, Answers, answers, batch_of, random_model, variant_of
+from workloads.catalog import workload as find_workload
+from workloads.protocol import Value, Variant
+from workloads.recurrent import RecurrentConfig
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+
+Array = NDArray[np.float64]
+State = tuple[Array, ...]
+CellFunction = Callable[[Array, State, Array, Array, Array], State]
+"""From inputs [batch, width] and the state, kernel, recurrent kernel and bias to the next state, the output first."""
+
+GOAL = 1e-4
+SIZES: dict[str, Value] = {"batch_size": 4, "timesteps": 7, "units": 4, "features": 3}
+BOTH: dict[str, Value] = {"layers": 2, "bidirectional": True}
+
+
+def cases(workload: str) -> dict[str, Mapping[str, Value]]:
+    """Return the columns of the table, by their titles."""
+    read = {field.name for field in fields(RECURRENT_LAYERS[workload].config)}
+    several_steps = {
+        f"{each.name} 3": {each.name: 3, "layers": 2}
+        for each in find_workload(workload).parameters
+        if each.kind == "integer" and each.same_result and each.name in read
+    }
+    return {
+        "1 layer": {},
+        "3 layers": {"layers": 3},
+        "both ways": BOTH,
+        "padded right": {"sequence_lengths": "right_padded"},
+        "padded left": {"sequence_lengths": "left_padded"},
+        "right, both": {"sequence_lengths": "right_padded", **BOTH},
+        "left, both": {"sequence_lengths": "left_padded", **BOTH},
+        **several_steps,
+    }
+
+
+def _sigmoid(values: Array) -> Array:
+    return 1 / (1 + np.exp(-values))
+
+
+def _lstm_cell(inputs: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
+    output, cell = state
+    i, f, g, o = np.split(inputs @ kernel + output @ recurrent + bias, 4, axis=1)
+    cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
+    return _sigmoid(o) * np.tanh(cell), cell
+
+
+def _gru_cell(inputs: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
+    (output,) = state
+    from_input = np.split(inputs @ kernel + bias[0], 3, axis=1)
+    from_output = np.split(output @ recurrent + bias[1], 3, axis=1)
+    update, reset = (_sigmoid(from_input[gate] + from_output[gate]) for gate in (0, 1))
+    return (update * output + (1 - update) * np.tanh(from_input[2] + reset * from_output[2]),)
+
+
+CELLS: Mapping[str, tuple[CellFunction, int]] = {"lstm": (_lstm_cell, 2), "gru": (_gru_cell, 1)}
+"""By workload the cell, and the parts of its state."""
+
+
+def layer_outputs(
+    workload: str, weights: list[Array], inputs: Array, valid: NDArray[np.bool_], *, backwards: bool
+) -> Array:
+    """Return all outputs of one direction of one layer, [batch, timesteps, units].
+
+    Args:
+        workload: Its cell.
+        weights: Kernel, recurrent kernel and bias.
+        inputs: [batch, timesteps, width].
+        valid: Which steps are no padding, [batch, timesteps]; padding leaves the state as it is.
+        backwards: Whether the last step comes first.
+    """
+    cell, parts = CELLS[workload]
+    batch, steps, _ = inputs.shape
+    state: State = (np.zeros((batch, weights[1].shape[0])),) * parts
+    outputs = np.empty((batch, steps, weights[1].shape[0]))
+    for time in range(steps)[:: -1 if backwards else 1]:
+        after = cell(inputs[:, time], state, *weights)
+        state = tuple(np.where(valid[:, time, None], new, old) for new, old in zip(after, state, strict=True))
+        outputs[:, time] = state[0]
+    return outputs
+
+
+def model_outputs(
+    workload: str, config: RecurrentConfig, weights: list[Array], inputs: Array, valid: NDArray[np.bool_]
+) -> Array:
+    """Return the outputs of the whole model, [batch, 1].
+
+    Args:
+        workload: Its cell.
+        config: Its sizes.
+        weights: All weights, the head's last.
+        inputs: Sequences [batch, timesteps, features].
+        valid: Which steps are no padding, [batch, timesteps].
+    """
+    for part in range(0, 3 * config.parts, 3 * config.directions):
+        found = [
+            layer_outputs(workload, weights[at : at + 3], inputs, valid, backwards=at > part)
+            for at in range(part, part + 3 * config.directions, 3)
+        ]
+        inputs = np.concatenate(found, axis=2)
+    last = np.concatenate([outputs[:, 0 if number else -1] for number, outputs in enumerate(found)], axis=1)
+    return last @ weights[-2] + weights[-1]
+
+
+def reference(workload: str, variant: Variant) -> Answers:
+    """Return what a variant with random weights must answer; gradients by central differences."""
+    config, made = config_of(workload, variant), random_model(variant, workload)
+    batch, targets = batch_of(variant)
+    sequences, lengths = (part.numpy() for part in batch) if isinstance(batch, tuple) else (batch.numpy(), None)
+    steps = np.arange(sequences.shape[1])[None]
+    if lengths is None:
+        valid = np.ones(sequences.shape[:2], bool)
+    elif variant["sequence_lengths"] == "left_padded":
+        valid = steps >= steps.size - lengths[:, None]
+    else:
+        valid = steps < lengths[:, None]
+    weights = [weight.numpy().astype(np.float64) for weight in made.weights]
+
+    def outputs() -> Array:
+        return model_outputs(workload, config, weights, sequences.astype(np.float64), valid)
+
+    def loss() -> float:
+        return float(np.mean((outputs() - targets.numpy()) ** 2))
+
+    return Answers(outputs(), loss(), [_differences(loss, weight) for weight in weights])
+
+
+def _differences(loss: Callable[[], float], weight: Array, step: float = 1e-5) -> Array:
+    """Return the gradient of a function of a weight by central differences; the weight is left as it was."""
+    gradient = np.empty_like(weight)
+    for place in np.ndindex(weight.shape):
+        value = weight[place]
+        weight[place] = value + step
+        above = loss()
+        weight[place] = value - step
+        gradient[place] = (above - loss()) / (2 * step)
+        weight[place] = value
+    return gradient
+
+
+def worst_error(found: Answers, expected: Answers) -> float:
+    """Return the largest difference of a tensor as a share of its largest number: of outputs, loss and gradients."""
+    pairs = [
+        (found.outputs, expected.outputs),
+        (np.array(found.loss), np.array(expected.loss)),
+        *zip(found.gradients, expected.gradients, strict=True),
+    ]
+    return max(float(np.abs(mine - theirs).max() / np.abs(theirs).max()) for mine, theirs in pairs)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An implementation with XLA on or off, and what it is compared in."""
+
+    workload: str
+    implementation: str
+    xla: bool
+
+    def variant(self, given: Mapping[str, Value], *, gpu: bool) -> Variant | None:
+        """Return the variant, or None where it cannot run."""
+        settings = {**SIZES, **given, "implementation": self.implementation, "xla": self.xla, "gpus": int(gpu)}
+        return variant_of(A_GPU if gpu else CPU, self.workload, **settings)
+
+
+def rows(names: list[str]) -> Iterator[Row]:
+    """Yield every row of the named workloads and implementations; no name is all."""
+    for workload, layer in RECURRENT_LAYERS.items():
+        for each in layer.implementations:
+            if all(name in (workload, each.name) for name in names):
+                yield from (Row(workload, each.name, xla) for xla in (False, True))
+
+
+def _print_table(names: list[str], *, gpu: bool) -> int:
+    """Print the table, and return the exit status."""
+    expected: dict[tuple[str, str], Answers] = {}
+    errors: list[float] = []
+    for row in rows(names):
+        print(f"{row.workload:4} {row.implementation:15} {'XLA' if row.xla else '   '}", end="", flush=True)
+        for title, given in cases(row.workload).items():
+            variant = row.variant(given, gpu=gpu)
+            if variant is None:
+                continue
+            key = (row.workload, title)
+            if key not in expected:
+                expected[key] = reference(row.workload, variant)
+            errors.append(worst_error(answers(variant, row.workload), expected[key]))
+            print(f"  {title} {errors[-1]:.1e}", end="", flush=True)
+        print()
+    print(f"{len(errors)} combinations, the worst relative error {max(errors, default=0.0):.1e}, at most {GOAL:.0e}")
+    return 0 if errors and max(errors) <= GOAL else 1
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.numerics", description=__doc__)
+    parser.add_argument("names", nargs="*", help="workloads and implementations; none is all")
+    parser.add_argument("--gpu", action="store_true", help="compute on the first GPU, not on the CPU")
+    given = parser.parse_args()
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    return _print_table(given.names, gpu=given.gpu)
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
