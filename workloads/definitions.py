@@ -164,8 +164,8 @@ _POOLING = Parameter(
     help="What halves the images between the blocks.",
     default="average",
     choices=(
-        Choice(value="average", label="Average", help="The mean of 2x2 pixels."),
-        Choice(value="max", label="Maximum", help="The largest of 2x2 pixels."),
+        Choice(value="average", label="Average pooling", help="The mean of 2x2 pixels."),
+        Choice(value="max", label="Maximum pooling", help="The largest of 2x2 pixels."),
         Choice(
             value="strided",
             label="Strided convolution",

@@ -163,7 +163,7 @@ def _result(
 ) -> VariantResult:
     looks = 1 if group is baseline else count_looks(group, baseline)
     speedup = _ratio_to_baseline(group, baseline, throughputs, level_at(looks, speed_comparisons))
-    decision: Decision = _decision(speedup) if same_workload(group, baseline) else "different workloads"
+    decision: Decision = decide(speedup) if same_workload(group, baseline) else "different workloads"
     is_undecided = decision == "no difference seen"
     return VariantResult(
         runs=group,
@@ -209,7 +209,8 @@ def _with_result(group: Sequence[RunRow]) -> list[RunRow]:
     return [row for row in group if row.outcome is not None and row.outcome.name in ("completed", "stopped")]
 
 
-def _decision(speedup: Estimate | None) -> Decision:
+def decide(speedup: Estimate | None) -> Decision:
+    """Return what a ratio of speeds with its interval says."""
     if speedup is None:
         return "nothing to compare"
     if speedup.low is None or speedup.high is None:

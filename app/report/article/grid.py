@@ -7,14 +7,14 @@ from typing import Any
 from app import units
 from app.analysis.intervals import Estimate, level_at, mean, ratio
 from app.analysis.summary import flops_per_s
-from app.analysis.verdict import count_looks, throughputs
+from app.analysis.verdict import count_looks, decide, throughputs
 from app.records import RunRow
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import TextTable
-from app.runs.experiment.article import LAYOUTS, Figure, Grid, GridCell, LayoutTable, RatioTable
+from app.runs.experiment.article import LAYOUTS, Advice, Figure, Grid, GridCell, LayoutTable, RatioTable
 from app.runs.experiment.schedule import runs_of_variant
 from app.viewmodels.format.cells import OUTCOMES
-from app.viewmodels.format.naming import gpus_label, value_text
+from app.viewmodels.format.naming import gpus_label, value_text, variant_names
 from workloads import catalog
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -193,16 +193,23 @@ def _layout_fields(table: LayoutTable, grid: Grid, columns: Sequence[Sequence[_C
         return {**where, **cell.document(), "throughput": estimate_document(cell.figure), "epoch_s": epoch_s}
 
     rows = []
-    for row, *cells in zip(grid.rows, *columns, strict=True):
+    for row, variant, *cells in zip(grid.rows, _row_variants(grid), *columns, strict=True):
         placed = [(column.settings, cell) for column, cell in zip(grid.columns, cells, strict=True)]
         gains = [(where, cell.ratios["gain"]) for where, cell in placed if "gain" in cell.ratios]
         scaling = [(where, cell.ratios["scaling"]) for where, cell in placed if "scaling" in cell.ratios]
         rows.append(
             {
                 "batch_size": row.settings["batch_size"],
+                "variant": variant,
                 "cells": [cell_document(where, cell) for where, cell in placed],
                 "gains": [{"gpus": where["gpus"], **estimate_document(found)} for where, found in gains],
                 "scaling": [{"over": gpus[0], **where, **estimate_document(found)} for where, found in scaling],
+                "advice": [
+                    {"gpus": where["gpus"], "by": each.by, "layout": each.layout, "verdict": verdict}
+                    for (where, nhwc), (_, nchw) in zip(placed[::2], placed[1::2], strict=True)
+                    for each in table.advice
+                    if (verdict := _advice_verdict(each, nhwc, nchw))
+                ],
             }
         )
     return {
@@ -218,25 +225,57 @@ def _layout_tables(table: LayoutTable, grid: Grid, columns: Sequence[Sequence[_C
     """Return a table of throughput, gains and scaling, and one of seconds per epoch."""
     example = catalog.workload(table.workload).example
     unit, fewest = units.rate_unit(example), grid.columns[0].settings["gpus"]
-    labels = ("Batch size", [row.label for row in grid.rows])
-    rates: list[TextColumn] = [labels]
+    variants = _row_variants(grid)
+    labels: list[TextColumn] = [("Variant", variants)] if any(variants) else []
+    labels.append(("Batch size", [row.label for row in grid.rows]))
+    rates, epochs = list(labels), list(labels)
     scaling: list[TextColumn] = []
-    epochs: list[TextColumn] = [labels]
-    for column, cells in zip(grid.columns, columns, strict=True):
+    for place, (column, cells) in enumerate(zip(grid.columns, columns, strict=True)):
         gpus, layout = gpus_label(column.settings["gpus"]), column.settings["layout"]
         rates.append((f"{gpus} {layout}: {unit}", [cell.text() for cell in cells]))
         epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
         if layout == LAYOUTS[-1]:
             rates.append((f"{gpus}: NCHW gain", [_gain_text(cell.ratios["gain"]) for cell in cells]))
+            pairs = list(zip(columns[place - 1], cells, strict=True))
+            for each in table.advice:
+                verdicts = [_advice_verdict(each, *pair) or units.ABSENT for pair in pairs]
+                rates.append((f"{gpus}: {each.by} says {each.layout}", verdicts))
         if column.settings["gpus"] != fewest:
             head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
             scaling.append((head, [_ratio_text(cell.ratios["scaling"]) for cell in cells]))
     rate_caption = f"Measured {unit}; gains and ratios each with a 95 % interval of its own"
     epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
     return (
-        _text_table(rate_caption, [*rates, *scaling], first_number=0),
-        _text_table(epoch_caption, epochs, first_number=0),
+        _text_table(rate_caption, [*rates, *scaling], first_number=len(labels) - 1),
+        _text_table(epoch_caption, epochs, first_number=len(labels) - 1),
     )
+
+
+def _row_variants(grid: Grid) -> list[str]:
+    """Return for each row what else than its batch size tells its variants from those of other rows; "" if nothing."""
+    found = [next(cell.variant for cell in cells if cell.variant) for cells in zip(*grid.cells, strict=True)]
+    place = {"batch_size": 0, "gpus": 0, **grid.columns[0].settings}
+    alike = [RunSpec(workload=spec.workload, variant={**spec.variant, **place}) for spec in found]
+    distinct = [spec for number, spec in enumerate(alike) if spec not in alike[:number]]
+    names = variant_names(distinct) if len(distinct) > 1 else [""]
+    return [names[distinct.index(spec)] for spec in alike]
+
+
+def _advice_verdict(advice: Advice, nhwc: _Cell, nchw: _Cell) -> str | None:
+    """Return whether a gain confirms an advice; None where it says nothing, or a run was not what was requested.
+
+    Args:
+        advice: The advice.
+        nhwc: The runs of one layout.
+        nchw: Those of the other, with the gain.
+    """
+    gain, runs = nchw.ratios["gain"], (*nhwc.runs, *nchw.runs)
+    if gain is None or not advice.is_about(runs[0].spec.variant) or combined_state(runs) == "mismatch":
+        return None
+    decision = decide(gain)
+    if decision not in ("faster", "slower"):
+        return decision
+    return "confirmed" if (decision == "faster") == (advice.layout == "NCHW") else "refuted"
 
 
 def _text_table(caption: str, columns: Sequence[TextColumn], first_number: int = 1) -> TextTable:

@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 
 from app.errors import UserError
-from workloads.protocol import RunSpec, Value
+from workloads.catalog import OUTSIDE_STEP
+from workloads.protocol import RunSpec, Value, Variant
 
 Settings = dict[str, Value]
 RatioFigure = Literal["gflops", "step_ms"]
@@ -16,6 +17,8 @@ Figure = Literal["throughput", RatioFigure, TraceFigure]
 """What a cell shows: examples per second, billions of operations per second, or milliseconds per step; of a traced step
 the time in which kernels ran, and their occupancy."""
 LAYOUTS = ("NHWC", "NCHW")
+_PLACE = ("batch_size", "gpus", "layout")
+"""The parameters that a table of layouts has rows and columns for."""
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,6 +26,18 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     about: str
     says: str
+
+
+class Advice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The layout that somebody advises on GPUs, for variants whose parameters have one of these values each."""
+
+    by: str
+    layout: Literal["NHWC", "NCHW"]
+    where: dict[str, list[Value]] = {}
+
+    def is_about(self, variant: Variant) -> bool:
+        """Return whether it says something of a variant."""
+        return variant["gpus"] != 0 and all(variant[name] in values for name, values in self.where.items())
 
 
 class TableRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,11 +75,16 @@ class Grid:
 
 
 class LayoutTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="layouts", tag_field="kind"):
-    """Throughput of a workload by batch size, number of GPUs and layout, and seconds per epoch of so many examples."""
+    """Throughput of a workload by batch size, number of GPUs and layout, and seconds per epoch of so many examples.
+
+    Variants that differ in anything else, as in their precision, have rows of their own. `advice` stands beside the
+    gains, and whether they confirm it.
+    """
 
     workload: str
     epoch_examples: int
     claims: tuple[Claim, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     @property
     def title(self) -> str:
@@ -74,30 +94,43 @@ class LayoutTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
     def grid(self, variants: Sequence[RunSpec]) -> Grid | None:
         """Return a row per batch size and a column per number of GPUs and layout; None if no variant belongs here.
 
-        Ratios are `gain`, of NCHW over NHWC, and `scaling`, of more GPUs over the fewest.
+        Ratios are `gain`, of NCHW over NHWC, and `scaling`, of more GPUs over the fewest; both are of one row.
         """
-        specs = {
-            (int(spec.variant["batch_size"]), int(spec.variant["gpus"]), str(spec.variant["layout"])): spec
-            for spec in variants
-            if spec.workload == self.workload
-        }
-        if not specs:
+        own = [spec for spec in variants if spec.workload == self.workload]
+        if not own:
             return None
-        batches, gpus = sorted({batch for batch, _, _ in specs}), sorted({count for _, count, _ in specs})
+        names = _other_differences(own)
+        rows: dict[tuple[Value, ...], Settings] = {}
+        specs: dict[tuple[tuple[Value, ...], int, str], RunSpec] = {}
+        for spec in own:
+            batch, count, layout = (spec.variant[name] for name in _PLACE)
+            others = {name: spec.variant[name] for name in names}
+            row = (*others.values(), batch)
+            rows[row] = {"batch_size": batch, **others}
+            specs[row, int(count), str(layout)] = spec
+        gpus = sorted({count for _, count, _ in specs})
 
-        def cell(batch: int, count: int, layout: str) -> GridCell:
-            baselines = {"gain": specs.get((batch, count, "NHWC"))} if layout == "NCHW" else {}
+        def cell(row: tuple[Value, ...], count: int, layout: str) -> GridCell:
+            baselines = {"gain": specs.get((row, count, "NHWC"))} if layout == "NCHW" else {}
             if count > gpus[0]:
-                baselines["scaling"] = specs.get((batch, gpus[0], layout))
-            return GridCell(variant=specs.get((batch, count, layout)), baselines=baselines)
+                baselines["scaling"] = specs.get((row, gpus[0], layout))
+            return GridCell(variant=specs.get((row, count, layout)), baselines=baselines)
 
+        order = {others: place for place, others in enumerate(dict.fromkeys(row[:-1] for row in rows))}
+        ordered = sorted(rows, key=lambda row: (order[row[:-1]], row[-1]))
         pairs = [(count, layout) for count in gpus for layout in LAYOUTS]
         return Grid(
             figures=("throughput",),
             columns=tuple(TableColumn(settings={"gpus": count, "layout": layout}) for count, layout in pairs),
-            rows=tuple(TableRow(label=f"{batch:,}", settings={"batch_size": batch}) for batch in batches),
-            cells=tuple(tuple(cell(batch, *pair) for batch in batches) for pair in pairs),
+            rows=tuple(TableRow(label=f"{row[-1]:,}", settings=rows[row]) for row in ordered),
+            cells=tuple(tuple(cell(row, *pair) for row in ordered) for pair in pairs),
         )
+
+
+def _other_differences(specs: Sequence[RunSpec]) -> list[str]:
+    """Return the parameters that make steps differ, other than those of a table of layouts."""
+    names = [name for name in specs[0].variant if name not in _PLACE and name not in OUTSIDE_STEP]
+    return [name for name in names if len({spec.variant[name] for spec in specs}) > 1]
 
 
 class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ratios", tag_field="kind"):

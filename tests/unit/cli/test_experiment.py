@@ -13,7 +13,7 @@ from app.cli.main import main
 from app.plan import Plan
 from app.records import StoredRun
 from app.report.comparison import experiment_document, experiment_result, runs_in_order
-from app.runs.experiment.presets import add_user_preset_file
+from app.runs.experiment.presets import add_user_preset_file, preset_names
 from app.runs.experiment.session import Experiment
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import header, result
@@ -168,13 +168,13 @@ def test_presets_are_listed_with_their_runs_time_and_question(
 ) -> None:
     assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
     listed = {each["preset"]: each for each in json.loads(capsys.readouterr().out)["presets"]}
-    assert list(listed) == ["article-a", "article-b", "article-c", "quick"]
+    assert list(listed) == preset_names()
     assert all(each["done"] == 0 and each["left_s"] > 0 and each["question"] for each in listed.values())
     assert listed["quick"]["runs"] == 6
     assert main(["experiment", "--presets", "--db", str(database_path)]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["preset", "runs", "done", "the", "rest", "takes", "question"]
-    assert len(rows) == 4
+    assert len(rows) == len(preset_names())
     assert "at least" in rows[0]
 
 

@@ -19,6 +19,7 @@ from workloads.protocol import RunSpec
 TWO = Machine(
     gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2))
 )
+ONE = Machine(gpus=TWO.gpus[:1])
 NAMED = load_preset("article-c")
 PLAN = NAMED.plan(TWO)
 
@@ -59,8 +60,23 @@ def words(table: MeasuredTable, which: int) -> list[tuple[str, ...]]:
 
 def test_a_table_a_workload_with_a_row_a_batch(tables: list[Mapping[str, Any]]) -> None:
     assert [table["workload"] for table in tables] == ["cnn10", "wrn28-10"]
-    assert all([row["batch_size"] for row in table["rows"]] == [128, 256, 512, 1024, 2048] for table in tables)
+    for table in tables:
+        of_tf32 = [row["batch_size"] for row in table["rows"] if row["variant"] == "Native · TF32"]
+        assert of_tf32 == [128, 256, 512, 1024, 2048]
     assert {cell["outcome"] for row in tables[1]["rows"] for cell in row["cells"]} == {None}
+
+
+def test_precisions_implementations_and_poolings_have_rows_of_their_own(tables: list[Mapping[str, Any]]) -> None:
+    small, wide = ([(row["variant"], row["batch_size"]) for row in table["rows"][5:]] for table in tables)
+    assert small[:5] == [("Native · float32", batch) for batch in (128, 256, 512, 1024, 2048)]
+    assert small[5:] == [
+        ("Keras · TF32", 1024),
+        ("Keras · float32", 1024),
+        ("Native · Maximum pooling · TF32", 1024),
+        ("Native · Strided convolution · TF32", 1024),
+    ]
+    assert wide == [("Native · float32", 128), ("Keras · TF32", 128)]
+    assert [cell["outcome"] for cell in tables[0]["rows"][5]["cells"]] == [None] * 4, "none of TF32's in this row"
 
 
 def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[Mapping[str, Any]]) -> None:
@@ -75,7 +91,8 @@ def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[Mapping[str, 
 
 
 def test_words_stand_where_there_is_no_figure(measured: tuple[MeasuredTable, ...]) -> None:
-    header, first, *_, last = words(measured[0], 0)
+    header, *rows = [row[1:] for row in words(measured[0], 0) if row[0] in ("Variant", "Native · TF32")]
+    first, *_, last = rows
     assert header == (
         "Batch size",
         *("1 GPU NHWC: images/s", "1 GPU NCHW: images/s", "1 GPU: NCHW gain"),
@@ -87,7 +104,7 @@ def test_words_stand_where_there_is_no_figure(measured: tuple[MeasuredTable, ...
     assert (first[4], first[5]) == ("1,600 ✘", "1,980")
     assert first[7].startswith("0.80× (0.")
     assert last == ("2,048", "out of memory", "–", "–", "refused", "4,900", "–", "–", "–")
-    assert words(measured[0], 1)[-1] == ("2,048", "out of memory", "–", "refused", "10.2")
+    assert words(measured[0], 1)[5][1:] == ("2,048", "out of memory", "–", "refused", "10.2")
 
 
 def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
@@ -96,7 +113,7 @@ def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
     ]
     assert NAMED.preset.article is not None
     table, *_ = measured_tables(NAMED.preset.article, PLAN, [run.header for run in slower])
-    assert words(table, 0)[1][3] == "\N{MINUS SIGN}2.1 %"
+    assert words(table, 0)[1][4] == "\N{MINUS SIGN}2.1 %"
 
 
 def test_beside_it_stands_what_the_article_says(measured: tuple[MeasuredTable, ...]) -> None:
@@ -107,6 +124,41 @@ def test_beside_it_stands_what_the_article_says(measured: tuple[MeasuredTable, .
     assert "The article, precision: float32 products." in small
     assert "The article, 2 GPUs over 1: similar to the 10-layer network, without a figure." in wide
     assert small[-1].endswith("(note.com, 2019). It measured on 2x RTX 2080 Ti.")
+
+
+def test_advice_is_confirmed_or_refuted_by_the_interval_of_its_row() -> None:
+    """NVIDIA's is about tensor cores, TensorFlow's about all; without an interval or a GPU, neither is judged."""
+    named = load_preset("layout-advice")
+    assert named.preset.article is not None
+    plan = named.plan(ONE)
+    gains = {"float16": (0.8, 3), "bfloat16": (1.2, 3), "tf32": (1.0, 3), "float32": (1.3, 1)}
+    runs = [
+        result(number, variant, 1000.0 * (gain if variant.variant["layout"] == "NCHW" else 1) * (1 + turn / 1000))
+        for number, (variant, gain, turn) in enumerate(
+            (variant, gain, turn)
+            for variant in plan.variants
+            if variant.workload == "cnn10"
+            for gain, turns in [gains[str(variant.variant["precision"])]]
+            for turn in range(turns)
+        )
+    ]
+    table, _ = measured_tables(named.preset.article, plan, [run.header for run in runs])
+    head, *rows = words(table, 0)
+    assert head[4:] == ("1 GPU: NCHW gain", "1 GPU: NVIDIA says NHWC", "1 GPU: TensorFlow says NCHW")
+    assert {row[0]: row[5:] for row in rows} == {
+        "float16": ("confirmed", "refuted"),
+        "bfloat16": ("refuted", "confirmed"),
+        "TF32": ("no difference seen", "no difference seen"),
+        "float32": ("–", "one run each"),
+    }
+    assert table.document["rows"][0]["advice"] == [
+        {"gpus": 1, "by": "NVIDIA", "layout": "NHWC", "verdict": "confirmed"},
+        {"gpus": 1, "by": "TensorFlow", "layout": "NCHW", "verdict": "refuted"},
+    ]
+    cpu = named.plan(Machine())
+    made = [result(number, variant, 1e3) for number, variant in enumerate(cpu.variants * 2)]
+    for each in measured_tables(named.preset.article, cpu, [run.header for run in made]):
+        assert [row["advice"] for row in each.document["rows"]] == [[]]
 
 
 def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
@@ -124,12 +176,12 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     assert wrong in out
     done, written = err.splitlines()
     assert done.startswith(
-        "11 of 116 runs done. Without --show the same command goes on from here. 3 repeats can show "
+        "11 of 200 runs done. Without --show the same command goes on from here. 3 repeats can show "
     )
     assert written == f"Written to {report}."
     text = report.read_text(encoding="utf-8")
-    assert text.count("| Batch size |") == 4
-    assert "| 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
+    assert text.count("| Variant | Batch size |") == 4
+    assert "| Native · TF32 | 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
     page = tmp_path / "page.html"
     assert main([*shown, "--report", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
