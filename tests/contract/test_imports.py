@@ -1,6 +1,7 @@
 """Who may import whom: by the written contracts, by reading the source, and by looking into fresh processes."""
 
 import ast
+import functools
 import json
 import os
 import subprocess
@@ -26,8 +27,13 @@ def module_name(path: Path) -> str:
 MODULES = [module_name(path) for path in SOURCES]
 
 
-def imported(path: Path) -> Iterator[str]:
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
     """Every module a file imports, inside functions too."""
+    return frozenset(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -43,6 +49,7 @@ def importers(packages: set[str]) -> set[str]:
     return {module_name(path) for path in SOURCES if packages & {name.partition(".")[0] for name in imported(path)}}
 
 
+@functools.cache
 def loaded_after(code: str, *hidden: str) -> set[str]:
     """What a fresh process has in `sys.modules` after the code; the `hidden` packages cannot be imported there."""
     script = (
