@@ -1,16 +1,20 @@
 """The command line as users run it: `python -m app …` in a process of its own."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
+import pytest
+
 from app.cli.commands import UpperLayers
-from app.cli.main import program
+from app.cli.main import main, program
 from app.paths import PROGRAM
 from app.runs.leases import FOLDER_VARIABLE
 
@@ -26,7 +30,8 @@ class CommandLine:
         self.database = folder / "profiles.db"
         # It must not wait for runs of other tests.
         ours = {FOLDER_VARIABLE: str(folder), "PYTHONUNBUFFERED": ""}
-        self._environment = {**os.environ, **(more or {}), **ours}
+        self._own = {**(more or {}), **ours}
+        self._environment = {**os.environ, **self._own}
 
     def start(
         self,
@@ -65,6 +70,23 @@ class CommandLine:
         process = self.start(*words, database=database, limit_kib=limit_kib, redirect=redirect)
         out, err = process.communicate(timeout=LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def inside(self, *words: str, database: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run in this process, which costs half a second less, where the process is not what is tested."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            for name, value in self._own.items():
+                patch.setenv(name, value)
+            status = main([*words, "--db", str(database or self.database)])
+        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+    def read(self, *words: str) -> dict[str, Any]:
+        """Run with `--json` in this process; return the document."""
+        done = self.inside(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert isinstance(document, dict)
+        return document
 
     def json(self, *words: str, status: int = 0) -> dict[str, Any]:
         """Run with `--json`; return the document on stdout."""

@@ -100,10 +100,10 @@ def test_a_completed_run_without_json_says_its_throughput(command_line: CommandL
 
 
 def test_what_did_not_complete_is_status_1(trained: CommandLine) -> None:
-    document = trained.json("show", "3")
+    document = trained.read("show", "3")
     assert (document["outcome"], document["reason"]) == ("failed", "ValueError: the dummy fails, as asked")
     assert_has_fields(document)
-    text = trained("show", "3", "--log").stdout
+    text = trained.inside("show", "3", "--log").stdout
     assert "Traceback (most recent call last)" in text
 
 
@@ -113,7 +113,7 @@ def test_list_names_runs_newest_first(trained: CommandLine) -> None:
     for run in runs:
         assert {"run", "started_utc", "workload", "variant", "outcome", "throughput", "match", "state"} <= set(run)
         assert datetime.fromisoformat(run["started_utc"]).tzinfo is not None
-    table = trained("list").stdout.splitlines()
+    table = trained.inside("list").stdout.splitlines()
     assert table[0].split() == ["run", "started", "variant", "outcome", "evidence", "throughput", "tags"]
     assert len(table) == 4
 
@@ -128,9 +128,9 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
     assert document["rows"][1]["speedup"]["ratio"] < 1
     assert document["rows"][2]["speedup"] == {"ratio": None, "interval": None}
     assert {found["key"] for found in document["warnings"]} <= {"others_on_host"}, "this machine may be busy"
-    other = trained.json("compare", "1", "2", "--baseline", "2")
+    other = trained.read("compare", "1", "2", "--baseline", "2")
     assert other["rows"][0]["speedup"]["ratio"] > 1
-    assert "one run has no interval" in trained("compare", "1", "2").stdout
+    assert "one run has no interval" in trained.inside("compare", "1", "2").stdout
 
 
 def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:
@@ -140,7 +140,7 @@ def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) 
     assert [(row["variant"]["step_ms"], row["n"]) for row in document["rows"]] == [(60.0, 2), (1.0, 2)]
     assert document["rows"][1]["speedup"]["ratio"] > 2
     assert document["verdict"]["decision"] in ("faster", "no difference seen"), "two runs each: the interval is wide"
-    order = [run["variant"]["step_ms"] for run in reversed(command_line.json("list")["runs"])]
+    order = [run["variant"]["step_ms"] for run in reversed(command_line.read("list")["runs"])]
     assert order == [60.0, 1.0, 1.0, 60.0], "interleaved"
 
 
@@ -155,7 +155,7 @@ def test_ctrl_c_stops_the_run_and_stores_it(command_line: CommandLine) -> None:
     document, err = interrupted(process, "measure\n")
     assert (process.returncode, document["outcome"]) == (1, "stopped")
     assert "Traceback" not in err
-    assert command_line.json("show", "1")["outcome"] == "stopped"
+    assert command_line.read("show", "1")["outcome"] == "stopped"
 
 
 def interrupted(process: Process, line: str) -> tuple[dict[str, Any], str]:
@@ -194,8 +194,8 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
     assert (nothing.returncode, json.loads(nothing.stdout)) == (0, rest), "nothing is run twice"
     assert "All 2 runs are stored: nothing is left to run." in nothing.stderr
     more = command_line.json(*words[:-1], "2", "--budget", "0.5s", status=1)
-    assert (more["planned"], more["done"], len(command_line.json("list")["runs"])) == (4, 2, 2), "more repeats go on"
-    assert command_line.json("show", "1")["environment"]["planned_repeats"] == "1"
+    assert (more["planned"], more["done"], len(command_line.read("list")["runs"])) == (4, 2, 2), "more repeats go on"
+    assert command_line.read("show", "1")["environment"]["planned_repeats"] == "1"
 
 
 def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: CommandLine) -> None:
@@ -228,7 +228,7 @@ def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLin
     process.communicate(timeout=LIMIT_S)
     document = command_line.json(*words)
     assert (document["state"], [row["runs"] for row in document["rows"]]) == ("complete", [[1], [3]])
-    assert command_line.json("show", "2")["outcome"] == "crashed"
+    assert command_line.read("show", "2")["outcome"] == "crashed"
 
 
 def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: CommandLine) -> None:
@@ -388,7 +388,7 @@ def test_a_disk_that_is_full_during_a_run_is_said_and_keeps_what_is_stored(comma
     assert str(command_line.database) in sentence
     assert "check the disk that holds it" in sentence or "free some space" in sentence
     assert "Traceback" not in done.stderr
-    document = command_line.json("show", "1")
+    document = command_line.read("show", "1")
     assert (document["outcome"], document["phases"][-1]["phase"]) == ("crashed", "measure")
     assert document["throughput"]["value"] > 0
 

@@ -82,11 +82,11 @@ def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) ->
     assert done.stderr.count("does not count") == 2
     document = hot.json(*words)
     assert (document["planned"], document["done"]) == (2, 2)
-    assert [run["run"] for run in hot.json("list")["runs"]] == [4, 3, 2, 1], "nothing was made by the second call"
+    assert [run["run"] for run in hot.read("list")["runs"]] == [4, 3, 2, 1], "nothing was made by the second call"
     assert [row["runs"] for row in document["rows"]] == [[2], [4]]
     (warning,) = (each for each in document["warnings"] if each["key"] == "throttled heat")
     assert warning["text"].startswith("GPUs were throttled because of heat in all runs: run 2 for 100")
-    facts = hot.json("show", "2")["environment"]
+    facts = hot.read("show", "2")["environment"]
     assert facts[IDLE_WAIT_KEY].startswith("gave up after")
     assert facts[THROTTLED_KEY] == "100.0"
 

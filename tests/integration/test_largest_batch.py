@@ -65,6 +65,6 @@ def test_the_command_line_prints_the_answer(tmp_path: Path) -> None:
     assert (document["largest_batch"], document["smallest_that_does_not_fit"], document["ending"]) == (8, 12, "found")
     assert document["text"] == "The largest batch that fits is 8; 12 does not fit (4 tries)."
     assert [one["run"] for one in document["tries"]] == [1, 2, 3, 4]
-    assert "a try for the largest batch" in line("list").stdout
+    assert "a try for the largest batch" in line.inside("list").stdout
     refused = line("run", *words, "--largest-batch")
     assert (refused.returncode, "--batch-limit" in refused.stderr) == (2, True)

@@ -171,7 +171,7 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
     ]
     document = two_cards.json(*words)
     assert (document["state"], document["done"]) == ("complete", 4)
-    runs = [two_cards.json("show", str(number)) for number in (1, 2)]
+    runs = [two_cards.read("show", str(number)) for number in (1, 2)]
     assert [runs[0]["environment"][CONCURRENT_GPUS_KEY], runs[1]["environment"][CONCURRENT_GPUS_KEY]] == [
         runs[1]["environment"]["gpus_used"],
         runs[0]["environment"]["gpus_used"],
@@ -206,6 +206,6 @@ def test_ctrl_c_stops_every_run_that_goes_on(two_cards: CommandLine) -> None:
         *_, last = said
     assert last.startswith("Stopped: 0 of 3 runs done.")
     assert process.returncode == 1
-    listed = two_cards.json("list")["runs"]
+    listed = two_cards.read("list")["runs"]
     assert [run["outcome"] for run in listed[:2]] == ["stopped", "stopped"]
     assert [run["outcome"] for run in listed].count("stopped") == 2

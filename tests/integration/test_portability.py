@@ -12,7 +12,7 @@ import pytest
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine
 
-SETTINGS = {"gpus": 0, "units": 8, "features": 4, "timesteps": 10, "layers": 2, "bidirectional": "true", "steps": 300}
+SETTINGS = {"gpus": 0, "units": 8, "features": 4, "timesteps": 4, "layers": 2, "bidirectional": "true", "steps": 200}
 LOADED = """
 import json, sys
 import keras, numpy as np, tensorflow as tf
@@ -46,7 +46,7 @@ def test_the_run_tells_its_operations_and_what_share_of_the_processor_s_they_are
         run = store.load(1)
         known = store.calibration("cpu", "float32")
     summary = run.row.summary
-    forward = 32 * (10 * 2 * 8 * 8 * (4 + 8 + 16 + 8) + 2 * 16)
+    forward = 32 * (4 * 2 * 8 * 8 * (4 + 8 + 16 + 8) + 2 * 16)
     assert summary.flops_per_step == 3 * forward
     assert known is not None
     assert summary.peak_flops_per_s == known.flops_per_s > 1e8
@@ -85,10 +85,10 @@ PRESET = """
     gpus = 0
     units = 8
     features = 4
-    timesteps = 10
+    timesteps = 4
     layers = 2
     bidirectional = true
-    steps = 300
+    steps = 200
     [article]
     title = "An article"
     tables = [{ kind = "portability", title = "Elsewhere" }]
@@ -192,6 +192,6 @@ def test_without_a_sound_tensorflow_an_errand_says_so(
 def test_what_cannot_be_is_said_before_tensorflow_starts(
     trained: CommandLine, words: tuple[str, ...], status: int, sentence: str
 ) -> None:
-    done = trained(*words)
+    done = trained.inside(*words)
     assert done.returncode == status, done.stderr
     assert sentence in done.stderr

@@ -266,7 +266,7 @@ def test_the_second_run_of_an_experiment_is_served(
 ) -> None:
     line = CommandLine(tmp_path, {STANDBY_VARIABLE: "on", **environment(Driver(cards=TWO_H200))})
     line.json("experiment", *dummy_arguments(gpus=1, seed="1,2"), "--repeats", "1", "--no-gate", *words)
-    runs = [line.json("show", str(run)) for run in (1, 2)]
+    runs = [line.read("show", str(run)) for run in (1, 2)]
     assert [run["environment"].get("standby") for run in runs] == facts
 
 

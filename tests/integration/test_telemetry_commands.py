@@ -139,20 +139,20 @@ def test_a_replay_of_no_run_is_one_sentence(line: CommandLine) -> None:
 
 
 def test_prune_deletes_samples_and_keeps_figures(stored: CommandLine) -> None:
-    before = stored.json("show", "1")
-    would = stored.json("prune", "--older-than", "30d", "--dry-run")
+    before = stored.read("show", "1")
+    would = stored.read("prune", "--older-than", "30d", "--dry-run")
     assert (would["runs"], would["rows"], would["dry_run"]) == ([1], 362, True)
-    assert stored.json("show", "1") == before, "a dry run deletes nothing"
-    said = stored("prune", "--older-than", "30d")
+    assert stored.read("show", "1") == before, "a dry run deletes nothing"
+    said = stored.inside("prune", "--older-than", "30d")
     assert said.returncode == 0
     assert said.stdout.startswith("Deleted 362 samples and log lines of 1 run in")
     assert "about a second for each 100 MB" in said.stderr
-    after = stored.json("show", "1")
+    after = stored.read("show", "1")
     assert after["throughput"] == before["throughput"]
     assert [device["samples"] for device in after["devices"]] == [0, 0, 0]
     assert after["telemetry"]["pruned_utc"] is not None
-    assert "were deleted on" in stored("show", "1").stdout
-    assert stored("prune", "--older-than", "30d").stdout == "No run is old enough: nothing to delete.\n"
+    assert "were deleted on" in stored.inside("show", "1").stdout
+    assert stored.inside("prune", "--older-than", "30d").stdout == "No run is old enough: nothing to delete.\n"
 
 
 def test_list_says_how_large_the_database_is(stored: CommandLine) -> None:

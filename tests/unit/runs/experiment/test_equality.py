@@ -1,6 +1,8 @@
 """When an experiment checks its variants, what it says, and what its runs store; the jobs' results are made up."""
 
+import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from app.cli.main import main
 from app.plan import Plan
 from app.records import EqualityCheck
 from app.runs.experiment.equality import ExperimentEquality, costs_little
@@ -170,3 +173,22 @@ def test_a_stop_ends_it_without_a_result(host: MadeUpHost, database_path: Path) 
     _, said = checks(PLAN, host, database_path, going_on=False)
     assert (len(host.requests), said) == (1, ["Checking that the variants compute the same …"])
     assert Leases(host.folder).take(["cpu"], 1) is not None
+
+
+def test_the_command_checks_stored_runs_and_stores_what_came_of_it(
+    host: MadeUpHost, database_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.gradients["fused"] = 2.0
+    services = RunServices(database=database_path, host=host)  # type: ignore[arg-type]
+    monkeypatch.setattr("app.cli.run.run_services", lambda _, on: nullcontext(services))
+    with Store.open(database_path) as store:
+        for uid, variant in (("uid-1", STANDARD), ("uid-2", FUSED)):
+            begin(store, uid=uid, spec=variant)
+        assert main(["check-equal", "2", "1", "--json", "--db", str(database_path)]) == 1
+        (check,) = json.loads(capsys.readouterr().out)["checks"]
+        assert (check["runs"], check["state"]) == ([1], "differs")
+        (stored,) = store.load(1).equality
+        assert (stored.baseline["implementation"], stored.difference) == ("fused", check["difference"])
+        assert store.load(2).equality == ()
+    assert main(["check-equal", "1", "--db", str(database_path)]) == 2
+    assert "takes runs of two variants or more" in capsys.readouterr().err
