@@ -45,10 +45,10 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     _ClassPattern(
         "rnn",
         re.compile(
-            r"CudnnRNN|BlockLSTM|RNNcell|(LSTM|GRU|GENERIC)_elementWise|[pP]ersist.*(RNN|LSTM|GRU)|persistRNN|RNN_|lstm_gates"
+            r"CudnnRNN|BlockLSTM|LSTMBlockCell|RNNcell|(LSTM|GRU|GENERIC)_elementWise|[pP]ersist.*(RNN|LSTM|GRU)|persistRNN|RNN_|lstm_gates"
             r"|RNN(In|Out)putRearrangement"
         ),
-        "cuDNN's recurrent kernels; TensorFlow's CudnnRNN and BlockLSTM operations (lstm_ops_gpu.cu.cc)",
+        "cuDNN's recurrent kernels; TensorFlow's CudnnRNN and block LSTM operations (lstm_ops_gpu.cu.cc)",
     ),
     _ClassPattern(
         "convolution",

@@ -27,20 +27,16 @@ _BLOCK_LIMITS = (
     Limit(
         parameter="xla",
         broken=lambda v: bool(v["xla"]),
-        reason="XLA cannot compile the block-fused op; use xla=false or implementation=standard.",
+        reason="XLA cannot compile TensorFlow's block LSTM; use xla=false or implementation=standard.",
     ),
     Limit(
         parameter="precision",
         broken=lambda v: v["precision"] == "bfloat16",
-        reason="TensorFlow has the block-fused op in float32 and float16 only; use one of them or "
-        "implementation=standard.",
+        reason="TensorFlow has its block LSTM in float32 and float16 only; use one of them or implementation=standard.",
     ),
-    Limit(
-        parameter="sequence_lengths",
-        broken=lambda v: v["sequence_lengths"] != "fixed",
-        reason="The block-fused op knows one length for all sequences; use sequence_lengths=fixed or "
-        "implementation=standard.",
-    ),
+)
+_BLOCK_FUSED_LIMITS = (
+    *_BLOCK_LIMITS,
     Limit(
         parameter="recurrent_dropout",
         broken=lambda v: bool(v["recurrent_dropout"]),
@@ -64,6 +60,13 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         label="Block-fused",
         help="One BlockLSTMV2 op per layer and direction; GPU and CPU.",
         pattern=lambda c: OpPattern(blocks=c.parts),
+        limits=_BLOCK_FUSED_LIMITS,
+    ),
+    Implementation(
+        name="block_cell",
+        label="Block cell",
+        help="One LSTMBlockCell op per step, in a loop over time: cuDNN's compatible cell on its own; GPU and CPU.",
+        pattern=lambda c: OpPattern(loops=c.parts, cells=1),
         limits=_BLOCK_LIMITS,
     ),
     CUDNN_STACK,

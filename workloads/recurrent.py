@@ -101,6 +101,7 @@ class OpPattern:
         loops: Loops over time.
         products: Matrix products per iteration of each loop.
         batched: Batched matrix products per iteration of each loop.
+        cells: Block cells per iteration of each loop.
         kernel: Whether an iteration calls code compiled by XLA.
         fully_compiled: Whether XLA compiled the loops themselves: their products are then as XLA left them, so only
             the existence of loops can be seen.
@@ -111,6 +112,7 @@ class OpPattern:
     loops: int = 0
     products: int = 0
     batched: int = 0
+    cells: int = 0
     kernel: bool = False
     fully_compiled: bool = False
 
@@ -121,7 +123,11 @@ class OpPattern:
 
     def __str__(self) -> str:
         """Return it as text, such as `2 loops of 8 products per iteration`."""
-        iteration = [_format_count(self.products + self.batched, "product"), "a compiled kernel" if self.kernel else ""]
+        iteration = [
+            _format_count(self.products + self.batched, "product"),
+            _format_count(self.cells, "block cell"),
+            "a compiled kernel" if self.kernel else "",
+        ]
         content = " and ".join(filter(None, iteration))
         kind = f"of {content} per iteration" if content else "of another kind"
         parts = [_format_count(self.cudnn, "cuDNN call"), _format_count(self.blocks, "block-fused call")]

@@ -178,8 +178,8 @@ def test_many_reasons_unfold(screen_on: Open) -> None:
     brief = screen.visible_text()
     QTest.mouseClick(screen.matrix.footer.reasons_button, Qt.MouseButton.LeftButton)
     whole = screen.visible_text()
-    assert "XLA cannot compile the block-fused op" in whole
-    assert "XLA cannot compile the block-fused op" not in brief
+    assert "XLA cannot compile TensorFlow's block LSTM" in whole
+    assert "XLA cannot compile TensorFlow's block LSTM" not in brief
 
 
 def test_a_list_that_cannot_be_read_says_why_and_nothing_starts(screen_on: Open) -> None:

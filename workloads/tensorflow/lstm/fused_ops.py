@@ -1,8 +1,4 @@
-"""Stacks of library layers: Keras's, the block-fused operation, and cuDNN's call for a whole stack.
-
-`block_fused`: the op loops over time inside. TensorFlow registers the gradient of `BlockLSTM`, whose gates lie in
-another order, for `BlockLSTMV2` too: the forward pass is right and every gradient wrong. So its true gradient,
-`BlockLSTMGradV2`, is called here.
+"""Stacks of library layers: Keras's, and cuDNN's call for a whole stack.
 
 `cudnn_stack`: all layers and both directions in one cuDNN call. cuDNN wants its parameters in one buffer. They are
 stored gate by gate in the common layout and packed at every step, as Keras does for one layer, so that a checkpoint
@@ -12,78 +8,14 @@ does not depend on cuDNN.
 takes cuDNN if Keras can use it and falls back to the loop without a word.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import keras
 import tensorflow as tf
 
-from workloads.lstm import GATES, LstmConfig
 from workloads.recurrent import RecurrentConfig
 from workloads.tensorflow.recurrent.loop import BaseStack, Weights
-
-
-class BlockFused(BaseStack):
-    """Layers of block-fused directions; the second direction reads reversed time."""
-
-    def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer; `valid` must be None."""
-        assert valid is None
-        sequence = tf.transpose(inputs, [1, 0, 2])
-        for layer in self._layers(inputs.dtype):
-            parts = [self._direction(weights, sequence, training=training) for weights in layer[:1]]
-            parts += [
-                tf.reverse(self._direction(weights, tf.reverse(sequence, [0]), training=training), [0])
-                for weights in layer[1:]
-            ]
-            sequence = tf.concat(parts, 2)
-        units = self._config.units
-        return tf.concat([sequence[-1, :, :units], sequence[0, :, units:]], 1)
-
-    def _direction(self, weights: Weights, inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
-        if training and self._config.dropout:
-            inputs = tf.nn.dropout(inputs, self._config.dropout, noise_shape=[1, *inputs.shape[1:]])
-        outputs: tf.Tensor = tf.custom_gradient(_block_lstm)(
-            inputs, tf.concat([weights.kernel, weights.recurrent], 0), weights.bias
-        )
-        return outputs
-
-
-def _block_lstm(
-    inputs: tf.Tensor, matrix: tf.Tensor, bias: tf.Tensor
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
-    """Return all outputs [timesteps, batch, units] of one direction, and the function that gives the gradients.
-
-    Args:
-        inputs: [timesteps, batch, features].
-        matrix: Kernel above recurrent kernel, [features + units, 4 units].
-        bias: [4 units].
-    """
-    steps, batch, _ = inputs.shape
-    units = bias.shape[0] // GATES
-    start, peephole = tf.zeros([batch, units], inputs.dtype), tf.zeros([units], inputs.dtype)
-    inputs_by_name = {
-        "seq_len_max": tf.constant(steps, tf.int64), "x": inputs, "cs_prev": start, "h_prev": start,
-        "w": matrix, "wci": peephole, "wcf": peephole, "wco": peephole, "b": bias,
-    }  # fmt: skip
-    outputs = tf.raw_ops.BlockLSTMV2(**inputs_by_name)
-
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        gradients = tf.raw_ops.BlockLSTMGradV2(
-            **inputs_by_name,
-            **outputs._asdict(),
-            cs_grad=tf.zeros_like(outputs.cs),
-            h_grad=upstream,
-            use_peephole=False,
-        )
-        return gradients.x_grad, gradients.w_grad, gradients.b_grad
-
-    return outputs.h, gradient
-
-
-def block_fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> BlockFused:
-    """Return layers of block-fused directions."""
-    return BlockFused(config, initial)
 
 
 class CudnnStack(BaseStack):

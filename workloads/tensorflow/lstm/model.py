@@ -9,7 +9,7 @@ from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig, weight_shapes
 from workloads.recurrent_layers import config_of
 from workloads.tensorflow.gru import ladder as gru_ladder
-from workloads.tensorflow.lstm import fused_ops, ladder
+from workloads.tensorflow.lstm import block_ops, fused_ops, ladder
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
 from workloads.tensorflow.recurrent.loop import MakeStack, Stack, initial_weights, valid_steps
@@ -19,7 +19,8 @@ _LSTM_STACKS: dict[str, MakeStack[Any]] = {
     "standard": fused_ops.keras_standard_stack,
     "cudnn": fused_ops.keras_cudnn_stack,
     "auto": fused_ops.keras_auto_stack,
-    "block_fused": fused_ops.block_fused_stack,
+    "block_fused": block_ops.block_fused_stack,
+    "block_cell": block_ops.block_cell_stack,
     "cudnn_stack": fused_ops.single_call_stack,
     "gemm8": ladder.gemm8_stack,
     "gemm2": ladder.gemm2_stack,

@@ -1,6 +1,7 @@
 """Recognises which implementation of recurrent layers ran, by the operations that each device executed."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from workloads.protocol import CHOICE, RunSpec, Variant
 from workloads.recurrent import OpPattern
@@ -20,22 +21,24 @@ def observed_pattern(ops: Sequence[Op], *, fully_compiled: bool = False) -> OpPa
     forward = [op for op in ops if not op.backward]
     loops = {op.loop for op in forward if op.loop and op.is_product}
     iterations = {_iteration_pattern([op for op in forward if op.loop == loop]) for loop in loops}
-    products, batched, kernel = iterations.pop() if len(iterations) == 1 else (0, 0, False)
-    return OpPattern(
+    return replace(
+        iterations.pop() if len(iterations) == 1 else OpPattern(),
         cudnn=sum(op.type.startswith("CudnnRNN") for op in forward),
         blocks=sum(op.type.startswith("BlockLSTM") for op in forward),
         loops=len(loops),
-        products=products,
-        batched=batched,
-        kernel=kernel,
         fully_compiled=fully_compiled,
     )
 
 
-def _iteration_pattern(ops: Sequence[Op]) -> tuple[int, int, bool]:
+def _iteration_pattern(ops: Sequence[Op]) -> OpPattern:
     products = [op.type for op in ops if op.kind == "gemm"]
     batched = sum(type_.startswith("Batch") for type_ in products)
-    return len(products) - batched, batched, any(op.type == CLUSTER for op in ops)
+    return OpPattern(
+        products=len(products) - batched,
+        batched=batched,
+        cells=sum(op.type == "LSTMBlockCell" for op in ops),
+        kernel=any(op.type == CLUSTER for op in ops),
+    )
 
 
 def matching_implementations(pattern: OpPattern, spec: RunSpec) -> tuple[str, ...]:

@@ -41,9 +41,12 @@ CASES = {
         {"layers": 3, "units": 4, "features": 6, "sequence_lengths": "left_padded"},
         ["gemm2", "pretransposed", "wavefront"],
     ),
+    "padded at the start, two directions": Case(
+        {**BOTH_WAYS, **SMALL, "sequence_lengths": "left_padded"}, ["block_fused"]
+    ),
     "padded at the end": Case(
         {**BOTH_WAYS, "units": 3, "features": 5, "sequence_lengths": "right_padded"},
-        ["gemm2", "pretransposed"],
+        ["gemm2", "pretransposed", "block_fused", "block_cell"],
     ),
     "several steps per iteration": Case(
         {"layers": 2, "units": 3, "features": 3, "unroll": 3, "sequence_lengths": "left_padded"},
@@ -99,7 +102,7 @@ def test_every_implementation_that_runs_on_the_cpu_is_compared() -> None:
     """`auto` is the standard code here, so that one comparison of it says all."""
     assert {name for name, _ in RUNS} == {name for name in IMPLEMENTATIONS if Case({}, []).variant(implementation=name)}
     assert {name for name, case in RUNS if case == "two directions"} == set(OTHERS) - {"auto", "wavefront"}
-    assert {name for name, case in RUNS if case == "XLA"} == set(ON_CPU) - {"auto", "block_fused"}
+    assert {name for name, case in RUNS if case == "XLA"} == set(ON_CPU) - {"auto", "block_fused", "block_cell"}
 
 
 def test_every_implementation_has_a_stack() -> None:
@@ -127,7 +130,20 @@ def test_the_block_fused_gradient_is_that_of_finite_differences() -> None:
         assert (losses[0] - losses[1]) / 0.02 == pytest.approx(gradient[place], rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["standard", "gemm2", "wavefront"])
+def test_a_block_cell_clips_no_state() -> None:
+    """The operation limits a cell to 3 unless it is told not to."""
+    import tensorflow as tf
+
+    variant = Case({"units": 2, "features": 2, "timesteps": 8}, []).variant(implementation="block_cell")
+    assert variant is not None
+    lstm = random_model(variant)
+    kernel, recurrent, bias = (tf.zeros_like(weight.value()) for weight in lstm.weights[:3])
+    lstm.set_weights([kernel, recurrent, bias + 5.0, *lstm.weights[3:]])
+    outputs = lstm.stack(tf.zeros([1, 8, 2]), None, training=False)
+    assert outputs.numpy().min() > 0.994 * np.tanh(3), "sigmoid(5) times the clipped cell is less"
+
+
+@pytest.mark.parametrize("name", ["standard", "gemm2", "wavefront", "block_fused"])
 @pytest.mark.parametrize("padding", ["left_padded", "right_padded"])
 def test_padding_changes_nothing(name: str, padding: str) -> None:
     variant = Case({"layers": 2, "units": 4, "features": 3}, []).variant(implementation=name, sequence_lengths=padding)
