@@ -29,10 +29,10 @@ def services(feed: TelemetryFeed, tmp_path: Path) -> RunServices:
     return RunServices(database=tmp_path / "gpu.db", host=Host(telemetry=feed))
 
 
-def trained(services: RunServices, **given: Value) -> StoredRun:
+def trained(services: RunServices, workload: str = "lstm", /, **given: Value) -> StoredRun:
     """A completed run that saved its weights."""
     machine = services.host.machine
-    session = RunSession(catalog.complete("lstm", {**SIZES, "save_weights": True, **given}, machine), services)
+    session = RunSession(catalog.complete(workload, {**SIZES, "save_weights": True, **given}, machine), services)
     assert session.run().name == "completed"
     assert session.number is not None
     with Store.open(services.database) as store:
@@ -60,6 +60,16 @@ def test_trained_with_cudnn_infers_on_the_cpu(services: RunServices, implementat
     assert {name: trial.result.max_difference <= 1e-5 for name, trial in found.items()} == {
         "standard": True,
         "block_fused": True,
+    }, found
+
+
+@pytest.mark.parametrize("implementation", ["cudnn", "cudnn_stack"])
+def test_a_gru_trained_with_cudnn_infers_on_the_cpu(services: RunServices, implementation: str) -> None:
+    run = trained(services, "gru", implementation=implementation, bidirectional=True)
+    found = trials(services, run, ["standard", "gemm6"], gpus=0)
+    assert {name: trial.result.max_difference <= 1e-5 for name, trial in found.items()} == {
+        "standard": True,
+        "gemm6": True,
     }, found
 
 

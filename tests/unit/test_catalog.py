@@ -193,6 +193,22 @@ def test_what_an_lstm_implementation_can_do(implementation: str, given: dict[str
     assert reasons(TWO_GPUS, "lstm", implementation=implementation, **given) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"implementation": "cudnn_stack", "xla": True}, "XLA cannot compile cuDNN's layers"),
+        ({"implementation": "auto", "sequence_lengths": "left_padded"}, "fails at the first step"),
+        ({"implementation": "gemm6", "activation": "relu"}, "implementation=gemm6 has tanh built in"),
+        ({"implementation": "cudnn", "unroll": 2}, "one of gemm6, gemm2, gemm_batched, fused, combined_input"),
+        ({"implementation": "gemm2", "unroll": 9, "timesteps": 5}, "use unroll=5 at most"),
+    ],
+)
+def test_a_gru_has_limits_of_its_own_implementations(given: dict[str, Value], words: str) -> None:
+    (found,) = reasons(TWO_GPUS, "gru", **given)
+    assert words in found
+    assert "wavefront" not in found
+
+
 def test_a_whole_gpu_beside_mig_instances_is_no_hindrance() -> None:
     mixed = Machine(gpus=(*MIG.gpus, *(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in (2, 3))), cpu_count=8)
     assert reasons(mixed, "cnn10", gpus=2) == []

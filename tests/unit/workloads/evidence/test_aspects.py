@@ -398,7 +398,7 @@ def test_on_a_gpu_the_badge_says_why_keras_fell_back_from_cudnn() -> None:
     )
     evidence = evidence_of(seen)
     assert (evidence.state, evidence.actual["implementation"]) == ("verified", "standard")
-    assert evidence.reason == ("Keras was left to decide and did not use cuDNN: cuDNN's LSTM has no recurrent dropout.")
+    assert evidence.reason == ("Keras was left to decide and did not use cuDNN: cuDNN has no recurrent dropout.")
 
 
 NCCL = Kernel(name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)", kind="communication", count=4, time_ns=9)

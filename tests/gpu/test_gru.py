@@ -1,0 +1,27 @@
+"""Every GRU implementation on a real GPU against an independent one: `pytest -m gpu tests/gpu/test_gru.py`."""
+
+import functools
+
+import pytest
+
+from tests.lstm_answers import Answers, answers
+from tests.numerics import GOAL, Row, cases, reference, rows, worst_error
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
+
+CASES = cases("gru")
+RUNS = [(row, title) for row in rows(["gru"]) for title in CASES if row.variant(CASES[title], gpu=True)]
+
+
+@functools.cache
+def expected(title: str) -> Answers:
+    variant = Row("gru", "standard", xla=False).variant({**CASES[title], "unroll": 1}, gpu=True)
+    assert variant is not None
+    return reference("gru", variant)
+
+
+@pytest.mark.parametrize(("row", "title"), RUNS)
+def test_it_computes_what_an_independent_one_does(row: Row, title: str) -> None:
+    variant = row.variant(CASES[title], gpu=True)
+    assert variant is not None
+    assert worst_error(answers(variant, "gru"), expected(title)) < GOAL
