@@ -59,7 +59,8 @@ class FakeNvml:
         self._opened_in: int | None = None
         self._cards = [*driver.cards, *(instance for card in driver.cards for instance in card.mig)]
         self._samples: dict[int, tuple[float, Card]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._released = threading.Event()
         self.calls: Counter[tuple[str, str]] = Counter()
         self._driver_calls: Counter[tuple[str, str]] = Counter()
         self.gpm_pairs: list[tuple[float, float]] = []
@@ -76,6 +77,24 @@ class FakeNvml:
     def replace(self, uuid: str, **changes: Any) -> None:
         """Change what a GPU answers from now on."""
         self._cards = [msgspec.structs.replace(c, **changes) if c.uuid == uuid else c for c in self._cards]
+
+    def unload(self) -> None:
+        """Take the driver away from now on; all that was opened is void."""
+        self._driver = msgspec.structs.replace(self._driver, away=((0.0, math.inf),))
+
+    def load(self) -> None:
+        """Load the driver again."""
+        self._driver = msgspec.structs.replace(self._driver, away=((0.0, 0.0),))
+
+    def release(self) -> None:
+        """End every delay without an end."""
+        self._released.set()
+
+    def wait_calls(self, uuid: str, name: str, count: int, limit_s: float) -> None:
+        """Wait until a function of a GPU has been called so many times more."""
+        with self._lock:
+            last = self.calls[uuid, name] + count
+            assert self._lock.wait_for(lambda: self.calls[uuid, name] >= last, limit_s), f"too few calls of {name}"
 
     def _ask(self, name: str, handle: Any, *rest: Any) -> int:
         """Call a function of a GPU."""
@@ -96,10 +115,13 @@ class FakeNvml:
             calls[uuid, name] += 1
             count = calls[uuid, name]
             total = sum(number for (called, _), number in calls.items() if called == uuid)
+            self._lock.notify_all()
         seconds, flaws = self._seconds, (*self._driver.flaws, *(card.flaws if card else ()))
         met = [flaw for flaw in flaws if flaw.applies(name, count, seconds)]
         delay_ms = sum(flaw.delay_ms for flaw in met) + (card.costs_ms.get(name, 0.0) if card else 0.0)
-        if delay_ms:
+        if delay_ms == math.inf:
+            self._released.wait()
+        elif delay_ms:
             time.sleep(delay_ms / 1e3 / self._driver.speed)
         error = next((code for flaw in met if (code := error_code(flaw.error))), 0) or self._closed(name)
         return error or (int(pynvml.NVML_ERROR_GPU_IS_LOST) if card is not None and card.is_lost(total) else 0)
@@ -115,8 +137,11 @@ class FakeNvml:
 
     @property
     def _seconds(self) -> float:
-        """The time since the first call: on a busy machine a process takes long to come to it."""
+        """The time since the first call, or since the file that it begins with: a busy machine takes long to either."""
+        begins_when = self._driver.begins_when
         if self._began_s is None:
+            if begins_when is not None and not Path(begins_when).exists():
+                return 0.0
             self._began_s = time.monotonic()
         return (time.monotonic() - self._began_s) * self._driver.speed
 

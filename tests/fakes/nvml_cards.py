@@ -159,7 +159,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Driver(msgspec.Struct, frozen=True, kw_only=True):
     """A machine's NVIDIA driver: its cards, the functions it lacks (patterns too), and the error it starts with.
 
-    It is not loaded in the times of `away`, from one time to another, and all that was opened before is void then.
+    Its time begins with a process's first call, or once the file `begins_when` exists; until then it is 0 s. It is not
+    loaded in the times of `away`, from one time to another, and all that was opened before is void then.
     `flaws` are those of the driver itself. Time goes `speed` times as fast, delays take so much less.
     """
 
@@ -170,6 +171,7 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     cuda: int = 13_000
     flaws: tuple[Flaw, ...] = ()
     away: tuple[tuple[float, float], ...] = ()
+    begins_when: str | None = None
     speed: float = 1.0
 
 

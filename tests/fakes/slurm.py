@@ -18,6 +18,8 @@ from pathlib import Path
 _FOLDER = "FAKE_SLURM"
 _NODE, _GPUS, _MOST_MINUTES = "node1", 4, 60
 _POLL_S = 0.02
+FIRST_JOB = 100
+"""What a job's number is above the id of its srun."""
 
 _STEP = "slurmstepd: error: *** STEP {job}.0 ON {node} CANCELLED AT 2026-11-22T20:00:00"
 _ENDS = {
@@ -80,7 +82,7 @@ def _srun(folder: Path, options: Mapping[str, str], command: list[str]) -> int:
     if refusal := _refusal(options):
         _say(f"srun: error: Unable to allocate resources: {refusal}")
         return 1
-    job = 100 + os.getpid()
+    job = FIRST_JOB + os.getpid()
     file = folder / "jobs" / str(job)
     _store(file, options, "PENDING")
     try:

@@ -97,8 +97,9 @@ def record_all(folder: Path) -> Mapping[str, Recording]:
 
 
 def _record(name: str, folder: Path, empty: Path, launching: threading.Lock) -> Recording:
-    scenario, own = load(name, speed=SPEED), folder / name
+    own = folder / name
     own.mkdir()
+    scenario = load(name, speed=SPEED, begins_when=str(own / "begins"))
     shutil.copyfile(empty, own / "profiles.db")
     recording = Recording(scenario)
     with closing(_ScenarioFeed(scenario, own / "stderr", launching)) as feed:
@@ -110,6 +111,7 @@ def _record(name: str, folder: Path, empty: Path, launching: threading.Lock) -> 
             recording.missing = str(error)
         else:
             with _run(recording, feed, own):
+                (own / "begins").touch()  # the story, which the run is part of on a machine as slow as it may be
                 _wait_for_the_end(recording, time.monotonic_ns() + int(scenario.until_s / SPEED * 1e9))
     recording.stderr = (own / "stderr").read_text(encoding="utf-8", errors="replace")
     return recording

@@ -1,6 +1,7 @@
 """One bad GPU harms only itself: what is refused, fails, falls silent, hangs, and what comes back."""
 
 import itertools
+import math
 import queue
 import random
 import threading
@@ -21,7 +22,7 @@ from app.telemetry.nvml import NvmlSource
 from app.telemetry.nvml_probe import LOST_ERRORS
 from app.telemetry.sampler import take_inventory
 from tests.fakes.nvml import FakeNvml, installed
-from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
+from tests.fakes.nvml_cards import ENERGY, FOREVER_S, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
 from tests.fakes.scenarios import load
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import Readers, opened, read_sample, slow_values
@@ -81,7 +82,7 @@ def read_fast(source: NvmlSource, said: Said) -> threading.Thread:
     def run() -> None:
         while not source.stopped.is_set() and (lines := source.read(thread)) is not None:
             said.write(map(decoder.decode, lines.splitlines()))
-            time.sleep(0.01)
+            source.stopped.wait(0.01)
 
     thread = threading.Thread(target=run)
     source.replace_fast_thread(thread)
@@ -258,11 +259,13 @@ def test_why_nobody_knows_who_uses_a_gpu_is_said_once(clock: Clock) -> None:
 
 
 def test_a_driver_that_is_loaded_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading(Driver(cards=TWO_H200, away=((0.3, 0.5),)), monkeypatch) as (source, said, _):
+    with reading(Driver(cards=TWO_H200), monkeypatch) as (source, said, fake):
         fast = read_fast(source, said)
+        fake.unload()
         for _ in TWO_H200:
             lost = said.wait(DeviceLost)
             assert lost.reason.startswith("NVIDIA H200 stopped answering (")
+        fake.load()
         back = said.wait(Inventory, is_whole)
         since_ns = time.monotonic_ns()
         said.wait(Sample, lambda sample: sample.t_ns > since_ns and sample.power_mw == 688_123)
@@ -272,9 +275,10 @@ def test_a_driver_that_is_loaded_again_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_driver_that_appears_is_found_without_a_word_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading(Driver(cards=TWO_H200, away=((0.0, 0.3),)), monkeypatch) as (_, said, _):
+    with reading(Driver(cards=TWO_H200, away=((0.0, FOREVER_S),)), monkeypatch) as (_, said, fake):
         first = said.wait(Inventory)
         assert (first.no_gpu_reason, first.devices) == ("the NVIDIA driver is not loaded", ())
+        fake.load()
         second = said.wait(Inventory)
         assert second.machine.gpus, "however often it was looked for"
         if not is_whole(second):
@@ -290,12 +294,13 @@ def test_a_gpu_comes_back_with_an_answer_only(monkeypatch: pytest.MonkeyPatch) -
         "nvmlDeviceGetMemoryInfo_v2",
         "nvmlGpm*",
     )
-    flaws = tuple(Flaw(name, "RESET_REQUIRED", from_s=0.3, to_s=0.6) for name in names)
-    cards = (Card(uuid="GPU-aaaa", flaws=flaws), TWO_H200[1])
-    with reading(Driver(cards=cards), monkeypatch) as (source, said, _):
+    with reading(Driver(cards=TWO_H200), monkeypatch) as (source, said, fake):
         fast = read_fast(source, said)
         said.wait(Inventory)
+        fake.replace("GPU-aaaa", flaws=tuple(Flaw(name, "RESET_REQUIRED") for name in names))
         lost = said.wait(Inventory)
+        fake.wait_calls("GPU-aaaa", "nvmlDeviceGetHandleByIndex_v2", 3, LIMIT_S)
+        fake.replace("GPU-aaaa", flaws=())
         back = said.wait(Inventory)
         source.stopped.set()
         fast.join()
@@ -306,16 +311,18 @@ def test_a_gpu_comes_back_with_an_answer_only(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_gpu_that_hangs_is_lost_and_the_other_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "_HANG_S", 0.2)
-    hang = Flaw("nvmlDeviceGetTemperature", first=20, times=1, delay_ms=1_500)
-    with reading(Driver(cards=(Card(uuid="GPU-aaaa", flaws=(hang,)), TWO_H200[1])), monkeypatch) as (source, said, _):
+    hang = Flaw("nvmlDeviceGetTemperature", first=20, times=1, delay_ms=math.inf)
+    cards = (Card(uuid="GPU-aaaa", flaws=(hang,)), TWO_H200[1])
+    with reading(Driver(cards=cards), monkeypatch) as (source, said, fake):
         first = read_fast(source, said)
         said.wait(Inventory)
         while not source.leave_hanging():
-            time.sleep(0.01)
+            first.join(0.01)
         second = read_fast(source, said)
         lost = said.wait(DeviceLost)
         said.wait(Sample, lambda sample: sample.device == "GPU-bbbb" and sample.t_ns > lost.t_ns)
         assert first.is_alive(), "it hangs still"
+        fake.release()
         said.wait(Inventory, is_whole)
         assert not first.is_alive(), "not before: it used what was opened"
         source.stopped.set()
@@ -324,10 +331,9 @@ def test_a_gpu_that_hangs_is_lost_and_the_other_is_read_on(monkeypatch: pytest.M
 
 
 def test_closing_while_the_driver_is_away_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading(Driver(cards=TWO_H200, away=((0.3, 1e9),)), monkeypatch) as (_, said, fake):
+    with reading(Driver(cards=TWO_H200), monkeypatch) as (_, said, fake):
         said.wait(Inventory)
-        while not fake._is_away:
-            time.sleep(0.01)
+        fake.unload()
         assert fake._samples, "GPM holds some, which cannot be given back"
 
 
