@@ -54,7 +54,25 @@ def run_of(
         )
         for number, own_ms in enumerate(compute_ms)
     )
-    evidence = Evidence(
+    evidence = _evidence(times, all_reduce) if traced else None
+    row = run_row(
+        run,
+        workload="cnn10",
+        throughput=1000 * batch / step_ms,
+        gpu_names=("NVIDIA H200",) * gpus,
+        found=evidence,
+        gpus=gpus,
+        batch_size=batch,
+        all_reduce=all_reduce,
+    )
+    made = stored_run(row, evidence=evidence)
+    sent = nvlink_bytes * 1000 / step_ms
+    return replace(made, samples=tuple(_talking(columns, made.anchor_t_ns, sent) for columns in made.samples))
+
+
+def _evidence(times: tuple[DeviceTime, ...], all_reduce: str) -> Evidence:
+    """Return evidence of steps in which the GPUs took these times."""
+    return Evidence(
         requested={"all_reduce": all_reduce},
         actual={"all_reduce": all_reduce},
         match=True,
@@ -68,19 +86,6 @@ def run_of(
         ),
         devices=times,
     )
-    row = run_row(
-        run,
-        workload="cnn10",
-        throughput=1000 * batch / step_ms,
-        gpu_names=("NVIDIA H200",) * gpus,
-        found=evidence if traced else None,
-        gpus=gpus,
-        batch_size=batch,
-        all_reduce=all_reduce,
-    )
-    made = stored_run(row, evidence=evidence if traced else None)
-    sent = nvlink_bytes * 1000 / step_ms
-    return replace(made, samples=tuple(_talking(columns, made.anchor_t_ns, sent) for columns in made.samples))
 
 
 def _talking(columns: SampleColumns, anchor_ns: int, bytes_per_s: float) -> SampleColumns:
