@@ -64,13 +64,19 @@ def _print_kernels(view: EvidenceView) -> None:
     shares = ", ".join(f"{each.name} {units.percent(100 * each.share, 1)}" for each in view.classes)
     print(f"  Of {view.noun} time: {shares}")
     print()
-    header = ("   share", "", "count", "class", view.noun)
-    print_table(header, [_kernel_row(kernel, view.kernels[0].share) for kernel in view.kernels], right=frozenset({2}))
+    rows = [_kernel_row(kernel, view.kernels[0].share) for kernel in view.kernels]
+    header: tuple[str, ...] = ("   share", "", "count", "class", view.noun)
+    if any(kernel.occupancy for kernel in view.kernels):
+        header = (*header[:3], "occupancy", *header[3:])
+        rows = [(*row[:3], kernel.occupancy, *row[3:]) for row, kernel in zip(rows, view.kernels, strict=True)]
+    print_table(header, rows, right=frozenset(range(2, len(header) - 2)))
     if view.other_kernels:
         print(f"  {view.other_kernels}")
+    if view.timeline:
+        print(f"  {view.timeline.notes}")
 
 
-def _kernel_row(kernel: KernelRow, largest: float) -> tuple[str, str, str, str, str]:
+def _kernel_row(kernel: KernelRow, largest: float) -> tuple[str, ...]:
     bar = "█" * round(_BAR * kernel.share / largest) if largest else ""
     return (
         f"  {units.percent(100 * kernel.share, 1):>7}",

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import units
+from app.gui.run.step_timeline import StepTimelineWidget
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, text_label
 from app.gui.widgets.share_bars import ShareBar, StackedBar
@@ -120,6 +121,9 @@ class EvidencePanel(QScrollArea):
             parts.append(_titled("", text_label(f"▲  {view.warning}", "caution", wrap=True)))
         if view.kernels:
             parts.append(_titled("Where the time went", self._time_shares(view)))
+        if view.timeline:
+            parts.append(_titled("One step", StepTimelineWidget(self._theme, view.timeline)))
+        if view.kernels:
             parts.append(_titled(f"Top {view.noun}s", self._kernels(view)))
         if view.devices:
             parts.append(_titled("Step time per device", _devices(view)))
@@ -167,7 +171,9 @@ class EvidencePanel(QScrollArea):
 
     def _kernels(self, view: EvidenceView) -> QGridLayout:
         on_tensor_cores = "Tensor cores" if any(kernel.tensor_cores for kernel in view.kernels) else ""
-        grid = _table(("Class", view.noun.capitalize(), "", f"% of {view.noun} time", "Count", on_tensor_cores), (3, 4))
+        occupancy = "Occupancy" if any(kernel.occupancy for kernel in view.kernels) else ""
+        heads = ("Class", view.noun.capitalize(), "", f"% of {view.noun} time", "Count", occupancy, on_tensor_cores)
+        grid = _table(heads, (3, 4, 5))
         largest = max(kernel.share for kernel in view.kernels) or 1.0
         for row, kernel in enumerate(view.kernels, 1):
             bar = ShareBar(self._theme, kernel.colour, kernel.share / largest)
@@ -185,8 +191,8 @@ def _kernel_cells(kernel: KernelRow, bar: ShareBar) -> tuple[QWidget, ...]:
     name.setText(kernel.name)
     # Names of kernels are full of angle brackets, which Qt would take for mark-up.
     name.setToolTip(plain_tooltip(kernel.help))
-    share, count = (_number(text) for text in (units.percent(100 * kernel.share, 1), f"{kernel.count:,}"))
-    return text_label(kernel.kind, "muted"), name, bar, share, count, text_label(kernel.tensor_cores)
+    numbers = (units.percent(100 * kernel.share, 1), f"{kernel.count:,}", kernel.occupancy)
+    return text_label(kernel.kind, "muted"), name, bar, *map(_number, numbers), text_label(kernel.tensor_cores)
 
 
 def _devices(view: EvidenceView) -> QVBoxLayout:

@@ -93,7 +93,7 @@ class ClassShare:
 class KernelRow:
     """One kernel by its short name; `share` is of all kernels' time, from 0 to 1.
 
-    `tensor_cores` is "" where its name does not tell; `help` has the whole name.
+    `tensor_cores` is "" where its name does not tell, `occupancy` where it is not known; `help` has the whole name.
     """
 
     name: str
@@ -102,6 +102,7 @@ class KernelRow:
     share: float
     count: int
     tensor_cores: str
+    occupancy: str
     help: str
 
 
@@ -198,6 +199,7 @@ def _kernel_row(kernel: Kernel, name: str, total_ns: int) -> KernelRow:
         share=kernel.time_ns / total_ns if total_ns else 0.0,
         count=kernel.count,
         tensor_cores={True: "yes", False: "no", None: ""}[kernel.tensor_cores],
+        occupancy="" if kernel.occupancy_pct is None else units.percent(kernel.occupancy_pct, 1),
         help=f"{kernel.name}\n{kernel.count:,} times, {mean} each on average",
     )
 
