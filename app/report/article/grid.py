@@ -1,4 +1,4 @@
-"""Tables of figures and ratios by row and column: throughput by layout and GPUs, or speed-ups over a baseline."""
+"""What runs measured for the cells of an article's table, and tables of figures with speed-ups over a baseline."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,15 +7,14 @@ from typing import Any
 from app import units
 from app.analysis.intervals import Estimate, level_at, mean, ratio
 from app.analysis.summary import flops_per_s
-from app.analysis.verdict import count_looks, decide, throughputs
+from app.analysis.verdict import count_looks, throughputs
 from app.records import RunRow
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import TextTable
-from app.runs.experiment.article import LAYOUTS, Advice, Figure, Grid, GridCell, LayoutTable, RatioTable
+from app.runs.experiment.article import Figure, Grid, GridCell, RatioTable
 from app.runs.experiment.schedule import runs_of_variant
 from app.viewmodels.format.cells import OUTCOMES
-from app.viewmodels.format.naming import gpus_label, value_text, variant_names
-from workloads import catalog
+from app.viewmodels.format.naming import value_text
 from workloads.protocol import OutcomeName, RunSpec
 
 _TEXT_COLUMNS_ON_PAPER = 4
@@ -78,9 +77,7 @@ class TableContent:
     is_measured: bool
 
 
-def grid_content(
-    table: LayoutTable | RatioTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]
-) -> TableContent | None:
+def ratio_content(table: RatioTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> TableContent | None:
     """Return what the runs measured for a table; None if the experiment has no variant of it.
 
     Args:
@@ -94,13 +91,12 @@ def grid_content(
     grid = table.grid(variants)
     if grid is None:
         return None
-    columns = [[_measure(cell, grid.figures, runs) for cell in column] for column in grid.cells]
-    if isinstance(table, LayoutTable):
-        fields, tables = _layout_fields(table, grid, columns), _layout_tables(table, grid, columns)
-    else:
-        fields, tables = _ratio_fields(table, grid, columns), _ratio_tables(table, grid, columns)
-    is_measured = any(cell.runs for column in columns for cell in column)
-    return TableContent(fields=fields, tables=tables, is_measured=is_measured)
+    columns = measure_columns(grid, runs)
+    return TableContent(
+        fields=_ratio_fields(table, grid, columns),
+        tables=_ratio_tables(table, grid, columns),
+        is_measured=any(cell.runs for column in columns for cell in column),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +108,7 @@ class _Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cell:
+class Cell:
     """The runs of one variant with their figures, the table's own first."""
 
     runs: tuple[RunRow, ...]
@@ -151,13 +147,18 @@ class _Cell:
         return units.number(value, digits) + (" ✘" if combined_state(self.runs) == "mismatch" else "")
 
 
-def _measure(cell: GridCell, figures: Sequence[Figure], runs: Sequence[RunRow]) -> _Cell:
+def measure_columns(grid: Grid, runs: Sequence[RunRow]) -> list[list[Cell]]:
+    """Return a cell per row for each column."""
+    return [[_measure(cell, grid.figures, runs) for cell in column] for column in grid.cells]
+
+
+def _measure(cell: GridCell, figures: Sequence[Figure], runs: Sequence[RunRow]) -> Cell:
     def find(spec: RunSpec | None) -> list[RunRow]:
         return list(runs_of_variant(spec, runs)) if spec else []
 
     found = find(cell.variant)
     baselines = {name: (find(spec), spec == cell.variant) for name, spec in cell.baselines.items()}
-    return _Cell(runs=tuple(found), measured={name: _figure(_FIGURES[name], found, baselines) for name in figures})
+    return Cell(runs=tuple(found), measured={name: _figure(_FIGURES[name], found, baselines) for name in figures})
 
 
 def _figure(
@@ -184,101 +185,14 @@ def _values(value: Callable[[RunRow], float | None], runs: Sequence[RunRow]) -> 
     return [found for row in runs if _rate(row) and (found := value(row))]
 
 
-def _layout_fields(table: LayoutTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> dict[str, Any]:
-    """Return rows by batch size: `cells` by GPUs and layout, `gains` of NCHW, `scaling` over the fewest GPUs."""
-    gpus = list(dict.fromkeys(column.settings["gpus"] for column in grid.columns))
-
-    def cell_document(where: Mapping[str, Any], cell: _Cell) -> dict[str, Any]:
-        epoch_s = table.epoch_examples / cell.figure.value if cell.figure else None
-        return {**where, **cell.document(), "throughput": estimate_document(cell.figure), "epoch_s": epoch_s}
-
-    rows = []
-    for row, variant, *cells in zip(grid.rows, _row_variants(grid), *columns, strict=True):
-        placed = [(column.settings, cell) for column, cell in zip(grid.columns, cells, strict=True)]
-        gains = [(where, cell.ratios["gain"]) for where, cell in placed if "gain" in cell.ratios]
-        scaling = [(where, cell.ratios["scaling"]) for where, cell in placed if "scaling" in cell.ratios]
-        rows.append(
-            {
-                "batch_size": row.settings["batch_size"],
-                "variant": variant,
-                "cells": [cell_document(where, cell) for where, cell in placed],
-                "gains": [{"gpus": where["gpus"], **estimate_document(found)} for where, found in gains],
-                "scaling": [{"over": gpus[0], **where, **estimate_document(found)} for where, found in scaling],
-                "advice": [
-                    {"gpus": where["gpus"], "by": each.by, "layout": each.layout, "verdict": verdict}
-                    for (where, nhwc), (_, nchw) in zip(placed[::2], placed[1::2], strict=True)
-                    for each in table.advice
-                    if (verdict := _advice_verdict(each, nhwc, nchw))
-                ],
-            }
-        )
-    return {
-        "workload": table.workload,
-        "example": catalog.workload(table.workload).example,
-        "epoch_examples": table.epoch_examples,
-        "gpus": gpus,
-        "rows": rows,
-    }
-
-
-def _layout_tables(table: LayoutTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> tuple[TextTable, ...]:
-    """Return a table of throughput, gains and scaling, and one of seconds per epoch."""
-    example = catalog.workload(table.workload).example
-    unit, fewest = units.rate_unit(example), grid.columns[0].settings["gpus"]
-    variants = _row_variants(grid)
-    labels: list[TextColumn] = [("Variant", variants)] if any(variants) else []
-    labels.append(("Batch size", [row.label for row in grid.rows]))
-    rates, epochs = list(labels), list(labels)
-    scaling: list[TextColumn] = []
-    for place, (column, cells) in enumerate(zip(grid.columns, columns, strict=True)):
-        gpus, layout = gpus_label(column.settings["gpus"]), column.settings["layout"]
-        rates.append((f"{gpus} {layout}: {unit}", [cell.text() for cell in cells]))
-        epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
-        if layout == LAYOUTS[-1]:
-            rates.append((f"{gpus}: NCHW gain", [_gain_text(cell.ratios["gain"]) for cell in cells]))
-            pairs = list(zip(columns[place - 1], cells, strict=True))
-            for each in table.advice:
-                verdicts = [_advice_verdict(each, *pair) or units.ABSENT for pair in pairs]
-                rates.append((f"{gpus}: {each.by} says {each.layout}", verdicts))
-        if column.settings["gpus"] != fewest:
-            head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
-            scaling.append((head, [_ratio_text(cell.ratios["scaling"]) for cell in cells]))
-    rate_caption = f"Measured {unit}; gains and ratios each with a 95 % interval of its own"
-    epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
-    return (
-        _text_table(rate_caption, [*rates, *scaling], first_number=len(labels) - 1),
-        _text_table(epoch_caption, epochs, first_number=len(labels) - 1),
-    )
-
-
-def _row_variants(grid: Grid) -> list[str]:
-    """Return for each row what else than its batch size tells its variants from those of other rows; "" if nothing."""
-    found = [next(cell.variant for cell in cells if cell.variant) for cells in zip(*grid.cells, strict=True)]
-    place = {"batch_size": 0, "gpus": 0, **grid.columns[0].settings}
-    alike = [RunSpec(workload=spec.workload, variant={**spec.variant, **place}) for spec in found]
-    distinct = [spec for number, spec in enumerate(alike) if spec not in alike[:number]]
-    names = variant_names(distinct) if len(distinct) > 1 else [""]
-    return [names[distinct.index(spec)] for spec in alike]
-
-
-def _advice_verdict(advice: Advice, nhwc: _Cell, nchw: _Cell) -> str | None:
-    """Return whether a gain confirms an advice; None where it says nothing, or a run was not what was requested.
+def text_table(caption: str, columns: Sequence[TextColumn], first_number: int = 1) -> TextTable:
+    """Return a table of columns, numeric ones from `first_number` on.
 
     Args:
-        advice: The advice.
-        nhwc: The runs of one layout.
-        nchw: Those of the other, with the gain.
+        caption: The caption.
+        columns: The columns.
+        first_number: The place of the first numeric column.
     """
-    gain, runs = nchw.ratios["gain"], (*nhwc.runs, *nchw.runs)
-    if gain is None or not advice.is_about(runs[0].spec.variant) or combined_state(runs) == "mismatch":
-        return None
-    decision = decide(gain)
-    if decision not in ("faster", "slower"):
-        return decision
-    return "confirmed" if (decision == "faster") == (advice.layout == "NCHW") else "refuted"
-
-
-def _text_table(caption: str, columns: Sequence[TextColumn], first_number: int = 1) -> TextTable:
     return TextTable(
         caption=caption,
         head=tuple(head for head, _ in columns),
@@ -287,10 +201,10 @@ def _text_table(caption: str, columns: Sequence[TextColumn], first_number: int =
     )
 
 
-def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> dict[str, Any]:
+def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell]]) -> dict[str, Any]:
     """Return rows as the file has them: `article` is what the article gives, `cells` what was measured per column."""
 
-    def cell_document(cell: _Cell) -> dict[str, Any]:
+    def cell_document(cell: Cell) -> dict[str, Any]:
         found, over = estimate_document(cell.figure), estimate_document(cell.ratios["ratio"])
         also = [
             {
@@ -334,7 +248,7 @@ def _ends(published: float | tuple[float, float] | None) -> list[float] | None:
     return [published, published] if isinstance(published, float) else list(published)
 
 
-def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[_Cell]]) -> tuple[TextTable, ...]:
+def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell]]) -> tuple[TextTable, ...]:
     """Return the article's columns with a few measured ones each, so that they fit on paper."""
     caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a 95 % interval of its own"
     unit = _FIGURES[table.figure].unit
@@ -351,43 +265,33 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[_Cel
             parts.append([])
         parts[-1] += texts
     return tuple(
-        _text_table(f"{caption}, continued" if number else caption, [*published, *part])
+        text_table(f"{caption}, continued" if number else caption, [*published, *part])
         for number, part in enumerate(parts)
     )
 
 
-def _cell_columns(table: RatioTable, cells: Sequence[_Cell]) -> Iterator[TextColumn]:
+def _cell_columns(table: RatioTable, cells: Sequence[Cell]) -> Iterator[TextColumn]:
     """Yield the columns of one measured column: each figure with its ratio; further figures where any run has them."""
     own = _FIGURES[table.figure]
     yield own.unit, [cell.text() for cell in cells]
-    yield own.ratio, [_ratio_text(cell.ratios["ratio"]) for cell in cells]
+    yield own.ratio, [ratio_text(cell.ratios["ratio"]) for cell in cells]
     for name in table.also:
         kind, found = _FIGURES[name], [cell.measured[name] for cell in cells]
         if any(each.value for each in found):
             yield kind.unit, [units.number(each.value.value if each.value else None, 3) for each in found]
             if kind.speed is not None:
-                yield kind.ratio, [_ratio_text(each.ratios["ratio"]) for each in found]
+                yield kind.ratio, [ratio_text(each.ratios["ratio"]) for each in found]
 
 
 def _ends_text(ends: Sequence[float] | None) -> str:
     return " to ".join(f"{end:g}×" for end in dict.fromkeys(ends or ())) or units.ABSENT
 
 
-def _ratio_text(found: Estimate | None) -> str:
+def ratio_text(found: Estimate | None) -> str:
     """Format a ratio with its interval: `1.56× (1.50 to 1.62)`."""
-    return units.ratio(found.value if found else None) + _interval_text(found, lambda end: f"{end:.2f}")
+    return units.ratio(found.value if found else None) + interval_text(found, lambda end: f"{end:.2f}")
 
 
-def _gain_text(found: Estimate | None) -> str:
-    """Format a ratio as percent above or below one, with its interval."""
-    if found is None:
-        return units.ABSENT
-    return f"{_signed_percent(found.value)} %{_interval_text(found, _signed_percent)}"
-
-
-def _interval_text(found: Estimate | None, text: Callable[[float], str]) -> str:
+def interval_text(found: Estimate | None, text: Callable[[float], str]) -> str:
+    """Format the interval of an estimate in brackets; "" without one."""
     return f" ({' to '.join(map(text, found.interval))})" if found and found.interval else ""
-
-
-def _signed_percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f}".replace("-", "\N{MINUS SIGN}")

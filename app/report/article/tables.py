@@ -7,9 +7,10 @@ from typing import Any
 from app import units
 from app.plan import Plan, WeightTransfer
 from app.records import RunHeader
-from app.report.article.grid import TableContent, grid_content
+from app.report.article.grid import TableContent, ratio_content
+from app.report.article.layouts import layout_content
 from app.report.model import ArticleSection, TextTable
-from app.runs.experiment.article import Article, ArticleTable, PortabilityTable
+from app.runs.experiment.article import Article, ArticleTable, LayoutTable, PortabilityTable, RatioTable
 from app.runs.experiment.article_runs import ArticleRuns
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
@@ -85,10 +86,14 @@ def _known_versions(runs: Sequence[RunHeader]) -> Iterator[str]:
 def _measured_table(
     article: Article, table: ArticleTable, plan: Plan, runs: Sequence[RunHeader]
 ) -> MeasuredTable | None:
-    if isinstance(table, PortabilityTable):
-        content = _portability_content(plan.weight_transfers, runs)
-    else:
-        content = grid_content(table, plan.variants, [run.row for run in runs])
+    rows = [run.row for run in runs]
+    match table:
+        case PortabilityTable():
+            content = _portability_content(plan.weight_transfers, runs)
+        case LayoutTable():
+            content = layout_content(table, plan.variants, rows)
+        case RatioTable():
+            content = ratio_content(table, plan.variants, rows)
     if content is None:
         return None
     head = {

@@ -1,0 +1,170 @@
+"""Tables of throughput by batch size, GPUs and layout, with the gain of NCHW and what others advise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app import units
+from app.analysis.intervals import Estimate
+from app.analysis.verdict import decide
+from app.records import RunRow
+from app.report.article.grid import (
+    Cell,
+    TableContent,
+    TextColumn,
+    interval_text,
+    measure_columns,
+    ratio_text,
+    text_table,
+)
+from app.report.documents import combined_state, estimate_document
+from app.report.model import TextTable
+from app.runs.experiment.article import LAYOUTS, Advice, Grid, LayoutTable, TableRow
+from app.viewmodels.format.naming import gpus_label, variant_names
+from workloads import catalog
+from workloads.protocol import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row: what else than the batch size tells its variants from those of other rows, and a cell per column."""
+
+    variant: str
+    batch: TableRow
+    cells: tuple[Cell, ...]
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether it contains any run."""
+        return any(cell.runs for cell in self.cells)
+
+
+def layout_content(table: LayoutTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> TableContent | None:
+    """Return what the runs measured for a table; None if the experiment has no variant of it.
+
+    Once there are runs, variants that none of them is of are left out, at all batch sizes.
+
+    Args:
+        table: As in the preset's file.
+        variants: Those of the experiment.
+        runs: Those of the experiment, of any variant.
+    """
+    grid = table.grid(variants)
+    if grid is None:
+        return None
+    columns = zip(*measure_columns(grid, runs), strict=True)
+    rows = [_Row(*row) for row in zip(_row_variants(grid), grid.rows, columns, strict=True)]
+    measured = {row.variant for row in rows if row.is_measured}
+    shown = [row for row in rows if not measured or row.variant in measured]
+    return TableContent(
+        fields=_fields(table, grid, shown), tables=_tables(table, grid, shown), is_measured=bool(measured)
+    )
+
+
+def _fields(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> dict[str, Any]:
+    """Return rows by batch size: `cells` by GPUs and layout, `gains` of NCHW, `scaling` over the fewest GPUs."""
+    gpus = list(dict.fromkeys(column.settings["gpus"] for column in grid.columns))
+
+    def cell_document(where: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
+        epoch_s = table.epoch_examples / cell.figure.value if cell.figure else None
+        return {**where, **cell.document(), "throughput": estimate_document(cell.figure), "epoch_s": epoch_s}
+
+    documents = []
+    for row in rows:
+        placed = [(column.settings, cell) for column, cell in zip(grid.columns, row.cells, strict=True)]
+        gains = [(where, cell.ratios["gain"]) for where, cell in placed if "gain" in cell.ratios]
+        scaling = [(where, cell.ratios["scaling"]) for where, cell in placed if "scaling" in cell.ratios]
+        documents.append(
+            {
+                "batch_size": row.batch.settings["batch_size"],
+                "variant": row.variant,
+                "cells": [cell_document(where, cell) for where, cell in placed],
+                "gains": [{"gpus": where["gpus"], **estimate_document(found)} for where, found in gains],
+                "scaling": [{"over": gpus[0], **where, **estimate_document(found)} for where, found in scaling],
+                "advice": [
+                    {"gpus": where["gpus"], "by": each.by, "layout": each.layout, "verdict": verdict}
+                    for (where, nhwc), (_, nchw) in zip(placed[::2], placed[1::2], strict=True)
+                    for each in table.advice
+                    if (verdict := _advice_verdict(each, nhwc, nchw))
+                ],
+            }
+        )
+    return {
+        "workload": table.workload,
+        "example": catalog.workload(table.workload).example,
+        "epoch_examples": table.epoch_examples,
+        "gpus": gpus,
+        "rows": documents,
+    }
+
+
+def _tables(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> tuple[TextTable, ...]:
+    """Return a table of throughput, gains and scaling, and one of seconds per epoch."""
+    example = catalog.workload(table.workload).example
+    unit, fewest = units.rate_unit(example), grid.columns[0].settings["gpus"]
+    labels: list[TextColumn] = []
+    if any(row.variant for row in rows):
+        labels.append(("Variant", [row.variant for row in rows]))
+    labels.append(("Batch size", [row.batch.label for row in rows]))
+    rates, epochs = list(labels), list(labels)
+    scaling: list[TextColumn] = []
+    for place, column in enumerate(grid.columns):
+        cells = [row.cells[place] for row in rows]
+        gpus, layout = gpus_label(column.settings["gpus"]), column.settings["layout"]
+        rates.append((f"{gpus} {layout}: {unit}", [cell.text() for cell in cells]))
+        epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
+        if layout == LAYOUTS[-1]:
+            rates.append((f"{gpus}: NCHW gain", [_gain_text(cell.ratios["gain"]) for cell in cells]))
+            for each in table.advice:
+                verdicts = [_advice_verdict(each, *row.cells[place - 1 : place + 1]) or units.ABSENT for row in rows]
+                rates.append((f"{gpus}: {each.by} says {each.layout}", verdicts))
+        if column.settings["gpus"] != fewest:
+            head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
+            scaling.append((head, [ratio_text(cell.ratios["scaling"]) for cell in cells]))
+    rate_caption = f"Measured {unit}; gains and ratios each with a 95 % interval of its own"
+    epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
+    return (
+        text_table(rate_caption, [*rates, *scaling], first_number=len(labels) - 1),
+        text_table(epoch_caption, epochs, first_number=len(labels) - 1),
+    )
+
+
+def _row_variants(grid: Grid) -> list[str]:
+    """Return for each row what else than its batch size tells its variants from those of other rows; "" if nothing."""
+    found = [next(cell.variant for cell in cells if cell.variant) for cells in zip(*grid.cells, strict=True)]
+    place = {"batch_size": 0, "gpus": 0, **grid.columns[0].settings}
+    steps = [
+        {name: value for name, value in spec.variant.items() if name not in catalog.OUTSIDE_STEP} for spec in found
+    ]
+    alike = [RunSpec(workload=found[0].workload, variant={**step, **place}) for step in steps]
+    distinct = [spec for number, spec in enumerate(alike) if spec not in alike[:number]]
+    names = variant_names(distinct) if len(distinct) > 1 else [""]
+    return [names[distinct.index(spec)] for spec in alike]
+
+
+def _advice_verdict(advice: Advice, nhwc: Cell, nchw: Cell) -> str | None:
+    """Return whether a gain confirms an advice; None where it says nothing, or a run was not what was requested.
+
+    Args:
+        advice: The advice.
+        nhwc: The runs of one layout.
+        nchw: Those of the other, with the gain.
+    """
+    gain, runs = nchw.ratios["gain"], (*nhwc.runs, *nchw.runs)
+    if gain is None or not advice.is_about(runs[0].spec.variant) or combined_state(runs) == "mismatch":
+        return None
+    decision = decide(gain)
+    if decision not in ("faster", "slower"):
+        return decision
+    return "confirmed" if (decision == "faster") == (advice.layout == "NCHW") else "refuted"
+
+
+def _gain_text(found: Estimate | None) -> str:
+    """Format a ratio as percent above or below one, with its interval."""
+    if found is None:
+        return units.ABSENT
+    return f"{_signed_percent(found.value)} %{interval_text(found, _signed_percent)}"
+
+
+def _signed_percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "\N{MINUS SIGN}")
