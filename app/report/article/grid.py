@@ -54,6 +54,15 @@ def _gpu_speed(row: RunRow) -> float | None:
     return work / row.summary.gpu_step_ms if row.summary.gpu_step_ms else None
 
 
+def _power_w(row: RunRow) -> float | None:
+    power_mw = row.summary.mean_power_mw
+    return power_mw / 1e3 if power_mw else None
+
+
+def _gib(size_bytes: int | None) -> float | None:
+    return size_bytes / 2**30 if size_bytes else None
+
+
 _FIGURES: Mapping[Figure, _FigureKind] = {
     "throughput": _FigureKind(unit="examples/s", value=_rate, speed=_rate),
     "gflops": _FigureKind(unit="GFLOPS", value=_gflops, speed=_gflops),
@@ -65,6 +74,11 @@ _FIGURES: Mapping[Figure, _FigureKind] = {
         ratio="speed-up by GPU time",
     ),
     "occupancy_pct": _FigureKind(unit="occupancy, %", value=lambda row: row.summary.occupancy_pct, speed=None),
+    "power_w": _FigureKind(unit="mean power, W", value=_power_w, speed=_power_w, ratio="power, ratio"),
+    "used_gib": _FigureKind(unit="memory used, GiB", value=lambda row: _gib(row.summary.device_peak_bytes), speed=None),
+    "needed_gib": _FigureKind(
+        unit="memory needed, GiB", value=lambda row: _gib(row.summary.allocator_peak_bytes), speed=None
+    ),
 }
 
 

@@ -12,10 +12,11 @@ from workloads.protocol import RunSpec, Value, Variant
 
 Settings = dict[str, Value]
 RatioFigure = Literal["gflops", "step_ms"]
-TraceFigure = Literal["gpu_ms", "occupancy_pct"]
-Figure = Literal["throughput", RatioFigure, TraceFigure]
+FurtherFigure = Literal["gpu_ms", "occupancy_pct", "power_w", "used_gib", "needed_gib"]
+Figure = Literal["throughput", RatioFigure, FurtherFigure]
 """What a cell shows: examples per second, billions of operations per second, or milliseconds per step; of a traced step
-the time in which kernels ran, and their occupancy."""
+the time in which kernels ran, and their occupancy; mean power; of memory the most that the driver reports as used, and
+the most that the framework's allocator held."""
 LAYOUTS = ("NHWC", "NCHW")
 _PLACE = ("batch_size", "gpus", "layout")
 """The parameters that a table of layouts has rows and columns for."""
@@ -137,7 +138,7 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
     """A figure and its ratio to a baseline, by row and column.
 
     A cell's variant has the settings of the table, its column and its row. Its baseline is the variant with `baseline`
-    over those of the table and the column. `head` names the rows. `also` are figures of a traced step beside `figure`.
+    over those of the table and the column. `head` names the rows. `also` are figures beside `figure`.
     """
 
     title: str
@@ -149,7 +150,7 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
     baseline: Settings
     settings: Settings = {}
     claims: tuple[Claim, ...] = ()
-    also: tuple[TraceFigure, ...] = ()
+    also: tuple[FurtherFigure, ...] = ()
 
     def grid(self, variants: Sequence[RunSpec]) -> Grid | None:
         """Return the file's rows and those columns that have a variant, with `ratio` to the baseline; None without any.

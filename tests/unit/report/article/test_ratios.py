@@ -170,12 +170,12 @@ def test_each_column_has_its_own_baseline(training: tuple[MeasuredTable, ...]) -
     document = training[0].document
     rows = document["rows"]
     assert document["columns"][-1] == "4 layers, both directions"
-    assert [row["cells"][3]["ratio"]["value"] for row in rows] == pytest.approx([1, 8, None, 2.5])
+    assert [row["cells"][3]["ratio"]["value"] for row in rows] == pytest.approx([1, 8, None, 2.5, None])
     assert rows[1]["cells"][3]["figure"]["value"] == pytest.approx(8.0), "64 sequences at 8,000 a second"
-    assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 4
+    assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 5
     near, far = training[0].section.tables
     assert far.caption == f"{near.caption}, continued"
-    assert [row[1] for row in near.rows] == [row[1] for row in far.rows] == ["1×", "6× to 8×", "–", "2.5× to 3×"]
+    assert [row[1] for row in near.rows] == ["1×", "6× to 8×", "–", "2.5× to 3×", "1×"] == [row[1] for row in far.rows]
     assert far.head[4:] == tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms per step", "speed-up"))
     assert far.rows[1][4:] == ("8.000", "8.00×")
 
@@ -201,4 +201,38 @@ def test_what_was_measured_on_h200s_counts_for_the_presets(tmp_path: Path, capsy
     assert drop_in["rows"][1]["cells"][2]["ratio"]["value"] > 6, "cuDNN over the plain layer, training"
     assert main(["experiment", "--preset", "article-b", "--show", "--json", "--db", str(database)]) == 0
     training, _ = json.loads(capsys.readouterr().out)["article"]
-    assert [row["cells"][0]["runs"] for row in training["rows"]] == [[2], [1], [4], [5]]
+    assert [row["cells"][0]["runs"] for row in training["rows"]] == [[2], [1], [4], [5], []]
+
+
+def test_power_and_both_memory_figures_answer_what_a_log_shows() -> None:
+    """The layout's ratio is of power; memory that the framework took is no memory that the run needed."""
+    plan = load_preset("article-c-log").plan(ONE)
+
+    def logged(number: int, power_w: float, used_gib: float, **settings: object) -> StoredRun:
+        run = result(number, variant(plan, **settings))
+        summary = replace(run.row.summary, mean_power_mw=1e3 * power_w, device_peak_bytes=int(used_gib * 2**30))
+        summary = replace(summary, allocator_peak_bytes=6 << 30)
+        return replace(run, row=replace(run.row, summary=summary))
+
+    runs = [
+        *(
+            logged(number, watts, 132.0, layout="NHWC", memory_growth=False)
+            for number, watts in ((1, 499.0), (2, 501.0))
+        ),
+        *(
+            logged(number, watts, 132.0, layout="NCHW", memory_growth=False)
+            for number, watts in ((3, 549.0), (4, 551.0))
+        ),
+        logged(5, 550.0, 14.5, layout="NCHW", memory_growth=True),
+    ]
+    (table,) = tables_of("article-c-log", plan, runs)
+    power, used, needed = table.document["rows"][1]["cells"][0]["also"]
+    assert power["ratio"]["value"] == pytest.approx(1.1, rel=1e-3)
+    assert (used["value"]["value"], needed["value"]["value"]) == (pytest.approx(132.0), 6.0)
+    assert table.document["rows"][3]["cells"][0]["also"][1]["value"]["value"] == 14.5
+    (shown,) = table.section.tables
+    assert shown.head[-4:] == (
+        *("Measured, 1 GPU: mean power, W", "Measured, 1 GPU: power, ratio"),
+        *("Measured, 1 GPU: memory used, GiB", "Measured, 1 GPU: memory needed, GiB"),
+    )
+    assert [row[-2:] for row in shown.rows] == [("132", "6.00"), ("132", "6.00"), ("–", "–"), ("14.5", "6.00")]
