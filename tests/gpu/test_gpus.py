@@ -65,6 +65,21 @@ def test_traced_kernels_fill_a_step_that_never_leaves_the_gpu_idle(feed: Telemet
     assert gpu_ms is not None
     assert step_ms is not None
     assert 0.97 * step_ms < gpu_ms < 1.01 * step_ms
+    assert run.evidence is not None
+    step, summary = run.evidence.timeline, run.row.summary
+    assert step is not None
+    assert {stream.device for stream in step.streams} == {"GPU:0"}
+    assert all(stream.name.startswith("Stream #") for stream in step.streams)
+    assert sum(kernel.duration_ns for kernel in step.kernels) / 1e6 == pytest.approx(gpu_ms, rel=0.02), (
+        "one step of several"
+    )
+    assert step.duration_ns / 1e6 == pytest.approx(gpu_ms, rel=0.05), "it ends where the next one begins"
+    (phase,) = (phase for phase in run.phases if phase.name == "evidence")
+    assert phase.start_ns <= step.start_ns <= (phase.end_ns or 0)
+    assert summary.occupancy_pct is not None
+    assert 1 < summary.occupancy_pct <= 100
+    convolutions = [kernel for kernel in run.evidence.kernels if kernel.kind == "convolution"]
+    assert all(kernel.occupancy_pct is not None for kernel in convolutions)
 
 
 def test_the_same_seed_begins_with_the_same_loss_in_both_layouts(feed: TelemetryFeed, tmp_path: Path) -> None:

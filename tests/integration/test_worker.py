@@ -300,6 +300,8 @@ def test_lstm_learns() -> None:
         assert (evidence.state, list(evidence.unverified)) == ("verified in part", ["implementation"])
         assert evidence.sources == ("graph", "trace")
         assert 0 < evidence.busy_ns <= evidence.span_ns
+        assert evidence.timeline is not None
+        assert {stream.device for stream in evidence.timeline.streams} == {"CPU"}
 
 
 @pytest.mark.tensorflow

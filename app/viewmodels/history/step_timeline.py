@@ -1,5 +1,6 @@
 """The kernels of one traced step on their streams: labels, sentences, and bars for any range of time and width."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -94,11 +95,13 @@ def _describe_left_out(step: StepTimeline, noun: str) -> str:
 
 def _rows(step: StepTimeline) -> Iterator[StreamRow]:
     several = len({stream.device for stream in step.streams}) > 1
+    counts, busy_ns = Counter[int](), Counter[int]()
+    for one in step.kernels:
+        counts[one.stream] += 1
+        busy_ns[one.stream] += one.duration_ns
     for number, stream in enumerate(step.streams[:MAX_ROWS]):
-        found = [one for one in step.kernels if one.stream == number]
-        busy_ns = sum(one.duration_ns for one in found)
         label = f"{stream.device} · {stream.name}" if several else stream.name
-        yield StreamRow(label, len(found), busy_ns / max(step.duration_ns, 1))
+        yield StreamRow(label, counts[number], busy_ns[number] / max(step.duration_ns, 1))
 
 
 def _time_text(time_ns: int) -> str:

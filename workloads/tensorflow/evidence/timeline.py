@@ -53,7 +53,7 @@ def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
     """Return where one step begins and ends, in picoseconds; None where the trace does not tell.
 
     Among several it is one from their middle: the host is ahead of the GPU then as it is in a long run. A step ends
-    where the next one begins, on the stream that is busiest of those on which every step ran the same kernels.
+    where the next one begins, on the stream that is busiest with kernels that every step ran alike.
 
     Args:
         events: What ran in all steps.
@@ -63,10 +63,9 @@ def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
         return None
     if steps == 1:
         return min(event.start_ps for event in events), max(event.end_ps for event in events)
-    periodic = [line for line in _by_line(events).values() if _is_periodic(line, steps)]
-    if not periodic:
+    busiest = max((_periodic(line, steps) for line in _by_line(events).values()), key=time_ps)
+    if not busiest:
         return None
-    busiest = max(periodic, key=time_ps)
     kernels, step = len(busiest) // steps, (steps - 1) // 2
     return busiest[step * kernels].start_ps, busiest[(step + 1) * kernels].start_ps
 
@@ -108,13 +107,13 @@ def _by_line(events: Iterable[Event]) -> dict[Line, list[Event]]:
     return lines
 
 
-def _is_periodic(line: Sequence[Event], steps: int) -> bool:
-    kernels, rest = divmod(len(line), steps)
-    if rest:
-        return False
-    found = (Counter(event.name for event in line[first : first + kernels]) for first in range(0, len(line), kernels))
-    one = next(found)
-    return all(other == one for other in found)
+def _periodic(line: Sequence[Event], steps: int) -> list[Event]:
+    """Return a line without kernels that some steps run more often, as the copy of a result; empty if steps differ."""
+    counts = Counter(event.name for event in line)
+    found = [event for event in line if counts[event.name] % steps == 0]
+    kernels = len(found) // steps
+    names = [Counter(event.name for event in found[step * kernels : (step + 1) * kernels]) for step in range(steps)]
+    return found if all(one == names[0] for one in names) else []
 
 
 def time_ps(events: Iterable[Event]) -> int:

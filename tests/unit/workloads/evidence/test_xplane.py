@@ -127,7 +127,7 @@ def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
         for name, at in (("gemm", 0), ("Mul", 300))
     ]
     add_line(plane, "Stream #14(MemcpyH2D)", [("MemcpyH2D", 150, 190), ("MemcpyH2D", 1150, 1190)], base_ns=500)
-    add_line(plane, "Stream #13(Compute)", compute, base_ns=500)
+    add_line(plane, "Stream #13(Compute)", [*compute, ("MemcpyD2H", 2900, 2910)], base_ns=500)
     trace = read(profile.SerializeToString(), 3, gpu=True, to_monotonic=lambda utc_ns: utc_ns + 7)
     found = step_timeline(trace.step, trace.kernels)
     assert found is not None
