@@ -115,7 +115,7 @@ def _tables(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> tuple[TextT
         epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
         if layout == LAYOUTS[-1]:
             rates.append((f"{gpus}: NCHW gain", [_gain_text(cell.ratios["gain"]) for cell in cells]))
-            for each in table.advice:
+            for each in table.advice if column.settings["gpus"] else ():
                 verdicts = [_advice_verdict(each, *row.cells[place - 1 : place + 1]) or units.ABSENT for row in rows]
                 rates.append((f"{gpus}: {each.by} says {each.layout}", verdicts))
         if column.settings["gpus"] != fewest:
