@@ -49,6 +49,10 @@ def cases(workload: str) -> dict[str, Mapping[str, Value]]:
         "padded left": {"sequence_lengths": "left_padded"},
         "right, both": {"sequence_lengths": "right_padded", **BOTH},
         "left, both": {"sequence_lengths": "left_padded", **BOTH},
+        "all outputs": {"outputs": "all", "layers": 3},
+        "all, right, both": {"outputs": "all", "sequence_lengths": "right_padded", **BOTH},
+        "all, left, both": {"outputs": "all", "sequence_lengths": "left_padded", **BOTH},
+        "all, left": {"outputs": "all", "sequence_lengths": "left_padded", "layers": 2},
         **several_steps,
     }
 
@@ -102,7 +106,7 @@ def layer_outputs(
 def model_outputs(
     workload: str, config: RecurrentConfig, weights: list[Array], inputs: Array, valid: NDArray[np.bool_]
 ) -> Array:
-    """Return the outputs of the whole model, [batch, 1].
+    """Return the outputs of the whole model, [batch, 1], or of all steps [batch, timesteps, 1], 0 at padding.
 
     Args:
         workload: Its cell.
@@ -117,6 +121,8 @@ def model_outputs(
             for at in range(part, part + 3 * config.directions, 3)
         ]
         inputs = np.concatenate(found, axis=2)
+    if config.all_outputs:
+        return np.where(valid[..., None], inputs @ weights[-2] + weights[-1], 0)
     last = np.concatenate([outputs[:, 0 if number else -1] for number, outputs in enumerate(found)], axis=1)
     return last @ weights[-2] + weights[-1]
 
@@ -139,7 +145,10 @@ def reference(workload: str, variant: Variant) -> Answers:
         return model_outputs(workload, config, weights, sequences.astype(np.float64), valid)
 
     def loss() -> float:
-        return float(np.mean((outputs() - targets.numpy()) ** 2))
+        errors = (outputs() - targets.numpy()) ** 2
+        if config.all_outputs:
+            errors = np.where(valid[..., None], errors, 0).sum(1) / valid.sum(1, keepdims=True)
+        return float(np.mean(errors))
 
     return Answers(outputs(), loss(), [_differences(loss, weight) for weight in weights])
 

@@ -37,6 +37,18 @@ _RECURRENT_DETAILS = (
         ),
     ),
     Parameter(
+        name="outputs",
+        kind="choice",
+        label="Outputs",
+        help="What the dense head reads: one answer per sequence, or one per time step, as in sequence labelling.",
+        default="last",
+        choices=(
+            Choice(value="last", label="Last", help="The sum of both marked numbers, after the sequence."),
+            Choice(value="all", label="All", help="At every step the sum so far; padding does not count."),
+        ),
+        silent=True,
+    ),
+    Parameter(
         name="activation",
         kind="choice",
         label="Activation",

@@ -32,13 +32,14 @@ def flops_per_step(spec: RunSpec) -> int | None:
 def recurrent_forward(spec: RunSpec) -> int:
     """Return the operations of one sequence's forward pass: 2 · GU · (F + U) per layer, direction and step, plus head.
 
-    G are the gates of a cell, U the units, F what goes into the layer: the features, above the first layer the units of
-    all directions.
+    The head reads the last output, or all. G are the gates of a cell, U the units, F what goes into the layer: the
+    features, above the first layer the units of all directions.
     """
     config = config_of(spec.workload, spec.variant)
     products = sum(config.width(depth) + config.units for depth in range(config.layers))
     step_flops = config.directions * 2 * config.gates * config.units * products
-    return int(spec.variant["timesteps"]) * step_flops + 2 * config.width(config.layers)
+    timesteps = int(spec.variant["timesteps"])
+    return timesteps * step_flops + (timesteps if config.all_outputs else 1) * 2 * config.width(config.layers)
 
 
 def cnn_forward(spec: RunSpec) -> int:

@@ -30,6 +30,8 @@ class RecurrentConfig:
         dropout: Share of each layer's inputs left out in training.
         recurrent_dropout: Share of each layer's own last outputs left out in training.
         unroll: Time steps that one iteration of a loop makes.
+        sequence_lengths: `fixed`, or the side of the padding: `right_padded` or `left_padded`.
+        outputs: Which outputs of the top layer are read: the `last` or `all`.
         seed: Seed of the initial weights.
     """
 
@@ -47,6 +49,8 @@ class RecurrentConfig:
     dropout: float = 0.0
     recurrent_dropout: float = 0.0
     unroll: int = 1
+    sequence_lengths: str = "fixed"
+    outputs: str = "last"
     seed: int = 1
 
     @property
@@ -64,6 +68,16 @@ class RecurrentConfig:
     def directions(self) -> int:
         """Return how many directions each layer reads a sequence in."""
         return 2 if self.bidirectional else 1
+
+    @property
+    def left_padded(self) -> bool:
+        """Return whether padding comes before the sequences."""
+        return self.sequence_lengths == "left_padded"
+
+    @property
+    def all_outputs(self) -> bool:
+        """Return whether the top layer's output is read at every step."""
+        return self.outputs == "all"
 
     @property
     def parts(self) -> int:

@@ -25,7 +25,11 @@ from workloads.recurrent_layers import config_of
 
 _VERSION = 1
 _HEADER, _SEQUENCES, _LENGTHS, _OUTPUTS = "header", "reference/sequences", "reference/lengths", "reference/outputs"
-_SIZES = ("layers", "units", "features", "bidirectional", "activation")
+_SIZES: Variant = {
+    "layers": "", "units": "", "features": "", "bidirectional": "", "activation": "tanh", "outputs": "last"
+}  # fmt: skip
+"""What two variants with the same weights agree in, and what it is where a file does not say so."""
+
 _RERUN_HINT = "run the variant again with -s save_weights=true"
 
 Array = NDArray[np.float32]
@@ -44,7 +48,7 @@ class SavedWeights:
         weights: By name, in the order of the model's.
         sequences: Inputs, [examples, timesteps, features].
         lengths: Their true steps, [examples]; None if all are.
-        outputs: The model's outputs to them, [examples, 1].
+        outputs: The model's outputs to them, [examples, 1], or [examples, timesteps, 1] of all steps, 0 at padding.
     """
 
     spec: RunSpec
@@ -153,10 +157,11 @@ def _foreign_file_problem(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
     """Raise `WeightsError` naming the sizes in which two variants differ."""
-    differ = [name for name in _SIZES if stored.get(name) != expected.get(name)]
+    stored, expected = {**_SIZES, **stored}, {**_SIZES, **expected}
+    differ = [name for name in _SIZES if stored[name] != expected[name]]
     if differ:
         stored_sizes, expected_sizes = (
-            ", ".join(f"{name}={variant.get(name)}" for name in differ) for variant in (stored, expected)
+            ", ".join(f"{name}={variant[name]}" for name in differ) for variant in (stored, expected)
         )
         raise WeightsError(
             f"{path} holds weights of {stored_sizes}, and the run has {expected_sizes}: it is another run's file."
@@ -169,7 +174,8 @@ _TOLERANCES = {"float32": 1e-5, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 1e-1}
 
 
 def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
-    """Compare outputs [examples, 1] with those of the trained model; raises `RefusedError` if they are not finite."""
+    """Compare outputs with those of the trained model; raises `RefusedError` if they are not finite."""
+    outputs = _without_padding(saved, outputs)
     if not (np.isfinite(outputs).all() and np.isfinite(saved.outputs).all()):
         raise RefusedError("Not all answers are finite numbers: the weights were changed since they were saved.")
     max_output = float(np.abs(saved.outputs).max())
@@ -178,3 +184,13 @@ def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
         max_output=max_output,
         tolerance=_TOLERANCES[str(saved.spec.variant["precision"])] * max(1.0, max_output),
     )
+
+
+def _without_padding(saved: SavedWeights, outputs: Array) -> Array:
+    """Return outputs of all steps with 0 at padding, where models may answer what they like."""
+    if saved.lengths is None or outputs.ndim < 3:
+        return outputs
+    steps = np.arange(outputs.shape[1])[np.newaxis]
+    if config_of(saved.spec.workload, saved.spec.variant).left_padded:
+        steps = steps[:, ::-1]
+    return np.where((steps < saved.lengths[:, np.newaxis])[..., np.newaxis], outputs, np.float32(0))

@@ -13,7 +13,7 @@ from workloads import weights
 from workloads.errors import RefusedError
 from workloads.job_protocol import OutputDifference
 from workloads.protocol import RunSpec, Variant
-from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.recurrent_layers import config_of
 from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
 from workloads.tensorflow.synthetic import adding_problem
@@ -51,18 +51,18 @@ def plain_model(spec: RunSpec, timesteps: int) -> keras.Model:
     Keras may use cuDNN on a GPU, except for sequences that are padded at their start, which cuDNN cannot read. Steps
     whose features are all zero are padding if the run's sequences had any.
     """
-    variant, make_layer = spec.variant, getattr(keras.layers, RECURRENT_LAYERS[spec.workload].config.keras_name)
-    padding, layers = variant["sequence_lengths"], int(variant["layers"])
-    use_cudnn = "auto" if padding != "left_padded" else False
+    variant, config = spec.variant, config_of(spec.workload, spec.variant)
+    make_layer, layers = getattr(keras.layers, config.keras_name), config.layers
+    use_cudnn = False if config.left_padded else "auto"
     inputs = tensor = keras.Input((timesteps, int(variant["features"])), name="sequences")
-    if padding != "fixed":
+    if config.sequence_lengths != "fixed":
         tensor = keras.layers.Masking()(tensor)
     for depth in range(layers):
         forward, backward = (
             make_layer(
                 int(variant["units"]),
                 activation=str(variant["activation"]),
-                return_sequences=depth < layers - 1,
+                return_sequences=config.all_outputs or depth < layers - 1,
                 go_backwards=backwards,
                 use_cudnn=use_cudnn,
             )
@@ -114,7 +114,7 @@ def _reference_inputs(variant: Variant) -> tuple[weights.Array, NDArray[np.int64
 
 
 def model_outputs(model: Model, sequences: Any, lengths: Any, variant: Variant, replicas: Replicas) -> weights.Array:
-    """Return a model's outputs [examples, 1] in inference, in its variant's precision.
+    """Return a model's outputs in inference, in its variant's precision.
 
     Args:
         model: The model.

@@ -18,12 +18,20 @@ _NOISE_SCALE = 0.01
 
 
 def adding_problem(
-    seed: int, index: int, batch: int, timesteps: int, features: int, padding: str = "fixed"
+    seed: int,
+    index: int,
+    batch: int,
+    timesteps: int,
+    features: int,
+    padding: str = "fixed",
+    *,
+    running: bool = False,
 ) -> tuple[Any, tf.Tensor]:
     """Return sequences [batch, timesteps, features] and targets [batch, 1], the sum of the two marked values.
 
     Feature 0 is a value in [0, 1), feature 1 marks one step of each half, the rest is low noise. The best constant
-    answer has a mean squared error of 1/6 (Hochreiter and Schmidhuber 1997, experiment 4).
+    answer has a mean squared error of 1/6 (Hochreiter and Schmidhuber 1997, experiment 4). With `running` the targets
+    are [batch, timesteps, 1]: at each step the sum of the marked values so far.
 
     Args:
         seed: Seed of the data.
@@ -33,6 +41,7 @@ def adding_problem(
         features: Inputs per step, at least 2.
         padding: `fixed`, or `right_padded` or `left_padded`: a sequence takes from half of the steps to all of them,
             the others are zero, and the inputs are (sequences, lengths [batch]).
+        running: Whether there is a target at every step.
     """
     keys = _random_keys(seed, index, 5)
     values = tf.random.stateless_uniform([batch, timesteps], keys[0])
@@ -44,7 +53,8 @@ def adding_problem(
     marks = tf.one_hot(early, timesteps) + tf.one_hot(late, timesteps)
     noise = _NOISE_SCALE * tf.random.stateless_normal([batch, timesteps, features - 2], keys[3])
     inputs = tf.concat([values[..., tf.newaxis], marks[..., tf.newaxis], noise], axis=-1)
-    targets = tf.reduce_sum(values * marks, axis=1, keepdims=True)
+    sums = tf.cumsum(values * marks, axis=1)
+    targets = sums[..., tf.newaxis] if running else tf.reduce_sum(values * marks, axis=1, keepdims=True)
     if padding == "fixed":
         return inputs, targets
     valid = valid_steps(lengths, timesteps, left=padding == "left_padded")

@@ -28,19 +28,23 @@ def counted(forward: Callable[[Any], Any], *shape: int) -> int:
     return found
 
 
-@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (3, False), (2, True)])
+@pytest.mark.parametrize(
+    ("layers", "bidirectional", "outputs"), [(1, False, "last"), (3, False, "all"), (2, True, "last")]
+)
 @pytest.mark.parametrize("workload", ["lstm", "gru"])
 def test_recurrent_layers_count_what_tensorflow_counts_of_keras_s(
-    workload: str, layers: int, bidirectional: bool
+    workload: str, layers: int, bidirectional: bool, outputs: str
 ) -> None:
     import keras
 
     layer = getattr(keras.layers, workload.upper())
-    stack = [layer(5, unroll=True, use_cudnn=False, return_sequences=d < layers - 1) for d in range(layers)]
+    every = [outputs == "all" or depth < layers - 1 for depth in range(layers)]
+    stack = [layer(5, unroll=True, use_cudnn=False, return_sequences=each) for each in every]
     if bidirectional:
         stack = [keras.layers.Bidirectional(layer) for layer in stack]
     model = keras.Sequential([keras.Input((3, 4), batch_size=2), *stack, keras.layers.Dense(1)])
-    spec = spec_of(workload, units=5, timesteps=3, features=4, layers=layers, bidirectional=bidirectional)
+    sizes: dict[str, Value] = {"units": 5, "timesteps": 3, "features": 4, "layers": layers}
+    spec = spec_of(workload, **sizes, bidirectional=bidirectional, outputs=outputs)
     assert flops_per_step(spec) == counted(model, 2, 3, 4)
 
 

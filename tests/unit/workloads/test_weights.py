@@ -125,6 +125,15 @@ def test_a_file_of_another_run_names_the_sizes_that_differ(path: Path) -> None:
         read(path, spec_of(units=8, layers=1))
 
 
+def test_a_file_that_says_nothing_of_outputs_is_of_the_last_ones(path: Path) -> None:
+    spec = spec_of()
+    older = {name: value for name, value in spec.variant.items() if name != "outputs"}
+    write(saved(RunSpec(workload="lstm", variant=older)), path)
+    assert read(path, spec).outputs.shape == (5, 1)
+    with pytest.raises(WeightsError, match="holds weights of outputs=last, and the run has outputs=all"):
+        read(path, spec_of(outputs="all"))
+
+
 def test_a_weight_that_is_missing_or_misshapen_is_named(path: Path) -> None:
     whole = saved(spec_of())
     fewer = {name: value for name, value in whole.weights.items() if name != "layer1/forward/bias"}

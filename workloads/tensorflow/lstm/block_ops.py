@@ -26,11 +26,11 @@ class BlockFused(BaseStack):
     """
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer."""
-        lengths = None
-        if valid is not None:
-            inputs, lengths = _aligned(inputs, valid)
+        """Return the outputs of the top layer."""
+        lengths = None if valid is None else tf.reduce_sum(tf.cast(valid, tf.int64), 1)
         sequence = tf.transpose(inputs, [1, 0, 2])
+        if self._config.left_padded:
+            sequence = _reversed(tf.reverse(sequence, [0]), lengths)
         for layer in self._layers(inputs.dtype):
             parts = [self._direction(weights, sequence, training=training) for weights in layer[:1]]
             parts += [
@@ -38,9 +38,13 @@ class BlockFused(BaseStack):
                 for weights in layer[1:]
             ]
             sequence = tf.concat(parts, 2)
-        units = self._config.units
-        forward = sequence[-1] if lengths is None else _at(sequence, lengths - 1)
-        return tf.concat([forward[:, :units], sequence[0, :, units:]], 1)
+        if not self._config.all_outputs:
+            units = self._config.units
+            forward = sequence[-1] if lengths is None else _reversed(sequence, lengths)[0]
+            return tf.concat([forward[:, :units], sequence[0, :, units:]], 1)
+        if self._config.left_padded:
+            sequence = tf.reverse(_reversed(sequence, lengths), [0])
+        return tf.transpose(sequence, [1, 0, 2])
 
     def _direction(self, weights: Weights, inputs: tf.Tensor, *, training: bool) -> tf.Tensor:
         if training and self._config.dropout:
@@ -51,21 +55,8 @@ class BlockFused(BaseStack):
         return outputs
 
 
-def _aligned(inputs: tf.Tensor, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the sequences with their true steps first, and how many those are."""
-    steps = inputs.shape[1]
-    first = tf.argmax(valid, axis=1, output_type=tf.int64)
-    numbers = (tf.range(steps, dtype=tf.int64) + first[:, tf.newaxis]) % steps
-    return tf.gather(inputs, numbers, batch_dims=1), tf.reduce_sum(tf.cast(valid, tf.int64), 1)
-
-
-def _at(sequence: tf.Tensor, times: tf.Tensor) -> tf.Tensor:
-    """Return what each sequence of [timesteps, batch, …] has at its own time."""
-    return tf.gather_nd(sequence, tf.stack([times, tf.range(sequence.shape[1], dtype=times.dtype)], 1))
-
-
 def _reversed(sequence: tf.Tensor, lengths: tf.Tensor | None) -> tf.Tensor:
-    """Return the sequences [timesteps, batch, …] with their true steps in reverse."""
+    """Return the sequences [timesteps, batch, …] with their true steps, which come first, in reverse."""
     if lengths is None:
         return tf.reverse(sequence, [0])
     return tf.reverse_sequence(sequence, lengths, seq_axis=0, batch_axis=1)

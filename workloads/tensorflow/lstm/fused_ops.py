@@ -22,7 +22,7 @@ class CudnnStack(BaseStack):
     """Layers computed by cuDNN alone, on a GPU."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer; padding must be at the end."""
+        """Return the outputs of the top layer; padding must be at the end."""
         config = self._config
         layers = self._layers(inputs.dtype)
         batch, steps, _ = inputs.shape
@@ -37,6 +37,8 @@ class CudnnStack(BaseStack):
             direction="bidirectional" if config.bidirectional else "unidirectional",
             is_training=training,
         )
+        if config.all_outputs:
+            return tf.transpose(made.output, [1, 0, 2])
         return tf.concat(tf.unstack(made.output_h[-config.directions :]), 1)
 
 
@@ -97,7 +99,7 @@ class KerasStack:
         return [variable.value for layer in self._all_layers() for variable in layer.trainable_variables]
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer."""
+        """Return the outputs of the top layer."""
         for directions in self.layers:
             parts = [_restore_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
             inputs = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
@@ -112,7 +114,7 @@ def _keras_layer(config: RecurrentConfig, use_cudnn: UseCudnn, depth: int, backw
     layer = getattr(keras.layers, config.keras_name)(
         config.units,
         activation=config.activation,
-        return_sequences=depth < config.layers - 1,
+        return_sequences=config.all_outputs or depth < config.layers - 1,
         go_backwards=backwards,
         dropout=config.dropout,
         recurrent_dropout=config.recurrent_dropout,

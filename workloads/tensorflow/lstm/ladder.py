@@ -232,7 +232,7 @@ class Wavefront(BaseStack):
     """Layers of one direction; state [layers, units, batch]."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer."""
+        """Return the outputs of the top layer."""
         layers = [layer for (layer,) in self._layers(inputs.dtype)]
         batch, steps, _ = inputs.shape
         shape = [len(layers), self._config.units, batch]
@@ -243,8 +243,15 @@ class Wavefront(BaseStack):
         sums = zero_padded(input_sums(layers[0], tf.transpose(inputs, [1, 2, 0])), 0, waves)
         active = _active_layers(tf.ones([1, steps], tf.bool) if valid is None else valid, len(layers))
         zeros = tf.zeros(shape, inputs.dtype)
-        (output, _), _ = run_loop(_wave_step(layers, masks), (sums, active), (zeros, zeros), unroll=self._config.unroll)
-        return tf.transpose(output[-1])
+        (output, _), outputs = run_loop(
+            _wave_step(layers, masks),
+            (sums, active),
+            (zeros, zeros),
+            unroll=self._config.unroll,
+            sequence=self._config.all_outputs,
+            output=lambda state: state[0][-1],
+        )
+        return tf.transpose(output[-1]) if outputs is None else tf.transpose(outputs[len(layers) - 1 :], [2, 0, 1])
 
     def _dropout_masks(self, shape: list[int], dtype: tf.DType) -> tf.Tensor | None:
         """Return masks of the outputs that the products read, [2 layers - 1, units, batch]; None without dropout."""

@@ -46,18 +46,16 @@ STACKS = {"lstm": _LSTM_STACKS, "gru": _GRU_STACKS}
 
 
 class RecurrentModel:
-    """A stack and a dense head in float32.
+    """A stack and a dense head in float32, on the last output or, if the configuration says so, on all.
 
     Inputs are sequences [batch, timesteps, features], or (sequences, lengths [batch]) where their lengths differ.
     """
 
-    def __init__(
-        self, config: RecurrentConfig, stack: Stack, head: Sequence[tf.Tensor], *, left_padded: bool = False
-    ) -> None:
+    def __init__(self, config: RecurrentConfig, stack: Stack, head: Sequence[tf.Tensor]) -> None:
         self.weight_names: Sequence[str] = list(weight_shapes(config))
         self.stack = stack
         self._kernel, self._bias = (tf.Variable(value) for value in head)
-        self._left_padded = left_padded
+        self._config = config
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
@@ -70,20 +68,29 @@ class RecurrentModel:
             weight.assign(value)
 
     def loss(self, inputs: Any, targets: tf.Tensor) -> tf.Tensor:
-        """Return the mean squared error."""
-        return tf.reduce_mean(tf.square(self._answers(inputs, training=True) - targets))
+        """Return the mean squared error; of all outputs, the mean over the sequences of that at their true steps."""
+        answers, valid = self._answers(inputs, training=True)
+        errors = tf.square(answers - targets)
+        if valid is not None and self._config.all_outputs:
+            counted = tf.cast(valid, tf.float32)[..., tf.newaxis]
+            errors = tf.reduce_sum(errors * counted, 1) / tf.reduce_sum(counted, 1)
+        return tf.reduce_mean(errors)
 
     def outputs(self, inputs: Any) -> tf.Tensor:
-        """Return the sums that it reads from the sequences, [batch, 1]."""
-        return self._answers(inputs, training=False)
+        """Return the sums that it reads from the sequences, [batch, 1] or [batch, timesteps, 1]; 0 at padding."""
+        answers, valid = self._answers(inputs, training=False)
+        if valid is None or not self._config.all_outputs:
+            return answers
+        return tf.where(valid[..., tf.newaxis], answers, 0.0)
 
-    def _answers(self, inputs: Any, *, training: bool) -> tf.Tensor:
+    def _answers(self, inputs: Any, *, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return the answers, and which steps are no padding."""
         sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
         valid = None
         if lengths is not None:
-            valid = valid_steps(lengths, sequences.shape[1], left=self._left_padded)
-        last = self.stack(sequences, valid, training=training)
-        return tf.cast(last, tf.float32) @ self._kernel + self._bias
+            valid = valid_steps(lengths, sequences.shape[1], left=self._config.left_padded)
+        outputs = self.stack(sequences, valid, training=training)
+        return tf.tensordot(tf.cast(outputs, tf.float32), self._kernel, 1) + self._bias, valid
 
 
 def recurrent_model(workload: str, variant: Variant) -> RecurrentModel:
@@ -91,7 +98,7 @@ def recurrent_model(workload: str, variant: Variant) -> RecurrentModel:
     config = config_of(workload, variant)
     *layers, kernel, bias = initial_weights(config)
     stack = STACKS[workload][str(variant["implementation"])](config, layers)
-    return RecurrentModel(config, stack, (kernel, bias), left_padded=variant["sequence_lengths"] == "left_padded")
+    return RecurrentModel(config, stack, (kernel, bias))
 
 
 def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
@@ -99,11 +106,13 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
 
     def recipe(variant: Variant) -> Recipe:
         sizes = (int(variant["batch_size"]), int(variant["timesteps"]), int(variant["features"]))
-        seed, padding = int(variant["seed"]), str(variant["sequence_lengths"])
+        seed, config = int(variant["seed"]), config_of(workload, variant)
         return Recipe(
             model=lambda: recurrent_model(workload, variant),
             optimizer=lambda weights: Adam(weights, 0.003),
-            batch=lambda index: adding_problem(seed, index, *sizes, padding=padding),
+            batch=lambda index: adding_problem(
+                seed, index, *sizes, padding=config.sequence_lengths, running=config.all_outputs
+            ),
         )
 
     return recipe

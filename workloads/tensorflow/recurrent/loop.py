@@ -4,6 +4,7 @@ For each layer and direction, from the first layer up, forward before backward: 
 recurrent kernel [units, gates * units], bias; the order of the gates is Keras's. Then the head's kernel and bias.
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -62,9 +63,10 @@ class Stack(Protocol):
         """Return the trained variables in the layout of `workloads.tensorflow.recurrent.loop`, float32."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer, [batch, directions * units].
+        """Return the last outputs of the top layer, [batch, directions * units], or if the configuration says so, all.
 
-        The backward direction's last output is that of the first step in time.
+        The backward direction's last output is that of the first step in time. All are [batch, timesteps, directions *
+        units], in the order of time; those at padding mean nothing.
 
         Args:
             inputs: [batch, timesteps, features].
@@ -121,7 +123,14 @@ MakeCell = Callable[[Weights], Cell]
 
 
 def run_loop(
-    step: Step, inputs: Any, state: State, *, unroll: int = 1, backwards: bool = False, sequence: bool = False
+    step: Step,
+    inputs: Any,
+    state: State,
+    *,
+    unroll: int = 1,
+    backwards: bool = False,
+    sequence: bool = False,
+    output: Callable[[State], tf.Tensor] = operator.itemgetter(0),
 ) -> tuple[State, tf.Tensor | None]:
     """Run a step over time.
 
@@ -132,19 +141,21 @@ def run_loop(
         unroll: Steps per iteration of the loop; those left at the end follow it.
         backwards: Whether the last time comes first.
         sequence: Whether every step's output is wanted.
+        output: What of the state after a step is its output.
 
     Returns:
         The state after all steps, and every step's output in the order of time if `sequence` is set, else None.
     """
     steps = tf.nest.flatten(inputs)[0].shape[0]
     arrays = tf.nest.map_structure(lambda whole: tf.TensorArray(whole.dtype, steps).unstack(whole), inputs)
-    outputs = (tf.TensorArray(state[0].dtype, steps, element_shape=state[0].shape),) if sequence else ()
+    shape = output(state).shape
+    outputs = (tf.TensorArray(state[0].dtype, steps, element_shape=shape),) if sequence else ()
     first, direction = (steps - 1, -1) if backwards else (0, 1)
 
     def iteration(time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
         for _ in range(unroll):
             state = step(tf.nest.map_structure(lambda array: array.read(time), arrays), state)  # noqa: B023
-            outputs = tuple(array.write(time, state[0]) for array in outputs)
+            outputs = tuple(array.write(time, output(state)) for array in outputs)
             time += direction
         return time, state, outputs
 
@@ -155,7 +166,7 @@ def run_loop(
     times = range(steps)[::direction][iterations * unroll :]
     for time, slices in zip(times, _slices(inputs, times), strict=True):
         state = step(slices, state)
-        outputs = tuple(array.write(time, state[0]) for array in outputs)
+        outputs = tuple(array.write(time, output(state)) for array in outputs)
     return state, outputs[0].stack() if outputs else None
 
 
@@ -229,19 +240,21 @@ class LoopStack(BaseStack):
         self._transposed = transposed
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer."""
+        """Return the outputs of the top layer."""
         layers = self._layers(inputs.dtype)
         features_axis, sequence = (1, tf.transpose(inputs, [1, 2, 0])) if self._transposed else (2, _time_major(inputs))
         if valid is not None:
             valid = tf.expand_dims(tf.transpose(valid), features_axis)
         for depth, layer in enumerate(layers):
-            top = depth == len(layers) - 1
+            wanted = self._config.all_outputs or depth < len(layers) - 1
             ends = [
-                self._direction(weights, sequence, valid, backwards=bool(number), sequence=not top, training=training)
+                self._direction(weights, sequence, valid, backwards=bool(number), sequence=wanted, training=training)
                 for number, weights in enumerate(layer)
             ]
-            if not top:
+            if wanted:
                 sequence = tf.concat([outputs for _, outputs in ends], features_axis)
+        if self._config.all_outputs:
+            return tf.transpose(sequence, [2, 0, 1] if self._transposed else [1, 0, 2])
         last = tf.concat([output for (output, *_), _ in ends], features_axis - 1)
         return tf.transpose(last) if self._transposed else last
 

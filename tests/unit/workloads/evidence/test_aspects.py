@@ -30,7 +30,11 @@ def float32() -> Any:
 
 @pytest.mark.parametrize(
     ("implementation", "mode"),
-    [*((name, "train") for name in (*LOOPS, "block_fused")), ("standard", "inference"), ("wavefront", "inference")],
+    [
+        *((name, "train") for name in (*LOOPS, "block_fused", "block_cell")),
+        ("standard", "inference"),
+        ("wavefront", "inference"),
+    ],
 )
 def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation: str, mode: str) -> None:
     evidence = collect_evidence(spec_of("lstm", implementation=implementation, mode=mode), one)
@@ -51,6 +55,7 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
         ("combined_input", "fused", "2 loops of 1 product and a compiled kernel per iteration"),
         ("wavefront", "fused", "2 loops of 1 product and a compiled kernel per iteration"),
         ("standard", "block_fused", "2 block-fused calls"),
+        ("block_fused", "block_cell", "2 loops of 1 block cell per iteration"),
         ("block_fused", "standard", "2 loops of 2 products per iteration"),
         ("cudnn", "standard", "2 loops of 2 products per iteration"),
     ],

@@ -42,6 +42,17 @@ def test_sequences_of_different_lengths(padding: str) -> None:
     np.testing.assert_allclose(targets[:, 0], (sequences[..., 0] * marks).sum(axis=1), rtol=1e-6)
 
 
+def test_the_sum_so_far_is_asked_for_at_every_step() -> None:
+    from workloads.tensorflow.synthetic import adding_problem
+
+    (sequences, _), sums = adding_problem(1, 0, 50, 9, 5, "left_padded")
+    _, running = adding_problem(1, 0, 50, 9, 5, "left_padded", running=True)
+    values = sequences.numpy()
+    assert running.shape == (50, 9, 1)
+    np.testing.assert_allclose(running.numpy()[..., 0], (values[..., 0] * values[..., 1]).cumsum(1), rtol=1e-6)
+    np.testing.assert_allclose(running.numpy()[:, -1], sums.numpy(), rtol=1e-6)
+
+
 def test_two_features_are_enough() -> None:
     from workloads.tensorflow.synthetic import adding_problem
 
@@ -88,8 +99,8 @@ def test_bidirectional_is_kerass() -> None:
 SIZES: dict[str, Value] = {"gpus": 0, "units": 16, "timesteps": 6, "features": 3, "batch_size": 32, "layers": 1}
 
 
-@pytest.mark.parametrize("name", ["standard", "block_fused"])
-def test_the_adding_problem_is_learnt(one: Replicas, name: str) -> None:
+@pytest.mark.parametrize(("name", "outputs"), [("standard", "last"), ("block_fused", "all")])
+def test_the_adding_problem_is_learnt(one: Replicas, name: str, outputs: str) -> None:
     """One with TensorFlow's gradient and one with its own; the others compute the same, as other tests show."""
     import tensorflow as tf
 
@@ -97,7 +108,7 @@ def test_the_adding_problem_is_learnt(one: Replicas, name: str) -> None:
     from workloads.tensorflow.recipe import Recipe
     from workloads.tensorflow.steps import build_task
 
-    variant = variant_of(CPU, **SIZES, implementation=name)
+    variant = variant_of(CPU, **SIZES, implementation=name, outputs=outputs)
     assert variant is not None
     recipe, lstm = model.recipe_of("lstm")(variant), model.recurrent_model("lstm", variant)
     task = build_task(Recipe(model=lambda: lstm, optimizer=recipe.optimizer, batch=recipe.batch), variant, one)

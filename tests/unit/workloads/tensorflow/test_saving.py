@@ -71,6 +71,20 @@ def test_the_same_weights_answer_the_same_elsewhere(
     assert loaded_difference(saved, one, implementation=implementation) < 1e-6
 
 
+def test_answers_at_padding_count_for_nothing(one: Replicas, tmp_path: Path) -> None:
+    from workloads.weights import compare_outputs
+
+    saved = saved_by(variant_of(outputs="all", sequence_lengths="left_padded"), one, tmp_path / "run.npz")
+    assert saved.lengths is not None
+    assert saved.outputs.shape == (8, 6, 1)
+    at_padding = np.arange(6) < 6 - saved.lengths[:, None]
+    assert at_padding.any()
+    assert (saved.outputs[at_padding] == 0).all()
+    for answer, difference in ((at_padding, 0.0), (~at_padding, 1.0)):
+        found = compare_outputs(saved, saved.outputs + answer[..., None].astype(np.float32))
+        assert found.max_difference == pytest.approx(difference, abs=1e-6)
+
+
 def test_weights_given_to_the_wrong_direction_are_noticed(one: Replicas, tmp_path: Path) -> None:
     saved = saved_by(variant_of(bidirectional=True), one, tmp_path / "run.npz")
     names = list(saved.weights)
@@ -95,8 +109,10 @@ def test_long_sequences_are_few(one: Replicas, tmp_path: Path) -> None:
     [
         pytest.param({"implementation": "block_fused"}, id="one direction"),
         pytest.param({"bidirectional": True}, id="both directions"),
-        pytest.param({"sequence_lengths": "right_padded", "bidirectional": True}, id="padded at the end"),
         pytest.param({"sequence_lengths": "left_padded"}, id="padded at the start"),
+        pytest.param(
+            {"outputs": "all", "sequence_lengths": "right_padded", "bidirectional": True}, id="all outputs, padded"
+        ),
         pytest.param({"activation": "relu"}, id="relu"),
         pytest.param({"precision": "bfloat16"}, id="bfloat16"),
     ],
