@@ -10,7 +10,14 @@ TensorFlow has no block-fused GRU with this cell: its `GRUBlockCell` resets the 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.recurrent import CUDNN_STACK, Implementation, OpPattern, RecurrentConfig, keras_implementations
+from workloads.recurrent import (
+    CUDNN_STACK,
+    WAVEFRONT,
+    Implementation,
+    OpPattern,
+    RecurrentConfig,
+    keras_implementations,
+)
 
 GATES = 3
 
@@ -64,5 +71,6 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         pattern=lambda c: OpPattern(loops=c.parts, products=c.unroll, kernel=True),
         unrolls=True,
     ),
+    WAVEFRONT,
 )
 """Every implementation, in the order of the form; the rungs of the ladder in theirs."""

@@ -7,7 +7,15 @@ Nothing here needs a framework. Catalog, rules, evidence and tests read `IMPLEME
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.recurrent import CUDNN_STACK, Implementation, Limit, OpPattern, RecurrentConfig, keras_implementations
+from workloads.recurrent import (
+    CUDNN_STACK,
+    WAVEFRONT,
+    Implementation,
+    Limit,
+    OpPattern,
+    RecurrentConfig,
+    keras_implementations,
+)
 
 GATES = 4
 
@@ -41,14 +49,6 @@ _BLOCK_FUSED_LIMITS = (
         parameter="recurrent_dropout",
         broken=lambda v: bool(v["recurrent_dropout"]),
         reason="The block-fused op has no recurrent dropout; use recurrent_dropout=0 or implementation=standard.",
-    ),
-)
-_WAVEFRONT_LIMITS = (
-    Limit(
-        parameter="bidirectional",
-        broken=lambda v: bool(v["bidirectional"]),
-        reason="In a wavefront each layer follows the one below in time, so none can go backwards; "
-        "use bidirectional=false or implementation=combined_input.",
     ),
 )
 
@@ -112,13 +112,6 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         pattern=lambda c: OpPattern(loops=c.parts, products=c.unroll, kernel=True),
         unrolls=True,
     ),
-    Implementation(
-        name="wavefront",
-        label="Wavefront",
-        help="And all layers at once, each one step behind the one below.",
-        pattern=lambda c: OpPattern(loops=1, batched=c.unroll, kernel=True),
-        unrolls=True,
-        limits=_WAVEFRONT_LIMITS,
-    ),
+    WAVEFRONT,
 )
 """Every implementation, in the order of the form; the rungs of the ladder in theirs."""

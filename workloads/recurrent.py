@@ -281,3 +281,19 @@ CUDNN_STACK = Implementation(
     pattern=lambda _: OpPattern(cudnn=1),
     limits=_CUDNN_STACK_LIMITS,
 )
+
+WAVEFRONT = Implementation(
+    name="wavefront",
+    label="Wavefront",
+    help="And all layers at once, each one step behind the one below.",
+    pattern=lambda c: OpPattern(loops=1, batched=c.unroll, kernel=True),
+    unrolls=True,
+    limits=(
+        Limit(
+            parameter="bidirectional",
+            broken=lambda v: bool(v["bidirectional"]),
+            reason="In a wavefront each layer follows the one below in time, so none can go backwards; "
+            "use bidirectional=false or implementation=combined_input.",
+        ),
+    ),
+)

@@ -201,14 +201,18 @@ def test_what_an_lstm_implementation_can_do(implementation: str, given: dict[str
         ({"implementation": "cudnn_stack", "xla": True}, "XLA cannot compile cuDNN's layers"),
         ({"implementation": "auto", "sequence_lengths": "left_padded"}, "fails at the first step"),
         ({"implementation": "gemm6", "activation": "relu"}, "implementation=gemm6 has tanh built in"),
-        ({"implementation": "cudnn", "unroll": 2}, "one of gemm6, gemm2, gemm_batched, fused, combined_input"),
+        (
+            {"implementation": "cudnn", "unroll": 2},
+            "one of gemm6, gemm2, gemm_batched, fused, combined_input, wavefront",
+        ),
+        ({"implementation": "wavefront", "bidirectional": True}, "none can go backwards"),
         ({"implementation": "gemm2", "unroll": 9, "timesteps": 5}, "use unroll=5 at most"),
     ],
 )
 def test_a_gru_has_limits_of_its_own_implementations(given: dict[str, Value], words: str) -> None:
     (found,) = reasons(TWO_GPUS, "gru", **given)
     assert words in found
-    assert "wavefront" not in found
+    assert "gemm8" not in found
 
 
 def test_a_whole_gpu_beside_mig_instances_is_no_hindrance() -> None:

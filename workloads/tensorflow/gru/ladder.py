@@ -9,6 +9,7 @@ one product.
 3. `gemm_batched`: both as one batched product; the narrower one is filled up with zeros.
 4. `fused`: and all arithmetic of the gates compiled to one kernel.
 5. `combined_input`: and the input's product of all time steps made at once before the loop.
+6. `wavefront`: all layers at once, in `workloads.tensorflow.recurrent.wavefront`.
 
 A direction's bias is [2, 3 units]: of the input's and of the recurrent product.
 """
@@ -18,8 +19,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from workloads.gru import GATES, GruConfig
-from workloads.tensorflow.lstm.ladder import compile_pointwise
-from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights, zero_padded
+from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights, compile_pointwise, zero_padded
+from workloads.tensorflow.recurrent.wavefront import Wavefront
 
 
 def next_state(inputs: Sequence[tf.Tensor], recurrent: Sequence[tf.Tensor], output: tf.Tensor) -> State:
@@ -41,7 +42,7 @@ def state_from_sums(inputs: tf.Tensor, recurrent: tf.Tensor, output: tf.Tensor) 
     """Return the state after a step.
 
     Args:
-        inputs: The input's part of the sums of all gates side by side, [batch, 3 units].
+        inputs: The input's part of the sums of all gates, side by side on the axis 1: [batch, 3 units].
         recurrent: The recurrence's part.
         output: The output before the step, [batch, units].
     """
@@ -136,3 +137,17 @@ def combined_input_cell(weights: Weights) -> Cell:
 def combined_input_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
     """Return layers of `combined_input` cells."""
     return LoopStack(config, initial, combined_input_cell)
+
+
+@compile_pointwise
+def _wave_gates(sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active: tf.Tensor, output: tf.Tensor) -> State:
+    """Return the state of all layers after a wave; `WaveGates` says what it is made from."""
+    layers = output.shape[0]
+    inputs = tf.concat([sums[tf.newaxis], products[layers:]], 0) + biases[0]
+    (after,) = state_from_sums(inputs, products[:layers] + biases[1], output)
+    return (tf.where(active, after, output),)
+
+
+def wavefront_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> Wavefront:
+    """Return the whole stack as one wavefront."""
+    return Wavefront(config, initial, _wave_gates)

@@ -40,6 +40,7 @@ _GRU_STACKS: dict[str, MakeStack[Any]] = {
     "gemm_batched": gru_ladder.gemm_batched_stack,
     "fused": gru_ladder.fused_stack,
     "combined_input": gru_ladder.combined_input_stack,
+    "wavefront": gru_ladder.wavefront_stack,
 }
 STACKS = {"lstm": _LSTM_STACKS, "gru": _GRU_STACKS}
 """Who makes the stack of each implementation, by workload as in `workloads.recurrent_layers`."""

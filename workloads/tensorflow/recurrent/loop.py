@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads.recurrent import RecurrentConfig, weight_shapes
+from workloads.tensorflow.recipe import compile_function
 
 
 class Weights(NamedTuple):
@@ -120,6 +121,28 @@ class Cell:
 
 MakeCell = Callable[[Weights], Cell]
 """From a direction's weights, already in the type to compute in."""
+
+
+def compile_pointwise(function: Callable[..., State]) -> Callable[..., State]:
+    """Compile a point-wise function to one kernel, and its gradient to another.
+
+    The gradient computes the forward values again: it keeps nothing but the function's inputs, where TensorFlow would
+    store each intermediate of each time step.
+    """
+
+    def gradient(inputs: tuple[tf.Tensor, ...], gradients: tuple[tf.Tensor, ...]) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([one for one in inputs if one.dtype.is_floating])
+            outputs = function(*inputs)
+        return tape.gradient(outputs, inputs, gradients)
+
+    forward, backward = compile_function(function), compile_function(gradient)
+
+    def with_gradient(*inputs: tf.Tensor) -> tuple[State, Callable[..., Any]]:
+        return forward(*inputs), lambda *gradients: backward(inputs, gradients)
+
+    compiled_function: Callable[..., State] = tf.custom_gradient(with_gradient)
+    return compiled_function
 
 
 def run_loop(
