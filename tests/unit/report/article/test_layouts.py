@@ -80,7 +80,7 @@ def test_precisions_implementations_and_poolings_have_rows_of_their_own(tables: 
     assert small[:5] == [("Native · float32", batch) for batch in (128, 256, 512, 1024, 2048)]
     assert small[5:] == [
         ("Keras · TF32", 1024),
-        ("Keras · float32", 1024),
+        ("Keras · Bias on · float32", 1024),
         ("Native · Maximum pooling · TF32", 1024),
         ("Native · Strided convolution · TF32", 1024),
     ]
