@@ -38,7 +38,7 @@ def variant_of(machine: Machine, workload: str = "lstm", /, **settings: Value) -
 
 def random_model(variant: Variant, workload: str = "lstm") -> Any:
     """Return the variant's model with random weights and biases."""
-    from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.recurrent import model
 
     made = model.recurrent_model(workload, variant)
     shapes = zip(made.weight_names, made.weights, strict=True)
@@ -58,7 +58,7 @@ def batch_of(variant: Variant) -> Any:
     """Return inputs and targets as a step gets them."""
     import tensorflow as tf
 
-    from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.recurrent import model
     from workloads.tensorflow.runtime import compute_dtype
 
     dtype = compute_dtype(str(variant["precision"]))

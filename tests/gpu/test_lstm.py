@@ -54,7 +54,7 @@ def test_outputs_loss_and_gradients_are_the_standard_ones(name: str, case: str) 
 @functools.cache
 def curve(name: str, xla: bool) -> list[float]:
     """The loss of each training step."""
-    from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.recurrent import model
     from workloads.tensorflow.runtime import replicas_on
     from workloads.tensorflow.steps import build_task
 

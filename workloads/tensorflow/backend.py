@@ -147,7 +147,7 @@ class TensorflowBackend:
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
     """Return the function that gives a built-in workload's recipe for a variant."""
     from workloads.tensorflow.cnn import model as cnn
-    from workloads.tensorflow.lstm import model as recurrent
+    from workloads.tensorflow.recurrent import model as recurrent
 
     return recurrent.recipe_of(workload) if workload in RECURRENT_LAYERS else cnn.recipe_of(workload)
 

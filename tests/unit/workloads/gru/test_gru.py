@@ -139,7 +139,7 @@ def test_evidence_tells_what_ran(one: Replicas, requested: str, really: str, act
 
 @pytest.mark.parametrize("name", [each.name for each in GRU.implementations])
 def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
-    from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.recurrent import model
     from workloads.tensorflow.recurrent.loop import initial_weights
 
     given = complete("gru", {**SIZES, "layers": 2, "implementation": name}, CPU).variant

@@ -117,7 +117,7 @@ def test_every_implementation_that_runs_on_the_cpu_is_compared() -> None:
 
 
 def test_every_implementation_has_a_stack() -> None:
-    from workloads.tensorflow.lstm.model import STACKS
+    from workloads.tensorflow.recurrent.model import STACKS
 
     tables = {name: {each.name for each in layer.implementations} for name, layer in RECURRENT_LAYERS.items()}
     assert {name: set(stacks) for name, stacks in STACKS.items()} == tables
@@ -174,7 +174,7 @@ def test_padding_changes_nothing(name: str, padding: str) -> None:
 def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
     from workloads.recurrent import weight_shapes
     from workloads.recurrent_layers import config_of
-    from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.recurrent import model
     from workloads.tensorflow.recurrent.loop import initial_weights
 
     given: dict[str, Value] = {"units": 3, "features": 2, "layers": 2, "implementation": name}

@@ -61,8 +61,8 @@ def test_two_features_are_enough() -> None:
 
 @pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True), ("auto", "auto")])
 def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool | str) -> None:
-    from workloads.tensorflow.lstm import model
-    from workloads.tensorflow.lstm.fused_ops import KerasStack
+    from workloads.tensorflow.recurrent import model
+    from workloads.tensorflow.recurrent.library_stacks import KerasStack
 
     given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
     variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant
@@ -78,7 +78,7 @@ def test_bidirectional_is_kerass() -> None:
     import keras
     import tensorflow as tf
 
-    from workloads.tensorflow.lstm import model
+    from workloads.tensorflow.recurrent import model
 
     given = {"gpus": 0, "units": 3, "timesteps": 5, "features": 2, "layers": 2, "bidirectional": True}
     lstm = model.recipe_of("lstm")(complete("lstm", given, Machine()).variant).model()
@@ -104,8 +104,8 @@ def test_the_adding_problem_is_learnt(one: Replicas, name: str, outputs: str) ->
     """One with TensorFlow's gradient and one with its own; the others compute the same, as other tests show."""
     import tensorflow as tf
 
-    from workloads.tensorflow.lstm import model
     from workloads.tensorflow.recipe import Recipe
+    from workloads.tensorflow.recurrent import model
     from workloads.tensorflow.steps import build_task
 
     variant = variant_of(CPU, **SIZES, implementation=name, outputs=outputs)

@@ -9,19 +9,23 @@ from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig, weight_shapes
 from workloads.recurrent_layers import config_of
 from workloads.tensorflow.gru import ladder as gru_ladder
-from workloads.tensorflow.lstm import block_ops, fused_ops, ladder
+from workloads.tensorflow.lstm import block_ops, ladder
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
+from workloads.tensorflow.recurrent import library_stacks
 from workloads.tensorflow.recurrent.loop import MakeStack, Stack, initial_weights, valid_steps
 from workloads.tensorflow.synthetic import adding_problem
 
+_LIBRARY_STACKS: dict[str, MakeStack[Any]] = {
+    "standard": library_stacks.keras_standard_stack,
+    "cudnn": library_stacks.keras_cudnn_stack,
+    "auto": library_stacks.keras_auto_stack,
+    "cudnn_stack": library_stacks.single_call_stack,
+}
 _LSTM_STACKS: dict[str, MakeStack[Any]] = {
-    "standard": fused_ops.keras_standard_stack,
-    "cudnn": fused_ops.keras_cudnn_stack,
-    "auto": fused_ops.keras_auto_stack,
+    **_LIBRARY_STACKS,
     "block_fused": block_ops.block_fused_stack,
     "block_cell": block_ops.block_cell_stack,
-    "cudnn_stack": fused_ops.single_call_stack,
     "gemm8": ladder.gemm8_stack,
     "gemm2": ladder.gemm2_stack,
     "gemm_batched": ladder.gemm_batched_stack,
@@ -31,10 +35,7 @@ _LSTM_STACKS: dict[str, MakeStack[Any]] = {
     "wavefront": ladder.wavefront_stack,
 }
 _GRU_STACKS: dict[str, MakeStack[Any]] = {
-    "standard": fused_ops.keras_standard_stack,
-    "cudnn": fused_ops.keras_cudnn_stack,
-    "auto": fused_ops.keras_auto_stack,
-    "cudnn_stack": fused_ops.single_call_stack,
+    **_LIBRARY_STACKS,
     "gemm6": gru_ladder.gemm6_stack,
     "gemm2": gru_ladder.gemm2_stack,
     "gemm_batched": gru_ladder.gemm_batched_stack,
