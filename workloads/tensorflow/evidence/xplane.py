@@ -217,15 +217,19 @@ def _device_time(device: str, events: Sequence[Event]) -> DeviceTime:
 
 def _gpu_events(plane: Any, device: str) -> Iterator[Event]:
     """Yield kernels and copies, products with what started them: XLA's instruction, else TensorFlow's operation."""
-    numbers = {stat.name: number for number, stat in plane.stat_metadata.items()}
+    names = {number: stat.name for number, stat in plane.stat_metadata.items()}
+    numbers = {name: number for number, name in names.items()}
     sources = [numbers[name] for name in ("hlo_op", "tf_op") if name in numbers]
     details, resident = numbers.get("kernel_details"), _resident_threads(_whole_stats(plane))
 
     def identify(name: str, event: Any) -> tuple[str, str, float | None]:
         found = {stat.metadata_id: stat for stat in event.stats}
-        op = next((_stat_text(plane, found[number]) for number in sources if number in found), "")
-        occupancy_pct = _occupancy_pct(_stat_text(plane, found[details]), resident) if details in found else None
-        return name, op.partition(":")[0] if makes_products(name) else "", occupancy_pct
+        launch = found.get(details)
+        occupancy_pct = _occupancy_pct(launch.str_value or names[launch.ref_value], resident) if launch else None
+        if not makes_products(name):
+            return name, "", occupancy_pct
+        stat = next((found[number] for number in sources if number in found), None)
+        return name, _stat_text(plane, stat).partition(":")[0] if stat else "", occupancy_pct
 
     for line in plane.lines:
         if line.name.startswith(_GPU_LINE):
