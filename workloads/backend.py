@@ -7,13 +7,15 @@ no backend.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from workloads.errors import KnownError
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
 from workloads.protocol import Calibration, Evidence, RunSpec, Source
 from workloads.training import Task
-from workloads.weights import Array, SavedWeights
+
+if TYPE_CHECKING:
+    from workloads.weights import Array, SavedWeights
 
 
 class EvidenceCollector(Protocol):
@@ -76,7 +78,7 @@ class Backend(Protocol):
             The rate, or None, with a line in the log, if the device cannot do it now.
         """
 
-    def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
+    def infer(self, saved: "SavedWeights", spec: RunSpec) -> "Array":
         """Load weights into the model of another variant and return its outputs [examples, 1] to their sequences."""
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
@@ -86,7 +88,7 @@ class Backend(Protocol):
             RefusedError: Its weights are not of the shapes of those to start from, or its gradients are not finite.
         """
 
-    def export_model(self, saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
+    def export_model(self, saved: "SavedWeights", paths: Sequence[Path]) -> OutputDifference:
         """Write a plain model with these weights to each path, once it answers as the trained one.
 
         Raises:

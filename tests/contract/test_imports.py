@@ -154,6 +154,10 @@ def test_protocol_catalog_and_worker_import_without_the_program_and_without_tens
     assert not {name for name in loaded if name.partition(".")[0] == "app"}
 
 
+def test_a_worker_tells_that_it_is_there_before_numpy_is_imported() -> None:
+    assert "numpy" not in loaded_after("import workloads.worker")
+
+
 def test_the_program_side_of_telemetry_loads_no_pynvml() -> None:
     loaded = loaded_after("import app.telemetry.messages, app.telemetry.feed, app.telemetry.host")
     assert "pynvml" not in loaded
