@@ -283,7 +283,7 @@ class StepTimelineWidget(QWidget):
         return self._reading.text()
 
     def _describe(self, index: int) -> None:
-        hint = "Ctrl and the wheel, or + and −, zoom; drag, or Page Up and Down, pans; the arrows select."
+        hint = "Ctrl+wheel or + and − zoom, dragging or Page Up and Page Down pan, the arrow keys select."
         self._reading.setText(self._view.describe(index) if index >= 0 else hint)
         self._reading.setStyleSheet("" if index >= 0 else f"color: {self._theme.colours.muted};")
 
