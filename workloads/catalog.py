@@ -26,6 +26,7 @@ from workloads.interpreter import (
 )
 from workloads.parameters import PRECISION
 from workloads.protocol import RunSpec, Value, Variant
+from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import (
     Choice,
     CustomFile,
@@ -215,6 +216,14 @@ def with_defaults(spec: RunSpec) -> RunSpec:
     on_cpu = spec.variant.get("gpus", 0) == 0
     defaults = {p.name: default_value(p, on_cpu=on_cpu) for p in known.parameters}
     return RunSpec(workload=spec.workload, variant={**defaults, **spec.variant})
+
+
+def drops_between_layers(spec: RunSpec) -> bool | None:
+    """Return whether dropout acts between a variant's recurrent layers alone; None where there is none."""
+    layer, variant = RECURRENT_LAYERS.get(spec.workload), spec.variant
+    if layer is None or not variant.get("dropout") or variant.get("mode") == "inference":
+        return None
+    return any(each.drops_between_layers for each in layer.implementations if each.name == variant["implementation"])
 
 
 def runnable(specs: Iterable[RunSpec], machine: Machine) -> list[RunSpec]:

@@ -10,7 +10,8 @@ _RECURRENT_DETAILS = (
         name="dropout",
         kind="number",
         label="Dropout",
-        help="Share of each layer's inputs left out in training, the same at all steps of a sequence.",
+        help="Share of each layer's inputs left out in training, the same at all steps of a sequence; with cudnn_stack "
+        "others at each step, and none of the first layer's.",
         default=0.0,
         minimum=0.0,
         maximum=0.9,

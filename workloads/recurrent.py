@@ -173,6 +173,8 @@ class Implementation:
         pattern: From the sizes to the operations that its executed graph has; None if it stands for another one.
         choices: The implementations that it takes one of by itself, the preferred one first.
         unrolls: Whether its loop over time is this program's own, so that `unroll` applies: the rungs of the ladder.
+        drops_between_layers: Whether its dropout leaves out what goes from layer to layer alone, other values at each
+            step; others leave out each layer's inputs, the same at all steps of a sequence.
         activations: The activations it has.
         limits: What it cannot do.
     """
@@ -183,6 +185,7 @@ class Implementation:
     pattern: Callable[[RecurrentConfig], OpPattern] | None
     choices: tuple[str, ...] = ()
     unrolls: bool = False
+    drops_between_layers: bool = False
     activations: tuple[str, ...] = ("tanh",)
     limits: tuple[Limit, ...] = ()
 
@@ -223,8 +226,8 @@ _CUDNN_STACK_LIMITS = (
     *_CUDNN_LIMITS,
     Limit(
         parameter="dropout",
-        broken=lambda v: bool(v["dropout"]),
-        reason="Inside one cuDNN call no dropout mask can be kept over a sequence; use dropout=0 or "
+        broken=lambda v: bool(v["dropout"]) and int(v["layers"]) == 1,
+        reason="cuDNN's whole stack drops between layers only, and there is one; use layers=2 or more, dropout=0 or "
         "implementation=cudnn.",
     ),
 )
@@ -279,6 +282,7 @@ CUDNN_STACK = Implementation(
     label="cuDNN, whole stack",
     help="All layers in one cuDNN call; GPU only.",
     pattern=lambda _: OpPattern(cudnn=1),
+    drops_between_layers=True,
     limits=_CUDNN_STACK_LIMITS,
 )
 

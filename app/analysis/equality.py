@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app import units
 from app.records import EqualityCheck, StoredRun
-from workloads.catalog import find_workload, is_custom, with_defaults
+from workloads.catalog import drops_between_layers, find_workload, is_custom, with_defaults
 from workloads.protocol import RunSpec, Variant
 
 LOSS_TOLERANCES = {"float32": 1e-5, "tf32": 2e-3, "float16": 2e-3, "bfloat16": 1e-2}
@@ -80,6 +80,8 @@ def blocker(spec: RunSpec, baseline: RunSpec) -> str | None:
     ]
     if labels:
         return f"they differ in {', '.join(label[:1].lower() + label[1:] for label in labels)}"
+    if drops_between_layers(spec) != drops_between_layers(baseline):
+        return "cuDNN's whole stack drops between layers only, others before each layer"
     batch, parts = int(spec.variant["batch_size"]), common_parts(spec, baseline)
     return f"a batch of {batch} has no {parts} equal parts" if batch % parts else None
 

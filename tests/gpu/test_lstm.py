@@ -1,7 +1,9 @@
 """Every LSTM implementation on a real GPU against the standard one there: `pytest -m gpu tests/gpu/test_lstm.py`."""
 
 import functools
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.lstm_answers import A_GPU, Answers, answers, variant_of
@@ -21,6 +23,9 @@ CASES: dict[str, dict[str, Value]] = {
         "features": 48, "layers": 2, "bidirectional": True, "sequence_lengths": "right_padded",
     },
     "padded at the start": {"features": 48, "layers": 2, "sequence_lengths": "left_padded"},
+    "all outputs": {
+        "features": 48, "layers": 2, "bidirectional": True, "sequence_lengths": "right_padded", "outputs": "all",
+    },
     "XLA": {"features": 48, "layers": 2, "xla": True},
 }  # fmt: skip
 STEPS = 100
@@ -78,3 +83,42 @@ def test_the_loss_falls_as_the_standard_one(name: str, xla: bool) -> None:
     reference = curve("standard", False)
     assert reference[-1] < 0.5 * reference[0]
     assert curve(name, xla) == pytest.approx(reference, rel=BAND)
+
+
+UNITS, DROPPED = 64, 0.25
+
+
+def second_layer_outputs(seed: int) -> list[np.ndarray[Any, Any]]:
+    """What cuDNN's whole stack hands from its first to its second layer in three steps; 0 is dropped.
+
+    Both layers have open gates and no memory, and the identity for a kernel: outputs are tanh(tanh(inputs)).
+    """
+    import tensorflow as tf
+
+    from workloads.tensorflow.recurrent import model
+
+    given: dict[str, Value] = {**SIZES, "features": UNITS, "layers": 2, "outputs": "all", "dropout": DROPPED}
+    variant = variant_of(A_GPU, **given, implementation="cudnn_stack", seed=seed)
+    assert variant is not None
+    made = model.recurrent_model("lstm", variant)
+    identity = np.eye(UNITS, dtype=np.float32)
+    kernel = np.concatenate([0 * identity, 0 * identity, identity, 0 * identity], 1)
+    bias = np.repeat([20.0, -20.0, 0.0, 20.0], UNITS)
+    made.set_weights([*[kernel, 0 * kernel, bias] * 2, *made.weights[-2:]])
+    step = tf.function(lambda: made.stack(tf.ones([16, 20, UNITS]), None, training=True), autograph=False)
+    outputs = [step().numpy() for _ in range(3)]
+    without = made.stack(tf.ones([16, 20, UNITS]), None, training=False).numpy()
+    np.testing.assert_allclose(without, np.tanh(np.tanh(np.tanh(np.tanh(1.0)))), atol=1e-5)
+    return outputs
+
+
+def test_cudnns_whole_stack_drops_between_layers_only_by_the_seed() -> None:
+    first, second, third = second_layer_outputs(1)
+    expected = np.tanh(np.tanh(np.tanh(np.tanh(1.0)) / (1 - DROPPED)))
+    np.testing.assert_allclose(first[first != 0], expected, atol=1e-5)
+    assert (first == 0).mean() == pytest.approx(DROPPED, abs=0.02), "the first layer's inputs would add to it"
+    assert (first != first[:, :1]).any(axis=1).mean() > 0.9, "another mask at each step"
+    assert not np.array_equal(first, second)
+    for mine, again in zip((first, second, third), second_layer_outputs(1), strict=True):
+        np.testing.assert_array_equal(mine, again)
+    assert not np.array_equal(first, second_layer_outputs(2)[0])

@@ -28,6 +28,7 @@ from app.viewmodels.format.naming import choice_label, differing_parameters, var
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.history.kernel_time import format_longest
+from workloads.catalog import drops_between_layers
 
 _MAX_NAMED = 4
 """GPUs or variants that are named."""
@@ -110,6 +111,7 @@ def comparison_warnings(
         *_mismatched(runs),
         *_indistinguishable(runs),
         *_without_tensor_cores(runs),
+        *_other_dropout(runs),
         *order_warnings(runs, baseline),
         *_throttled(runs, are_clocks_known=bool(clocks)),
         *clocks,
@@ -179,6 +181,23 @@ def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         for run, found in slow.items()
     }
     return [ComparisonWarning(key="tensor_cores", sentence=sentence, values=values)]
+
+
+def _other_dropout(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Warn of variants whose dropout is not the same: they train other networks."""
+    kinds = {run.row.run: drops_between_layers(run.row.spec) for run in runs}
+    values = {
+        run: "between layers" if between else "before each layer"
+        for run, between in kinds.items()
+        if between is not None
+    }
+    if len(set(values.values())) < 2:
+        return []
+    sentence = (
+        "Dropout is not the same: cuDNN's whole stack leaves out other values at each step, and none of the first "
+        "layer's inputs; compare with dropout=0."
+    )
+    return [ComparisonWarning(key="dropout", sentence=sentence, values=values)]
 
 
 def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[ComparisonWarning]:

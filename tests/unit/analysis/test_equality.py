@@ -29,6 +29,7 @@ def spec(workload: str = "cnn10", **given: Value) -> RunSpec:
 
 
 BASE = spec()
+NO_DROPOUT: tuple[dict[str, Value], ...] = ({}, {"dropout": 0.1, "mode": "inference"})
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,16 @@ BASE = spec()
 )
 def test_variants_that_differ_in_how_they_compute_are_compared(given: dict[str, Value], reason: str | None) -> None:
     assert blocker(complete("cnn10", {"gpus": 1, **given}, Machine()), BASE) == reason
+
+
+def test_dropout_of_cudnns_whole_stack_is_another_one() -> None:
+    stack, loop = (spec("lstm", implementation=name, layers=2, dropout=0.1) for name in ("cudnn_stack", "fused"))
+    reason = "cuDNN's whole stack drops between layers only, others before each layer"
+    assert blocker(stack, loop) == blocker(loop, stack) == reason
+    assert blocker(stack, stack) is None
+    for given in NO_DROPOUT:
+        names = ("cudnn_stack", "fused")
+        assert blocker(*(spec("lstm", implementation=name, layers=2, **given) for name in names)) is None
 
 
 def test_another_workload_is_not_compared() -> None:

@@ -2,7 +2,7 @@
 
 `cudnn_stack`: all layers and both directions in one cuDNN call. cuDNN wants its parameters in one buffer. They are
 stored gate by gate in the common layout and packed at every step, as Keras does for one layer, so that a checkpoint
-does not depend on cuDNN.
+does not depend on cuDNN. Its dropout is cuDNN's: between layers only, with a new mask at each step.
 
 `standard` is a loop over time steps, never cuDNN; `cudnn` uses NVIDIA's fused kernels and raises if it cannot; `auto`
 takes cuDNN if Keras can use it and falls back to the loop without a word.
@@ -35,11 +35,20 @@ class CudnnStack(BaseStack):
             sequence_lengths=tf.fill([batch], steps) if valid is None else _sequence_lengths(valid),
             rnn_mode=config.keras_name.lower(),
             direction="bidirectional" if config.bidirectional else "unidirectional",
+            dropout=config.dropout if training else 0.0,
+            seed=config.seed,
+            seed2=_replica(),
             is_training=training,
         )
         if config.all_outputs:
             return tf.transpose(made.output, [1, 0, 2])
         return tf.concat(tf.unstack(made.output_h[-config.directions :]), 1)
+
+
+def _replica() -> int:
+    """Return the number of the replica that this code is of: each draws other masks."""
+    context = tf.distribute.get_replica_context()
+    return int(tf.get_static_value(context.replica_id_in_sync_group) or 0) if context else 0
 
 
 def _sequence_lengths(valid: tf.Tensor) -> tf.Tensor:

@@ -29,6 +29,7 @@ from app.viewmodels.history.run_detail import run_detail
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run
+from workloads.catalog import Machine, complete
 from workloads.protocol import Evidence, RunSpec, Value
 
 ENVIRONMENT = {"driver": "580.1", "tensorflow": "2.21.0", "kernel": "6.8", "gpus_used": "NVIDIA H200 (GPU-0)"}
@@ -111,6 +112,19 @@ def test_variants_that_nothing_tells_apart_are_told(store: Store) -> None:
     assert warning.values == {1: "gemm2", 2: "gemm2", 3: "standard"}
     seen = msgspec.structs.replace(standard, kernels=AS_REQUESTED.kernels)
     assert comparison_warnings([runs[0], stored(store, 4, found=seen, gpus=1)]) == (), "its kernels are others"
+
+
+def test_dropout_of_cudnns_whole_stack_is_another_one(store: Store) -> None:
+    def run(number: int, implementation: str, **given: Value) -> StoredRun:
+        variant = complete("lstm", {"implementation": implementation, "layers": 2, **given}, Machine()).variant
+        made = stored(store, number)
+        return replace(made, row=replace(made.row, spec=RunSpec(workload="lstm", variant=variant)))
+
+    stack, layer = run(1, "cudnn_stack", dropout=0.5), run(2, "cudnn", dropout=0.5)
+    warning = only(comparison_warnings([stack, layer]))
+    assert warning.sentence.startswith("Dropout is not the same: cuDNN's whole stack leaves out other values")
+    assert warning.values == {1: "between layers", 2: "before each layer"}
+    assert comparison_warnings([run(3, "cudnn_stack"), run(4, "cudnn"), layer]) == ()
 
 
 def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:

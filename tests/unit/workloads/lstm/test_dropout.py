@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.lstm_answers import CPU, batch_of, random_model, variant_of
+from tests.lstm_answers import A_GPU, CPU, batch_of, random_model, variant_of
 from workloads.protocol import Value
 from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.tensorflow.runtime import Replicas
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5, "layers": 2, "units": 4, "features": 3}
@@ -73,6 +74,37 @@ def test_every_training_step_draws_anew_and_inference_does_not(name: str, rate: 
     drawn, same = losses(name, **{rate: 0.5})
     assert len({*drawn, *without}) == 4
     np.testing.assert_allclose(outputs, same, atol=1e-6)
+
+
+def test_cudnn_is_asked_to_drop_in_training_alone_by_the_seed_and_by_another_on_each_replica(pair: Replicas) -> None:
+    """TensorFlow makes the graph of cuDNN's operation and of its gradient without a GPU, with what they are asked."""
+    import tensorflow as tf
+
+    from workloads.tensorflow.recurrent import model
+
+    given = variant_of(A_GPU, **{**SIZES, "gpus": 1}, implementation="cudnn_stack", dropout=0.25, seed=7)
+    assert given is not None
+    with pair.strategy.scope():
+        lstm = model.recurrent_model("lstm", given)
+    inputs, targets = batch_of(given)
+
+    def replica() -> Any:
+        with tf.GradientTape() as tape:
+            loss = lstm.loss(inputs, targets)
+        return tape.gradient(loss, list(lstm.stack.weights)[:1]), lstm.outputs(inputs)
+
+    graph = tf.function(lambda: pair.strategy.run(replica), autograph=False).get_concrete_function().graph
+    calls = [op for op in graph.get_operations() if op.type.startswith("CudnnRNN")]
+    kinds = {"train": "CudnnRNNBackpropV3", "inference": "CudnnRNNV3"}
+    asked = {
+        kind: {
+            (round(op.get_attr("dropout"), 2), op.get_attr("seed"), op.get_attr("seed2"))
+            for op in calls
+            if op.type == name and (kind == "train" or not op.get_attr("is_training"))
+        }
+        for kind, name in kinds.items()
+    }
+    assert asked == {"train": {(0.25, 7, 0), (0.25, 7, 1)}, "inference": {(0.0, 7, 0), (0.0, 7, 1)}}
 
 
 @pytest.mark.parametrize(
