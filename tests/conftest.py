@@ -49,6 +49,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
+def imported_modules_stay() -> Iterator[None]:
+    """Keep what was imported out of garbage collections, of which every test of the window makes one."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Use a temporary folder for leases and the list of hosts.
 
@@ -132,6 +141,14 @@ def _running_qt_objects() -> "list[QThread | QTimer]":
     from PySide6.QtCore import QThread, QTimer
     from shiboken6 import isValid
 
-    threads = [thing for thing in gc.get_objects() if issubclass(type(thing), QThread) and isValid(thing)]
-    timers = [thing for thing in gc.get_objects() if issubclass(type(thing), QTimer) and isValid(thing)]
+    kinds = {*_with_subclasses(QThread), *_with_subclasses(QTimer)}
+    found = [thing for thing in gc.get_objects() if type(thing) in kinds and isValid(thing)]
+    threads = [thing for thing in found if isinstance(thing, QThread)]
+    timers = [thing for thing in found if isinstance(thing, QTimer)]
     return [*(thread for thread in threads if thread.isRunning()), *(timer for timer in timers if timer.isActive())]
+
+
+def _with_subclasses(kind: type[object]) -> Iterator[type[object]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _with_subclasses(each)
