@@ -14,7 +14,8 @@ import numpy as np
 from app import units
 from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
 from app.analysis.energy import peak_power_mw, peak_temperature_c
-from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu
+from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu, seconds_to_accuracy
+from app.analysis.training import ACCURACY_GOALS_PCT
 from app.records import RunRow, StoredRun, Summary
 from workloads.catalog import FRAMEWORK
 
@@ -195,13 +196,17 @@ def _throttled_s(run: StoredRun) -> float | None:
 
 
 def _training_s(run: StoredRun) -> float | None:
-    trained = epoch_totals(run)
+    trained = epoch_totals(run.epochs)
     return trained.seconds if trained else None
 
 
 def _accuracy_pct(run: StoredRun) -> float | None:
-    trained = epoch_totals(run)
+    trained = epoch_totals(run.epochs)
     return 100 * trained.accuracy if trained else None
+
+
+def _seconds_to(accuracy_pct: int) -> Callable[[StoredRun], float | None]:
+    return lambda run: seconds_to_accuracy(run.epochs, accuracy_pct / 100)
 
 
 def _utilisation_pct(summary: Summary) -> float | None:
@@ -314,6 +319,9 @@ METRICS: tuple[Metric, ...] = (
            help="Time of all epochs, without testing", compared=True),
     Metric(key="accuracy", label="Accuracy", unit="%", of_run=_accuracy_pct, format=_fixed(2), json="accuracy_pct",
            help="Accuracy after the last epoch", better="higher", headline=True, compared=True),
+    *(Metric(key=f"to_{goal}", label=f"Training to {goal} %", title=f"To {goal} %", unit="s",
+             of_run=_seconds_to(goal), help=f"Time of all epochs until the first with an accuracy of {goal} %",
+             json=f"training_to_{goal}_s", better="lower", compared=True) for goal in ACCURACY_GOALS_PCT),
     Metric(key="loss_first", label="First loss", unit="", of_summary=field("loss_first"), format=_number,
            help="Loss of the first block", json="loss.first", brief=True),
     Metric(key="loss_last", label="Last loss", unit="", of_summary=field("loss_last"), format=_number,

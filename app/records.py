@@ -304,6 +304,7 @@ class RunHeader:
     gpu_uuids: frozenset[str] = frozenset()
     portability: tuple[PortabilityResult, ...] = ()
     equality: tuple[EqualityCheck, ...] = ()
+    epochs: tuple[Epoch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +335,7 @@ class StoredRun:
             gpu_uuids=frozenset(gpu.device for gpu in gpus),
             portability=self.portability,
             equality=self.equality,
+            epochs=self.epochs,
         )
 
     @property

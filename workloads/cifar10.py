@@ -1,11 +1,10 @@
-"""CIFAR-10 (Krizhevsky 2009) from a local copy of its standard archive: found, checked, read; nothing in it is run.
+"""CIFAR-10 (Krizhevsky 2009) from a local copy of its standard archive: checked and read; nothing in it is run.
 
 A copy that is missing, damaged or not the published one raises `RefusedError` with what to do about it.
 """
 
 import hashlib
 import io
-import os
 import pickle
 import tarfile
 import zlib
@@ -17,16 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.cifar10_copy import TRAINING_FILES, URL, data_folder, find
 from workloads.errors import RefusedError
 from workloads.protocol import Variant
 from workloads.stand_in import stand_in_images
 
-URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
-ARCHIVE = "cifar-10-python.tar.gz"
-FOLDER = "cifar-10-batches-py"
-TRAINING_FILES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_FILE = "test_batch"
-FOLDER_VARIABLE = "VARIANTSCOPE_DATA"
 TRAINING_IMAGES = 50_000
 _CLASSES = 10
 _IMAGE_SHAPE = (3, 32, 32)
@@ -70,23 +65,6 @@ class ImageData:
     test: Split
 
 
-def data_folder(folder: str) -> Path:
-    """Return where to look for the copy: the folder given, that of VARIANTSCOPE_DATA, or the user's cache folder."""
-    named = folder.strip() or os.environ.get(FOLDER_VARIABLE, "").strip()
-    return Path(named).expanduser() if named else _cache_folder()
-
-
-def _cache_folder() -> Path:
-    # Another environment's Python need not have it.
-    try:
-        import platformdirs
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"Where CIFAR-10 lies is not known without platformdirs; give data_folder, or set {FOLDER_VARIABLE}."
-        ) from error
-    return platformdirs.user_cache_path("variantscope")
-
-
 def stored_data(variant: Variant) -> ImageData | None:
     """Return the images of a variant, a copy's on this machine or the stand-in; None if its data are synthetic."""
     if variant.get("data", "synthetic") == "synthetic":
@@ -119,21 +97,6 @@ def load(folder: Path, checksums: Checksums = PUBLISHED) -> ImageData:
     training = [splits[name] for name in TRAINING_FILES]
     images = np.concatenate([split.images for split in training])
     return ImageData(Split(images, np.concatenate([split.classes for split in training])), splits[TEST_FILE])
-
-
-def find(folder: Path) -> Path:
-    """Return the archive or its unpacked folder in `folder`, or `folder` itself if it is that; nothing is read yet."""
-    found = next((path for path in (folder / ARCHIVE, folder / FOLDER, folder) if _contains_data(path)), None)
-    if found is None:
-        raise RefusedError(
-            f"There is no {ARCHIVE} and no folder {FOLDER} in {folder}. Get the archive from {URL} and put it there, "
-            f"or say with data_folder or the environment variable {FOLDER_VARIABLE} where it lies."
-        )
-    return found
-
-
-def _contains_data(path: Path) -> bool:
-    return path.is_file() if path.name == ARCHIVE else (path / TRAINING_FILES[0]).is_file()
 
 
 def _from_archive(path: Path, checksums: Checksums) -> Iterator[tuple[str, bytes]]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 
+from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
@@ -206,6 +207,16 @@ def _misplaced_bias_rule(workload: str) -> Rule:
     )
 
 
+def _copy_rule(concerned: Callable[[Variant], bool], where: str) -> Rule:
+    """Return the rule that a machine's own runs need its copy of CIFAR-10; what a host has it says itself."""
+    return Rule(
+        parameters=("data", "data_folder"),
+        broken=lambda v, m: v["data"] == "cifar10" and m.local and concerned(v) and not has_copy(str(v["data_folder"])),
+        reason=f"There is no {ARCHIVE} and no folder {FOLDER} in " + where,
+        workloads=_IMAGE_WORKLOADS,
+    )
+
+
 _CNN: tuple[Rule, ...] = (
     *map(_misplaced_bias_rule, _IMAGE_WORKLOADS),
     Rule(
@@ -222,6 +233,14 @@ _CNN: tuple[Rule, ...] = (
         broken=lambda v, _: bool(v["epochs"]) and v["data"] == "synthetic",
         reason="Synthetic images have no end to pass over; use data=cifar10 or data=stand_in, or epochs=0.",
         workloads=_IMAGE_WORKLOADS,
+    ),
+    _copy_rule(
+        lambda v: bool(v["data_folder"]), "{data_folder}; get the archive from " + f"{URL}, or use data=stand_in."
+    ),
+    _copy_rule(
+        lambda v: not v["data_folder"],
+        f"the usual place; get the archive from {URL}, say with data_folder or {FOLDER_VARIABLE} where it lies, or use "
+        "data=stand_in.",
     ),
     Rule(
         parameters=("augmentation", "scaling", "images", "data"),

@@ -1,6 +1,6 @@
 """The figures of one run, with the detection of its warm-up and an audit of its telemetry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -336,15 +336,24 @@ def epoch_waiting_pct(epoch: Epoch, summary: Summary) -> float | None:
     return waiting_pct(summary.ready_step_ms, epoch.steps, epoch_seconds(epoch))
 
 
-def epoch_totals(run: StoredRun) -> EpochTotals | None:
-    """Return the totals of all epochs; None for a run without any."""
-    if not run.epochs:
+def epoch_totals(epochs: Sequence[Epoch]) -> EpochTotals | None:
+    """Return the totals of all epochs of a run; None without any."""
+    if not epochs:
         return None
-    best = max(run.epochs, key=lambda epoch: epoch.accuracy)
+    best = max(epochs, key=lambda epoch: epoch.accuracy)
     return EpochTotals(
-        seconds=sum(map(epoch_seconds, run.epochs)),
-        testing_seconds=sum(map(epoch_testing_seconds, run.epochs)),
-        accuracy=run.epochs[-1].accuracy,
+        seconds=sum(map(epoch_seconds, epochs)),
+        testing_seconds=sum(map(epoch_testing_seconds, epochs)),
+        accuracy=epochs[-1].accuracy,
         best_accuracy=best.accuracy,
         best_epoch=best.epoch,
     )
+
+
+def seconds_to_accuracy(epochs: Sequence[Epoch], accuracy: float) -> float | None:
+    """Return the seconds of training until the end of the first epoch that reaches an accuracy; None if none does.
+
+    Testing is not counted, and nothing is interpolated: between two tests nobody knows the accuracy.
+    """
+    reached = next((number for number, epoch in enumerate(epochs, 1) if epoch.accuracy >= accuracy), None)
+    return None if reached is None else sum(map(epoch_seconds, epochs[:reached]))

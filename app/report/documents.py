@@ -37,7 +37,7 @@ from workloads.protocol import EvidenceState, RunSpec
 
 def training_document(run: StoredRun) -> dict[str, Any] | None:
     """Return all epochs together: seconds of training and of testing, the last accuracy and the best."""
-    found = epoch_totals(run)
+    found = epoch_totals(run.epochs)
     return None if found is None else found._asdict()
 
 

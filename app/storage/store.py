@@ -287,6 +287,7 @@ class Store:
                 gpu_uuids=rows.gpu_set(tuple(device for (device,) in gpus)),
                 portability=measurements.load_portability(self._db, run),
                 equality=measurements.load_equality(self._db, run),
+                epochs=measurements.load_epochs(self._db, run),
             )
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:

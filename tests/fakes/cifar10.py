@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.cifar10 import ARCHIVE, FOLDER, TEST_FILE, TRAINING_FILES, Checksums, ImageData, Split
+from workloads.cifar10 import TEST_FILE, Checksums, ImageData, Split
+from workloads.cifar10_copy import ARCHIVE, FOLDER, TRAINING_FILES
 
 
 def split(count: int, seed: int) -> Split:

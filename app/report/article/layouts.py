@@ -114,7 +114,7 @@ def _tables(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> tuple[TextT
         rates.append((f"{gpus} {layout}: {unit}", [cell.text() for cell in cells]))
         epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
         if layout == LAYOUTS[-1]:
-            rates.append((f"{gpus}: NCHW gain", [_gain_text(cell.ratios["gain"]) for cell in cells]))
+            rates.append((f"{gpus}: NCHW gain", [gain_text(cell.ratios["gain"]) for cell in cells]))
             for each in table.advice if column.settings["gpus"] else ():
                 verdicts = [_advice_verdict(each, *row.cells[place - 1 : place + 1]) or units.ABSENT for row in rows]
                 rates.append((f"{gpus}: {each.by} says {each.layout}", verdicts))
@@ -159,7 +159,7 @@ def _advice_verdict(advice: Advice, nhwc: Cell, nchw: Cell) -> str | None:
     return "confirmed" if (decision == "faster") == (advice.layout == "NCHW") else "refuted"
 
 
-def _gain_text(found: Estimate | None) -> str:
+def gain_text(found: Estimate | None) -> str:
     """Format a ratio as percent above or below one, with its interval."""
     if found is None:
         return units.ABSENT

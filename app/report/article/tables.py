@@ -9,8 +9,9 @@ from app.plan import Plan, WeightTransfer
 from app.records import RunHeader
 from app.report.article.grid import TableContent, ratio_content
 from app.report.article.layouts import layout_content
+from app.report.article.training import training_content
 from app.report.model import ArticleSection, TextTable
-from app.runs.experiment.article import Article, ArticleTable, LayoutTable, PortabilityTable, RatioTable
+from app.runs.experiment.article import Article, ArticleTable, LayoutTable, PortabilityTable, RatioTable, TrainingTable
 from app.runs.experiment.article_runs import ArticleRuns
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
@@ -94,6 +95,8 @@ def _measured_table(
             content = layout_content(table, plan.variants, rows)
         case RatioTable():
             content = ratio_content(table, plan.variants, rows)
+        case TrainingTable():
+            content = training_content(table, plan.variants, runs)
     if content is None:
         return None
     head = {

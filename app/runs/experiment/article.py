@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from app.analysis.training import ACCURACY_MARGIN_POINTS, without_seed
 from app.errors import UserError
 from workloads.catalog import OUTSIDE_STEP
 from workloads.protocol import RunSpec, Value, Variant
@@ -20,6 +21,8 @@ the most that the framework's allocator held."""
 LAYOUTS = ("NHWC", "NCHW")
 _PLACE = ("batch_size", "gpus", "layout")
 """The parameters that a table of layouts has rows and columns for."""
+TrainingPlace = tuple[int, int, str]
+"""Batch size, number of GPUs and layout of a training."""
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,7 +207,48 @@ class PortabilityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     claims: tuple[Claim, ...] = ()
 
 
-ArticleTable = LayoutTable | RatioTable | PortabilityTable
+class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="training", tag_field="kind"):
+    """Time and accuracy of whole trainings by batch size, number of GPUs and layout, all seeds of a variant together.
+
+    Attributes:
+        title: Its title.
+        workload: The workload.
+        settings: Those of its variants.
+        margin_points: Accuracies that differ by less, in percentage points, count as the same.
+        claims: What the article says of it.
+    """
+
+    title: str
+    workload: str
+    settings: Settings = {}
+    margin_points: float = ACCURACY_MARGIN_POINTS
+    claims: tuple[Claim, ...] = ()
+
+    def cells(self, variants: Sequence[RunSpec]) -> dict[TrainingPlace, list[RunSpec]]:
+        """Return the variants of each cell, one for each seed.
+
+        Raises:
+            UserError: A cell has variants that differ in more than their seed.
+        """
+        found: dict[TrainingPlace, list[RunSpec]] = {}
+        for spec in variants:
+            if spec.workload == self.workload and self.settings.items() <= spec.variant.items():
+                place = (int(spec.variant["batch_size"]), int(spec.variant["gpus"]), str(spec.variant["layout"]))
+                found.setdefault(place, []).append(spec)
+        for batch, gpus, layout in (place for place, specs in found.items() if len(set(map(_seedless, specs))) > 1):
+            described = f"batch_size={batch}, gpus={gpus}, layout={layout}"
+            raise UserError(
+                f"Variants that differ in more than their seed fit a cell of the table {self.title!r} ({described}): "
+                "give the table more settings."
+            )
+        return found
+
+
+def _seedless(spec: RunSpec) -> tuple[tuple[str, Value], ...]:
+    return tuple(without_seed(spec).variant.items())
+
+
+ArticleTable = LayoutTable | RatioTable | PortabilityTable | TrainingTable
 
 
 class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -219,3 +263,5 @@ class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for table in self.tables:
             if isinstance(table, RatioTable):
                 table.grid(variants)
+            if isinstance(table, TrainingTable):
+                table.cells(variants)

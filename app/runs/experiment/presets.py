@@ -1,5 +1,6 @@
 """Presets: prepared experiments in TOML files, adapted to the machine they run on."""
 
+import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -162,11 +163,12 @@ class NamedPreset:
 
     def all_plans(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
         """Return the plans as any machine may have run them, to find stored runs."""
-        gpu, cpu = self.preset.gpu, self.preset.cpu
-        newer = self._variants(gpu)
-        older = [RunSpec(workload=s.workload, variant={**s.variant, **gpu.instead}) for s in newer]
-        experiments = [(gpu, newer), (gpu, older), *([(cpu, self._variants(cpu))] if cpu else [])]
-        return [self._plan(form, specs, repeats, until_pct) for form, specs in experiments]
+        forms = [form for form in (self.preset.gpu, self.preset.cpu) if form]
+        return [
+            self._plan(form, _with_values(self._variants(form), replaced), repeats, until_pct)
+            for form in forms
+            for replaced in _subsets(form.instead)
+        ]
 
     def _variants(self, experiment: PresetExperiment) -> list[RunSpec]:
         # A preset names its GPUs: no machine's defaults decide.
@@ -259,6 +261,16 @@ def _weight_transfer(portability: PresetTransfer) -> WeightTransfer:
     settings = {**portability.settings, "save_weights": True}
     spec = complete(portability.workload, settings, Machine())
     return WeightTransfer(spec=spec, into=portability.into, gpus=portability.gpus)
+
+
+def _with_values(specs: Sequence[RunSpec], values: Mapping[str, Value]) -> list[RunSpec]:
+    return [RunSpec(workload=spec.workload, variant={**spec.variant, **values}) for spec in specs]
+
+
+def _subsets(values: Mapping[str, Value]) -> list[dict[str, Value]]:
+    """Return every choice of some of the values, from none to all."""
+    counts = range(len(values) + 1)
+    return [dict(some) for count in counts for some in itertools.combinations(values.items(), count)]
 
 
 def _with_replacements(spec: RunSpec, instead: Mapping[str, Value], machine: Machine) -> RunSpec:

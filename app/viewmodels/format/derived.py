@@ -17,7 +17,7 @@ EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
 
 def describe_epochs(run: StoredRun) -> str:
     """Return the totals of all epochs in one line; "" for a run without any."""
-    found = epoch_totals(run)
+    found = epoch_totals(run.epochs)
     if found is None:
         return ""
     count = f"{len(run.epochs):,} {units.plural('epoch', len(run.epochs))}"

@@ -11,19 +11,8 @@ import pytest
 from tests.fakes import cifar10 as fakes
 from workloads import cifar10
 from workloads.catalog import Machine, complete
-from workloads.cifar10 import (
-    ARCHIVE,
-    FOLDER,
-    PUBLISHED,
-    TEST_FILE,
-    TRAINING_FILES,
-    Checksums,
-    ImageData,
-    data_folder,
-    load,
-    stored_data,
-    training_images,
-)
+from workloads.cifar10 import PUBLISHED, TEST_FILE, Checksums, ImageData, load, stored_data, training_images
+from workloads.cifar10_copy import ARCHIVE, FOLDER, TRAINING_FILES, data_folder
 from workloads.errors import RefusedError
 from workloads.protocol import Value, Variant
 

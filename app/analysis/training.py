@@ -1,0 +1,130 @@
+"""Trainings over whole epochs, all seeds of one together: their time, their accuracy, and whether that is equal.
+
+Runs that differ in their seed alone are repeats of one training: another start, another order of the same data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference, mean
+from app.analysis.summary import epoch_totals, seconds_to_accuracy
+from app.records import RunHeader
+from workloads.protocol import RunSpec
+
+ACCURACY_MARGIN_POINTS = 0.5
+"""Accuracies that differ by less, in percentage points, count as the same."""
+
+ACCURACY_GOALS_PCT = (90, 94)
+"""Accuracies whose time is told; 94 % is the goal of DAWNBench on CIFAR-10 (Coleman et al. 2017)."""
+
+AccuracyDecision = Literal["equal", "lower", "higher", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainings:
+    """The completed runs of one training.
+
+    Attributes:
+        runs: The runs.
+        accuracies_pct: Accuracy after the last epoch of each, in percent.
+        seconds: Time of all epochs of each, without testing.
+        seconds_to: By accuracy in percent, the seconds of each run that reached it.
+    """
+
+    runs: tuple[RunHeader, ...]
+    accuracies_pct: tuple[float, ...]
+    seconds: tuple[float, ...]
+    seconds_to: Mapping[int, tuple[float, ...]]
+
+    @property
+    def accuracy_pct(self) -> float | None:
+        """Return the mean accuracy."""
+        return float(np.mean(self.accuracies_pct)) if self.accuracies_pct else None
+
+    @property
+    def deviation_points(self) -> float | None:
+        """Return the standard deviation of the accuracy over seeds; None of one."""
+        return float(np.std(self.accuracies_pct, ddof=1)) if len(self.accuracies_pct) > 1 else None
+
+    @property
+    def mean_seconds(self) -> Estimate | None:
+        """Return the mean time of all epochs."""
+        return mean(self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyComparison:
+    """How much higher an accuracy is than the baseline's, in percentage points.
+
+    Attributes:
+        points: The difference of the means with its interval.
+        tests: The interval of two one-sided tests; None where a side has one run only.
+        margin_points: What counts as the same.
+        decision: `equal`: the interval of the tests lies within the margin. `lower`, `higher`: the difference's own,
+            wider interval lies beyond it. Else it cannot be told.
+    """
+
+    points: Estimate
+    tests: tuple[float, float] | None
+    margin_points: float
+    decision: AccuracyDecision
+
+
+def without_seed(spec: RunSpec) -> RunSpec:
+    """Return what seeds of one training share."""
+    return RunSpec(
+        workload=spec.workload, variant={name: value for name, value in spec.variant.items() if name != "seed"}
+    )
+
+
+def trainings(runs: Sequence[RunHeader], goals_pct: Sequence[int] = ACCURACY_GOALS_PCT) -> Trainings:
+    """Return the completed ones of these runs of one training.
+
+    Args:
+        runs: Runs that differ in their seed alone.
+        goals_pct: The accuracies whose time is wanted.
+    """
+    completed = [(run, found) for run in runs if run.row.completed and (found := epoch_totals(run.epochs))]
+    reached = {goal: [seconds_to_accuracy(run.epochs, goal / 100) for run, _ in completed] for goal in goals_pct}
+    return Trainings(
+        runs=tuple(run for run, _ in completed),
+        accuracies_pct=tuple(100 * found.accuracy for _, found in completed),
+        seconds=tuple(found.seconds for _, found in completed),
+        seconds_to={goal: tuple(each for each in times if each is not None) for goal, times in reached.items()},
+    )
+
+
+def compare_accuracy(
+    found: Trainings, baseline: Trainings, margin_points: float = ACCURACY_MARGIN_POINTS, level: float = PLANNED_LEVEL
+) -> AccuracyComparison | None:
+    """Return whether two trainings reach the same accuracy, by two one-sided tests of the difference of their means.
+
+    Schuirmann (1987), as `equivalence` does for throughputs, here with Welch's interval of the difference itself. None
+    where a side has no run.
+
+    Args:
+        found: The training.
+        baseline: What it is compared with.
+        margin_points: What counts as the same, in percentage points.
+        level: Level of the difference's interval.
+    """
+    if not found.runs or not baseline.runs:
+        return None
+    points = difference(found.accuracies_pct, baseline.accuracies_pct, level)
+    tests = difference(found.accuracies_pct, baseline.accuracies_pct, 2 * level - 1).interval
+    return AccuracyComparison(
+        points=points, tests=tests, margin_points=margin_points, decision=_decide(points.interval, tests, margin_points)
+    )
+
+
+def _decide(wider: tuple[float, float] | None, tests: tuple[float, float] | None, margin: float) -> AccuracyDecision:
+    if wider is None or tests is None:
+        return "cannot tell"
+    if -margin < tests[0] and tests[1] < margin:
+        return "equal"
+    if wider[1] < -margin:
+        return "lower"
+    return "higher" if wider[0] > margin else "cannot tell"
