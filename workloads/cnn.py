@@ -119,6 +119,19 @@ def weight_names(net: Net) -> list[str]:
     ]
 
 
+def saved_shapes(net: Net) -> dict[str, Shape]:
+    """Return the shapes of all that is saved of a network by name: its weights, then its running statistics."""
+    layers = list(flatten(net))
+    shapes = [shape for layer in layers for shape in weight_shapes(layer)]
+    statistics = {
+        f"{layer.name}/{part}": (layer.channels,)
+        for layer in layers
+        if isinstance(layer, Norm)
+        for part in ("mean", "variance")
+    }
+    return {**dict(zip(weight_names(net), shapes, strict=True)), **statistics}
+
+
 def net_of(workload: str, variant: Variant) -> Net:
     """Return the network of a workload in the sizes of a variant."""
     if workload == "cnn10":

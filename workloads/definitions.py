@@ -1,7 +1,7 @@
 """The built-in workloads as data: every parameter with its type, limits, default and help."""
 
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
-from workloads.parameters import common_parameters, integer_parameter
+from workloads.parameters import SAVED_WEIGHTS, common_parameters, integer_parameter
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import Choice, Parameter, Workload
 
@@ -72,16 +72,7 @@ _RECURRENT_DETAILS = (
         advanced=True,
         same_result=True,
     ),
-    Parameter(
-        name="save_weights",
-        kind="switch",
-        label="Save weights",
-        help="Save the weights next to the database at the end of the run, to export the model.",
-        default=False,
-        advanced=True,
-        affects_step=False,
-        silent=True,
-    ),
+    *SAVED_WEIGHTS,
 )
 
 
@@ -217,6 +208,7 @@ CNN10 = Workload(
         _POOLING,
         _BIAS,
         *IMAGE_TRAINING,
+        *SAVED_WEIGHTS,
         *common_parameters(1024, 32, "image", IMAGE_DATA),
     ),
 )
@@ -234,6 +226,7 @@ WRN = Workload(
         ),
         _BIAS,
         *IMAGE_TRAINING,
+        *SAVED_WEIGHTS,
         *common_parameters(128, 16, "image", IMAGE_DATA),
     ),
 )

@@ -157,6 +157,38 @@ SYNTHETIC_DATA: tuple[Parameter, ...] = (
     ),
 )
 
+SAVED_WEIGHTS: tuple[Parameter, ...] = (
+    Parameter(
+        name="save_weights",
+        kind="switch",
+        label="Save weights",
+        help="Save the weights next to the database at the end of the run, to export the model.",
+        default=False,
+        advanced=True,
+        affects_step=False,
+        silent=True,
+    ),
+    Parameter(
+        name="weights_from",
+        kind="choice",
+        label="Weights from",
+        help="Which weights are saved.",
+        default="last",
+        choices=(
+            Choice(value="last", label="Last step", help="Those after the last measured step."),
+            Choice(
+                value="best",
+                label="Best so far",
+                help="Those with the highest accuracy after an epoch; without epochs with the lowest loss after a "
+                "measured block.",
+            ),
+        ),
+        advanced=True,
+        affects_step=False,
+        silent=True,
+    ),
+)
+
 _DURATION: tuple[Parameter, ...] = (
     Parameter(
         name="seconds",

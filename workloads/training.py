@@ -22,8 +22,8 @@ def _no_allocator() -> None:
     return None
 
 
-def _do_nothing() -> None:
-    return None
+def do_nothing() -> None:
+    """Do nothing."""
 
 
 def _no_weights(_spec: RunSpec, _path: Path) -> None:
@@ -67,7 +67,8 @@ class Task:
         trains: Whether a step updates weights.
         allocator_bytes: Returns what the allocator holds on the first device; None on the CPU.
         allocator_peak_bytes: Returns the most it held.
-        save_weights: Writes the weights to a file; raises `OSError`.
+        keep_weights: Keeps the weights as they are now, to save these.
+        save_weights: Writes the weights that were kept last to a file; raises `OSError`.
         reuse_batches: If data come from the host: `True` makes steps use what is on the devices, `False` ends that.
         passes: Passes over stored data, if it trains by epochs.
         layers: The layers of a custom model.
@@ -79,6 +80,7 @@ class Task:
     trains: bool = True
     allocator_bytes: Callable[[], int | None] = _no_allocator
     allocator_peak_bytes: Callable[[], int | None] = _no_allocator
+    keep_weights: Callable[[], None] = do_nothing
     save_weights: Callable[[RunSpec, Path], None] = _no_weights
     reuse_batches: Callable[[bool], None] | None = None
     passes: Passes | None = None
@@ -89,13 +91,15 @@ class Task:
 class TrainingPlan:
     """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` if `steps` is 0.
 
-    With `epochs` there are as many passes over the data instead.
+    With `epochs` there are as many passes over the data instead. `keep_best` keeps the best weights so far, else those
+    after the last measured step are kept.
     """
 
     warmup_steps: int
     seconds: float
     steps: int
     epochs: int = 0
+    keep_best: bool = False
 
 
 def plan_of(variant: Variant) -> TrainingPlan:
@@ -106,6 +110,7 @@ def plan_of(variant: Variant) -> TrainingPlan:
         seconds=float(variant["seconds"]),
         steps=int(variant["steps"]),
         epochs=epochs,
+        keep_best=variant.get("weights_from") == "best",
     )
 
 
@@ -155,7 +160,7 @@ class Loop:
         plan: TrainingPlan,
         report: Report,
         stop: Callable[[], bool],
-        first_step_done: Callable[[], None] = _do_nothing,
+        first_step_done: Callable[[], None] = do_nothing,
     ) -> None:
         """Store what the loop needs.
 
@@ -175,6 +180,7 @@ class Loop:
         self._step_s = math.inf
         self._block_steps = 1
         self._next_progress_ns = 0
+        self._best = -math.inf
 
     def run(self) -> bool:
         """Compile, warm up, measure; true at the plan's end, false when stopped. Raises `TrainingError`."""
@@ -185,6 +191,8 @@ class Loop:
             and (not plan.warmup_steps or self._run_phase("warmup", _Limit(plan.warmup_steps)))
             and (self._run_epochs(passes) if passes is not None else self._run_phase("measure", measure))
         )
+        if done and not plan.keep_best:
+            self._task.keep_weights()
         if done and self._task.reuse_batches is not None:
             self._time_ready_steps(self._task.reuse_batches)
         return done
@@ -217,6 +225,8 @@ class Loop:
             if last is None or self._stop():
                 return False
             accuracy = passes.accuracy()
+            tested_ns = time.monotonic_ns()
+            self._keep_if_best(accuracy)
             self._report(
                 Epoch(
                     epoch=number + 1,
@@ -224,7 +234,7 @@ class Loop:
                     examples=passes.steps * self._task.examples,
                     start_ns=start_ns,
                     end_ns=last.end_ns,
-                    tested_ns=time.monotonic_ns(),
+                    tested_ns=tested_ns,
                     loss=last.loss,
                     accuracy=accuracy,
                 )
@@ -286,7 +296,15 @@ class Loop:
                 f"The {what} was {loss} after step {self._steps_done - 1} (counted from 0); "
                 "try another precision, seed or size."
             )
+        if phase == "measure" and self._task.passes is None:
+            self._keep_if_best(-loss)
         return block
+
+    def _keep_if_best(self, figure: float) -> None:
+        """Keep the weights if that is asked for and no figure before was as high; outside the timed part."""
+        if self._plan.keep_best and figure > self._best:
+            self._best = figure
+            self._task.keep_weights()
 
     def _adapt_block_length(self, phase: TimedPhase, steps: int, seconds: float) -> None:
         """Choose the next block's length from this one's; the first step's time says nothing about the others."""

@@ -207,6 +207,16 @@ def _misplaced_bias_rule(workload: str) -> Rule:
     )
 
 
+_BEST_WEIGHTS: tuple[Rule, ...] = (
+    Rule(
+        parameters=("weights_from", "save_weights", "mode"),
+        broken=lambda v, _: v["weights_from"] == "best" and not (v["save_weights"] and v["mode"] == "train"),
+        reason="There are no best weights to save; use save_weights=true and mode=train, or weights_from=last.",
+        workloads=(*RECURRENT_LAYERS, *_IMAGE_WORKLOADS),
+    ),
+)
+
+
 def _copy_rule(concerned: Callable[[Variant], bool], where: str) -> Rule:
     """Return the rule that a machine's own runs need its copy of CIFAR-10; what a host has it says itself."""
     return Rule(
@@ -279,4 +289,5 @@ RULES: tuple[Rule, ...] = (
     *_GENERAL,
     *(rule for workload, layer in RECURRENT_LAYERS.items() for rule in _recurrent_rules(workload, layer)),
     *_CNN,
+    *_BEST_WEIGHTS,
 )

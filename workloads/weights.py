@@ -1,8 +1,9 @@
 """Saved weights: the .npz file format, and the comparison of a model with loaded weights against the trained one.
 
-Next to the arrays is `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32, gate by gate in
-Keras's layout, never a buffer of cuDNN's own: that one's size and order depend on the version of cuDNN. Needs NumPy
-alone.
+Next to the arrays is `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32. Those of
+recurrent layers are gate by gate in Keras's layout, never a buffer of cuDNN's own: that one's size and order depend on
+the version of cuDNN. Those of image networks are [height, width, in, out] in both layouts, with the running statistics
+of batch norm. Needs NumPy alone.
 """
 
 import os
@@ -17,16 +18,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads import cnn
 from workloads.errors import RefusedError
 from workloads.job_protocol import OutputDifference
 from workloads.protocol import RunSpec, Variant
 from workloads.recurrent import weight_shapes
-from workloads.recurrent_layers import config_of
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 
 _VERSION = 1
-_HEADER, _SEQUENCES, _LENGTHS, _OUTPUTS = "header", "reference/sequences", "reference/lengths", "reference/outputs"
+_HEADER, _OUTPUTS = "header", "reference/outputs"
+_SEQUENCES, _LENGTHS = "reference/sequences", "reference/lengths"
+_IMAGES, _MEAN, _DEVIATION = "reference/images", "scaling/mean", "scaling/deviation"
 _SIZES: Variant = {
-    "layers": "", "units": "", "features": "", "bidirectional": "", "activation": "tanh", "outputs": "last"
+    "layers": "", "units": "", "features": "", "bidirectional": "", "activation": "tanh", "outputs": "last",
+    "channels": "", "pooling": "", "depth": "", "widen": "", "bias": "",
 }  # fmt: skip
 """What two variants with the same weights agree in, and what it is where a file does not say so."""
 
@@ -40,22 +45,41 @@ class WeightsError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A few inputs to a model.
+
+    Attributes:
+        inputs: Sequences [examples, timesteps, features], or images [examples, height, width, colours] before scaling.
+        lengths: The sequences' true steps, [examples]; None if all are.
+        scaling: What is subtracted from each colour of an image, and by what it is divided then, [colours] each.
+    """
+
+    inputs: Array
+    lengths: NDArray[np.int64] | None = None
+    scaling: tuple[Array, Array] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWeights:
     """The weights of one run, and its model's outputs to some inputs.
 
     Attributes:
         spec: The run's workload and variant.
-        weights: By name, in the order of the model's.
-        sequences: Inputs, [examples, timesteps, features].
-        lengths: Their true steps, [examples]; None if all are.
-        outputs: The model's outputs to them, [examples, 1], or [examples, timesteps, 1] of all steps, 0 at padding.
+        weights: By name, in the order of the model's, running statistics behind them.
+        reference: Inputs to try the model with.
+        outputs: The model's outputs to them: [examples, 1], or [examples, timesteps, 1] of all steps, 0 at padding; of
+            images [examples, classes].
     """
 
     spec: RunSpec
     weights: Mapping[str, Array]
-    sequences: Array
-    lengths: NDArray[np.int64] | None
+    reference: "Reference"
     outputs: Array
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Return whether it reads sequences; else images."""
+        return self.spec.workload in RECURRENT_LAYERS
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +93,13 @@ def write(saved: SavedWeights, path: Path) -> None:
     header = msgspec.json.encode(
         _Header(format=_format(saved.spec), version=_VERSION, variant=saved.spec.variant)
     ).decode()
-    arrays = {**saved.weights, _HEADER: np.array(header), _SEQUENCES: saved.sequences, _OUTPUTS: saved.outputs}
-    if saved.lengths is not None:
-        arrays[_LENGTHS] = saved.lengths
+    arrays = {**saved.weights, _HEADER: np.array(header), _OUTPUTS: saved.outputs}
+    reference = saved.reference
+    arrays[_SEQUENCES if saved.is_recurrent else _IMAGES] = reference.inputs
+    if reference.lengths is not None:
+        arrays[_LENGTHS] = reference.lengths
+    if reference.scaling is not None:
+        arrays[_MEAN], arrays[_DEVIATION] = reference.scaling
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     try:
@@ -89,9 +117,12 @@ def read(path: Path, spec: RunSpec) -> SavedWeights:
     """Return the file if it is whole and holds weights for this workload in these sizes; raises `WeightsError`."""
     arrays = _arrays(path)
     header = _header(path, arrays, spec)
+    recurrent = spec.workload in RECURRENT_LAYERS
     _check_sizes(path, header.variant, spec.variant)
-    expected = weight_shapes(config_of(spec.workload, spec.variant))
-    if missing := [name for name in (*expected, _SEQUENCES, _OUTPUTS) if name not in arrays]:
+    expected = saved_shapes(spec)
+    inputs = _SEQUENCES if recurrent else _IMAGES
+    others = (inputs, _OUTPUTS) if recurrent else (inputs, _OUTPUTS, _MEAN, _DEVIATION)
+    if missing := [name for name in (*expected, *others) if name not in arrays]:
         raise WeightsError(f"{path} lacks {', '.join(missing)}; {_RERUN_HINT}.")
     for name, shape in expected.items():
         if arrays[name].shape != shape:
@@ -99,10 +130,20 @@ def read(path: Path, spec: RunSpec) -> SavedWeights:
     return SavedWeights(
         spec=RunSpec(workload=spec.workload, variant=header.variant),
         weights={name: arrays[name] for name in expected},
-        sequences=arrays[_SEQUENCES],
-        lengths=arrays.get(_LENGTHS),
+        reference=Reference(
+            inputs=arrays[inputs],
+            lengths=arrays.get(_LENGTHS),
+            scaling=None if recurrent else (arrays[_MEAN], arrays[_DEVIATION]),
+        ),
         outputs=arrays[_OUTPUTS],
     )
+
+
+def saved_shapes(spec: RunSpec) -> Mapping[str, tuple[int, ...]]:
+    """Return the shape of everything that is saved of a model by name, in the model's order."""
+    if spec.workload in RECURRENT_LAYERS:
+        return weight_shapes(config_of(spec.workload, spec.variant))
+    return cnn.saved_shapes(cnn.net_of(spec.workload, spec.variant))
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -171,6 +212,8 @@ def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
 _TOLERANCES = {"float32": 1e-5, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 1e-1}
 """How far an output near 1 may be off by rounding: about twenty times the unit roundoff of the 16-bit formats and TF32
 (2^-11, bfloat16 2^-8), since a recurrence passes its errors on; in float32 only the order of the sums differs."""
+_IMAGE_TOLERANCES = {**_TOLERANCES, "float32": 1e-4}
+"""Of an image network: a convolution sums more numbers, and Winograd's way rounds more."""
 
 
 def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
@@ -179,18 +222,20 @@ def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
     if not (np.isfinite(outputs).all() and np.isfinite(saved.outputs).all()):
         raise RefusedError("Not all answers are finite numbers: the weights were changed since they were saved.")
     max_output = float(np.abs(saved.outputs).max())
+    tolerances = _TOLERANCES if saved.is_recurrent else _IMAGE_TOLERANCES
     return OutputDifference(
         max_difference=float(np.abs(outputs - saved.outputs).max()),
         max_output=max_output,
-        tolerance=_TOLERANCES[str(saved.spec.variant["precision"])] * max(1.0, max_output),
+        tolerance=tolerances[str(saved.spec.variant["precision"])] * max(1.0, max_output),
     )
 
 
 def _without_padding(saved: SavedWeights, outputs: Array) -> Array:
     """Return outputs of all steps with 0 at padding, where models may answer what they like."""
-    if saved.lengths is None or outputs.ndim < 3:
+    lengths = saved.reference.lengths
+    if lengths is None or outputs.ndim < 3:
         return outputs
     steps = np.arange(outputs.shape[1])[np.newaxis]
     if config_of(saved.spec.workload, saved.spec.variant).left_padded:
         steps = steps[:, ::-1]
-    return np.where((steps < saved.lengths[:, np.newaxis])[..., np.newaxis], outputs, np.float32(0))
+    return np.where((steps < lengths[:, np.newaxis])[..., np.newaxis], outputs, np.float32(0))

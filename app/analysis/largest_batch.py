@@ -13,6 +13,7 @@ TRIAL_PARAMETERS: dict[str, Value] = {
     "warmup_steps": 1,
     "evidence": "off",
     "save_weights": False,
+    "weights_from": "last",
     "epochs": 0,
     "schedule": "constant",
 }

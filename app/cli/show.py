@@ -143,7 +143,8 @@ def print_run(stored: StoredRun) -> None:
     print_table(
         ("", "", ""), [*_metric_lines(stored), *([("  memory of the GPU", total, "")] if total != units.ABSENT else [])]
     )
-    for words in filter(None, (derived.describe_epochs(stored), derived.memory_note(stored))):
+    saved = f"Weights: {words[0].lower()}{words[1:]}" if (words := derived.describe_weights(stored)) else ""
+    for words in filter(None, (derived.describe_epochs(stored), saved, derived.memory_note(stored))):
         print(words)
 
 

@@ -57,7 +57,7 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
     """
     savers = [one.name for one in catalog.WORKLOADS if any(p.name == "save_weights" for p in one.parameters)]
     if run.spec.workload not in savers:
-        names = " and ".join(savers)
+        names = f"{', '.join(savers[:-1])} and {savers[-1]}"
         raise UserError(f"Run {run.run} is one of {run.spec.workload}; only {names} runs save their weights.")
     if path is not None:
         return path
@@ -92,6 +92,13 @@ def transfer_targets(trained: RunSpec, into: Sequence[str], gpus: int, machine: 
     )
 
 
+_TRAINING_PARAMETERS = (
+    *("data", "data_folder", "images", "augmentation", "scaling", "epochs"),
+    *("learning_rate", "schedule", "weight_decay", "save_weights", "weights_from"),
+)
+"""What a trial has at its default: it only answers, and the file has what scales its inputs."""
+
+
 def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
     overrides: Variant = {
         "implementation": implementation,
@@ -100,13 +107,13 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
         "cpu_threads": 0,
         "memory_growth": True,
         "memory_limit": 0.0,
-        "save_weights": False,
         "interpreter": "",
     }
-    return RunSpec(
-        workload=trained.workload,
-        variant={**trained.variant, **_INFERENCE_SETTINGS, **overrides},
-    )
+    parameters = catalog.workload(trained.workload).parameters
+    overrides |= {each.name: each.default for each in parameters if each.name in _TRAINING_PARAMETERS}
+    known = {each.name for each in parameters}
+    changed = {name: value for name, value in {**_INFERENCE_SETTINGS, **overrides}.items() if name in known}
+    return RunSpec(workload=trained.workload, variant={**trained.variant, **changed})
 
 
 def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: Notify) -> TrialResult:

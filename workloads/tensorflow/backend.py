@@ -113,13 +113,12 @@ class TensorflowBackend:
 
     def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
         """Configure TensorFlow for the variant, load the weights into its model and compute its outputs."""
-        from workloads.tensorflow.saving import model_outputs
+        from workloads.tensorflow.saving import load_weights, model_outputs
 
         replicas = runtime.configure(spec.variant)
         model = recipe_of(spec.workload)(spec.variant).model()
-        for weight, value in zip(model.weights, saved.weights.values(), strict=True):
-            weight.assign(value)
-        return model_outputs(model, saved.sequences, saved.lengths, spec.variant, replicas)
+        load_weights(model, saved.weights.values())
+        return model_outputs(model, saved.reference, spec.variant, replicas)
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
         """Configure TensorFlow for the variant, and make its step with an optimizer that keeps the gradients."""

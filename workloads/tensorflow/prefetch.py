@@ -120,7 +120,7 @@ class Preprocessing:
         self._layout = str(variant["layout"])
         self._dtype = compute_dtype(str(variant["precision"]))
         self._crops = variant["augmentation"] == "crop_mirror"
-        self.mean, self.deviation = _scaling(training, str(variant["scaling"]))
+        self.mean, self.deviation = scaling_of(training, str(variant["scaling"]))
 
     def __call__(self, images: tf.Tensor, crops: tf.Tensor) -> tf.Tensor:
         """Return images in the layout and type of the variant, from bytes and their crops."""
@@ -129,7 +129,7 @@ class Preprocessing:
         return tf.cast(crop(values, crops, self._layout) if self._crops else values, self._dtype)
 
 
-def _scaling(training: Split, scaling: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def scaling_of(training: Split, scaling: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return what is subtracted from each channel, and by what it is divided, [3]."""
     if scaling == "unit":
         return np.zeros(3, np.float32), np.full(3, 255, np.float32)

@@ -1,23 +1,25 @@
-"""Saves trained recurrent layers: weights with outputs to a few sequences, and a plain Keras model of them."""
+"""Saves trained models: weights with outputs to a few inputs, and a plain Keras model of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
-from workloads import weights
+from workloads import cnn, weights
+from workloads.cifar10 import ImageData
 from workloads.errors import RefusedError
 from workloads.job_protocol import OutputDifference
 from workloads.protocol import RunSpec, Variant
-from workloads.recurrent_layers import config_of
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.tensorflow.cnn.layers import create_keras_layer
+from workloads.tensorflow.prefetch import scaling_of
 from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
-from workloads.tensorflow.synthetic import adding_problem
-from workloads.weights import SavedWeights, compare_outputs
+from workloads.tensorflow.synthetic import adding_problem, synthetic_images
+from workloads.weights import Reference, SavedWeights, compare_outputs
 
 
 def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
@@ -27,9 +29,12 @@ def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference
         RefusedError: The outputs differ; nothing is written.
         OSError: A path cannot be written.
     """
-    model = plain_model(saved.spec, saved.sequences.shape[1])
-    model.set_weights(list(saved.weights.values()))
-    found = compare_outputs(saved, model.predict_on_batch(saved.sequences))
+    if saved.reference.scaling is None:
+        model = plain_model(saved.spec, saved.reference.inputs.shape[1])
+        model.set_weights(list(saved.weights.values()))
+    else:
+        model = plain_image_model(saved, *saved.reference.scaling)
+    found = compare_outputs(saved, model.predict_on_batch(saved.reference.inputs))
     if found.max_difference > found.tolerance:
         raise RefusedError(
             f"The Keras model's answers differ from the trained model's by up to {found.max_difference:.2g}, more than "
@@ -73,6 +78,33 @@ def plain_model(spec: RunSpec, timesteps: int) -> keras.Model:
     return keras.Model(inputs, keras.layers.Dense(1)(tensor))
 
 
+def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weights.Array) -> keras.Model:
+    """Return scaling and the network's layers, all Keras's own, channels last, in float32, with their weights.
+
+    Args:
+        saved: The weights; the model's inputs are images as its reference has them, before scaling.
+        mean: What is subtracted from each colour.
+        deviation: By what it is divided then.
+    """
+    inputs = keras.Input(saved.reference.inputs.shape[1:], name="images")
+    scaled = keras.layers.Rescaling((1 / deviation).tolist(), (-mean / deviation).tolist())(inputs)
+    made: dict[str, keras.Layer] = {}
+
+    def run(parts: Iterable[cnn.Layer | cnn.Sum], images: Any) -> Any:
+        for part in parts:
+            if isinstance(part, cnn.Sum):
+                images = keras.layers.Add()([run(part.body, images), run(part.shortcut, images)])
+            else:
+                made[part.name] = create_keras_layer(part, "NHWC")
+                images = made[part.name](images)
+        return images
+
+    model = keras.Model(inputs, run(cnn.net_of(saved.spec.workload, saved.spec.variant), scaled))
+    for name, layer in made.items():
+        layer.set_weights([value for key, value in saved.weights.items() if key.rpartition("/")[0] == name])
+    return model
+
+
 _REFERENCE_BATCH = 1_000_000
 """The number of a batch that no run comes to."""
 
@@ -80,29 +112,68 @@ _REFERENCE_EXAMPLES = 8
 _MAX_REFERENCE_BYTES = 16 * 2**20
 
 
-def save_weights(model: Model, spec: RunSpec, replicas: Replicas, path: Path) -> None:
-    """Write a model's weights and its outputs to a few sequences; raises `OSError`.
+class WeightsKeeper:
+    """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
 
-    The sequences are stored too: the same seed gives other ones on another kind of device.
+    def __init__(self, model: Model, replicas: Replicas, stored: ImageData | None) -> None:
+        """Store what it needs.
 
-    Args:
-        model: The trained model.
-        spec: Its workload and variant.
-        replicas: The replicas that trained it.
-        path: The file to write.
-    """
-    sequences, lengths = _reference_inputs(spec.variant)
-    saved = SavedWeights(
-        spec=spec,
-        weights=dict(zip(model.weight_names, (weight.numpy() for weight in model.weights), strict=True)),
-        sequences=sequences,
-        lengths=lengths,
-        outputs=model_outputs(model, sequences, lengths, spec.variant, replicas),
-    )
-    weights.write(saved, path)
+        Args:
+            model: The model in training.
+            replicas: The replicas that train it.
+            stored: The images that it trains on, None for synthetic data.
+        """
+        self._model = model
+        self._replicas = replicas
+        self._stored = stored
+        self._kept: list[weights.Array] = []
+
+    def keep(self) -> None:
+        """Copy the weights as they are now; running statistics are the mean over the replicas."""
+        self._kept = [np.asarray(variable.read_value()) for variable in saved_variables(self._model)]
+
+    def save(self, spec: RunSpec, path: Path) -> None:
+        """Write the weights that were kept last, or those of now, and the model's outputs with them; raises `OSError`.
+
+        The inputs are stored too: the same seed gives other ones on another kind of device.
+        """
+        if not self._kept:
+            self.keep()
+        load_weights(self._model, self._kept)
+        reference = _reference_inputs(spec, self._stored)
+        saved = SavedWeights(
+            spec=spec,
+            weights=dict(zip(weights.saved_shapes(spec), self._kept, strict=True)),
+            reference=reference,
+            outputs=model_outputs(self._model, reference, spec.variant, self._replicas),
+        )
+        weights.write(saved, path)
 
 
-def _reference_inputs(variant: Variant) -> tuple[weights.Array, NDArray[np.int64] | None]:
+def saved_variables(model: Model) -> list[tf.Variable]:
+    """Return the variables of all that is saved of a model: its weights, then running statistics if it has them."""
+    return [*model.weights, *getattr(model, "statistics", ())]
+
+
+def load_weights(model: Model, values: Iterable[weights.Array]) -> None:
+    """Assign saved values to a model, in the order of `saved_variables`."""
+    for variable, value in zip(saved_variables(model), values, strict=True):
+        variable.assign(value)
+
+
+def _reference_inputs(spec: RunSpec, stored: ImageData | None) -> Reference:
+    """Return a few inputs that were not trained on."""
+    if spec.workload in RECURRENT_LAYERS:
+        return _reference_sequences(spec.variant)
+    if stored is not None:
+        images = stored.test.images[:_REFERENCE_EXAMPLES].transpose(0, 2, 3, 1).astype(np.float32)
+        return Reference(inputs=images, scaling=scaling_of(stored.train, str(spec.variant["scaling"])))
+    with tf.device("CPU:0"):
+        made, _ = synthetic_images(int(spec.variant["seed"]), _REFERENCE_BATCH, _REFERENCE_EXAMPLES, "NHWC")
+    return Reference(inputs=made.numpy(), scaling=(np.zeros(3, np.float32), np.ones(3, np.float32)))
+
+
+def _reference_sequences(variant: Variant) -> Reference:
     """Return a few sequences of the run's problem, and their lengths if those differ."""
     timesteps, features = int(variant["timesteps"]), int(variant["features"])
     count = max(1, min(_REFERENCE_EXAMPLES, _MAX_REFERENCE_BYTES // (4 * timesteps * features)))
@@ -110,20 +181,25 @@ def _reference_inputs(variant: Variant) -> tuple[weights.Array, NDArray[np.int64
     with tf.device("CPU:0"):
         inputs, _ = adding_problem(int(variant["seed"]), _REFERENCE_BATCH, count, timesteps, features, padding)
     sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
-    return sequences.numpy(), None if lengths is None else lengths.numpy()
+    return Reference(inputs=sequences.numpy(), lengths=None if lengths is None else lengths.numpy())
 
 
-def model_outputs(model: Model, sequences: Any, lengths: Any, variant: Variant, replicas: Replicas) -> weights.Array:
+def model_outputs(model: Model, reference: Reference, variant: Variant, replicas: Replicas) -> weights.Array:
     """Return a model's outputs in inference, in its variant's precision.
 
     Args:
         model: The model.
-        sequences: [examples, timesteps, features].
-        lengths: Their true steps, [examples]; None if all are.
+        reference: Its inputs; images are scaled and laid out first.
         variant: The model's variant.
         replicas: The first one's device computes.
     """
+    values = reference.inputs
+    if reference.scaling is not None:
+        mean, deviation = reference.scaling
+        values = (values - mean) / deviation
+        values = values.transpose(0, 3, 1, 2) if variant["layout"] == "NCHW" else values
     with tf.device(replicas.devices[0]):
-        inputs = tf.cast(tf.constant(sequences), compute_dtype(str(variant["precision"])))
+        inputs = tf.cast(tf.constant(values), compute_dtype(str(variant["precision"])))
         forward = compile_function(model.outputs, xla=bool(variant["xla"]))
+        lengths = reference.lengths
         return forward(inputs if lengths is None else (inputs, tf.constant(lengths))).numpy()  # type: ignore[no-any-return]

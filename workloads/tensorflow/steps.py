@@ -12,9 +12,9 @@ from workloads.tensorflow.optimizers import LossScale, Optimizer
 from workloads.tensorflow.prefetch import evaluation_queue, training_queue
 from workloads.tensorflow.recipe import Batches, Model, Recipe, compile_function, per_replica_variable
 from workloads.tensorflow.runtime import Replicas
-from workloads.tensorflow.saving import save_weights
+from workloads.tensorflow.saving import WeightsKeeper
 from workloads.tensorflow.synthetic import DeviceBatches
-from workloads.training import Passes, Task
+from workloads.training import Passes, Task, do_nothing
 
 
 class Accuracy:
@@ -78,6 +78,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         tf.test.experimental.sync_devices()
         return float(result.read_value())
 
+    keeper = WeightsKeeper(model, replicas, stored)
     return Task(
         step=step,
         fetch=fetch,
@@ -85,7 +86,8 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         trains=trains,
         allocator_bytes=lambda: runtime.allocator_bytes(replicas, "current"),
         allocator_peak_bytes=lambda: runtime.allocator_bytes(replicas, "peak"),
-        save_weights=lambda spec, path: save_weights(model, spec, replicas, path),
+        keep_weights=keeper.keep if variant.get("save_weights", False) else do_nothing,
+        save_weights=keeper.save,
         reuse_batches=prefetch.reuse_batches if prefetch else None,
         passes=_passes(stored, model, variant, replicas) if stored and variant["epochs"] else None,
         layers=recipe.layers(),

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from app import units
 from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
@@ -27,6 +29,22 @@ def describe_epochs(run: StoredRun) -> str:
         f"{count} in {training} of training and {testing} of testing; accuracy "
         f"{format_accuracy(found.accuracy)}, {best}"
     )
+
+
+def describe_weights(run: StoredRun) -> str:
+    """Return of which moment the saved weights of a run are; "" if it saved none."""
+    variant, measured = run.row.spec.variant, np.flatnonzero(run.blocks.measured)
+    if not variant.get("save_weights", False) or not run.row.completed:
+        return ""
+    best = variant.get("weights_from") == "best"
+    if best and (found := epoch_totals(run.epochs)):
+        return f"Saved after epoch {found.best_epoch}, the best: accuracy {format_accuracy(found.best_accuracy)}"
+    if best and len(measured):
+        losses = run.blocks.loss[measured]
+        lowest = measured[np.argmin(losses)]
+        step = int(run.blocks.first_step[lowest] + run.blocks.steps[lowest])
+        return f"Saved after step {step:,}, where the loss was lowest: {units.number(float(losses.min()))}"
+    return "Saved after the last measured step"
 
 
 def epoch_rows(run: StoredRun) -> tuple[tuple[str, ...], ...]:

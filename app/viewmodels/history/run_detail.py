@@ -149,7 +149,7 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
         return DetailGroup(name, (*_metric_items(name, values, cells.example_word(spec)), *_known_items(others)))
 
     return (
-        section("Summary", ("Epochs", derived.describe_epochs(run))),
+        section("Summary", ("Epochs", derived.describe_epochs(run)), ("Weights", derived.describe_weights(run))),
         DetailGroup("Epochs", header=derived.EPOCH_COLUMNS, rows=derived.epoch_rows(run)),
         section("Energy", ("Taken from", summary.energy_source or "")),
         DetailGroup(

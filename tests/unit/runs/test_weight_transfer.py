@@ -50,7 +50,10 @@ def test_weights_lie_beside_the_database_unless_they_were_moved() -> None:
         ),
         (row(spec_of(), "out_of_memory"), "Run 3 is out of memory, and weights are saved when a run completes"),
         (row(spec_of(), None), "Run 3 is still running"),
-        (row(complete("cnn10", {}, CPU)), "Run 3 is one of cnn10; only lstm and gru runs save their weights"),
+        (
+            row(complete("dummy", {}, CPU)),
+            "Run 3 is one of dummy; only lstm, gru, cnn10 and wrn28-10 runs save",
+        ),
     ],
 )
 def test_a_run_without_weights_says_how_to_have_them(run: RunRow, sentence: str) -> None:
@@ -89,3 +92,18 @@ def test_every_precision_that_a_machine_has_is_calibrated() -> None:
     assert _precisions(GPU, []) == ["float32", "tf32", "bfloat16", "float16"]
     with pytest.raises(UserError, match="TF32 is a tensor-core format"):
         _precisions(CPU, ["float32", "tf32"])
+
+
+def test_weights_of_an_image_network_are_tried_without_what_only_training_has() -> None:
+    trained = complete(
+        "cnn10",
+        {"epochs": 3, "data": "cifar10", "data_folder": "/elsewhere", "schedule": "cosine", "weight_decay": 5e-4}
+        | {"augmentation": "none", "save_weights": True, "weights_from": "best", "layout": "NHWC", "channels": 8},
+        CPU,
+    )
+    found = transfer_targets(trained, (), 0, CPU)
+    assert [spec.variant["implementation"] for spec in found.possible] == ["native", "keras"]
+    assert not found.excluded
+    assert (
+        found.possible[0].variant.items() >= {"mode": "inference", "layout": "NHWC", "channels": 8, "epochs": 0}.items()
+    )

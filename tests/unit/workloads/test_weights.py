@@ -10,7 +10,7 @@ from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec, Value
 from workloads.recurrent import weight_shapes
 from workloads.recurrent_layers import config_of
-from workloads.weights import SavedWeights, WeightsError, read, write
+from workloads.weights import Reference, SavedWeights, WeightsError, read, write
 
 AGAIN = "run the variant again with -s save_weights=true"
 
@@ -28,8 +28,10 @@ def saved(spec: RunSpec, *, lengths: bool = False) -> SavedWeights:
             name: random.normal(size=shape).astype(np.float32)
             for name, shape in weight_shapes(config_of(spec.workload, spec.variant)).items()
         },
-        sequences=random.normal(size=(5, 4, 2)).astype(np.float32),
-        lengths=np.array([4, 2, 3, 4, 2]) if lengths else None,
+        reference=Reference(
+            inputs=random.normal(size=(5, 4, 2)).astype(np.float32),
+            lengths=np.array([4, 2, 3, 4, 2]) if lengths else None,
+        ),
         outputs=random.normal(size=(5, 1)).astype(np.float32),
     )
 
@@ -48,9 +50,9 @@ def test_what_is_written_comes_back_in_order(path: Path, lengths: bool) -> None:
     assert list(after.weights) == list(before.weights)
     for name, value in before.weights.items():
         np.testing.assert_array_equal(after.weights[name], value)
-    np.testing.assert_array_equal(after.sequences, before.sequences)
+    np.testing.assert_array_equal(after.reference.inputs, before.reference.inputs)
     np.testing.assert_array_equal(after.outputs, before.outputs)
-    assert (after.lengths is not None) == lengths
+    assert (after.reference.lengths is not None) == lengths
     assert [file.name for file in path.parent.iterdir()] == ["run.npz"], "nothing half-written is left"
 
 

@@ -25,6 +25,10 @@ class Layer(Protocol):
     def weights(self) -> Sequence[tf.Variable]:
         """Return the trained variables, in the order of `cnn.weight_shapes`."""
 
+    @property
+    def statistics(self) -> Sequence[tf.Variable]:
+        """Return what inference reads beside the weights: of batch norm the running mean and variance."""
+
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
         """Return images in the layer's layout, or features [batch, channels] once they are pooled over all pixels."""
 
@@ -44,7 +48,7 @@ def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> L
         initial: Its initial weights, in the order of `cnn.weight_shapes`.
         layout: NCHW or NHWC.
     """
-    made = _create_keras_layer(spec, layout)
+    made = create_keras_layer(spec, layout)
     if isinstance(spec, cnn.Conv | cnn.Norm | cnn.Dense):
         made.build(_input_shape(spec, layout))
     for variable, value in zip(made.trainable_variables, initial, strict=True):
@@ -52,7 +56,7 @@ def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> L
     return _KerasLayer(made)
 
 
-def _create_keras_layer(spec: cnn.Layer, layout: str) -> keras.Layer:
+def create_keras_layer(spec: cnn.Layer, layout: str) -> keras.Layer:
     """Return the Keras layer without weights; the head in float32, as Keras's guide to mixed precision has it."""
     data_format = _DATA_FORMATS[layout]
     match spec:
@@ -94,6 +98,10 @@ class _KerasLayer:
     def weights(self) -> Sequence[tf.Variable]:
         return [variable.value for variable in self._made.trainable_variables]
 
+    @property
+    def statistics(self) -> Sequence[tf.Variable]:
+        return [variable.value for variable in self._made.non_trainable_variables]
+
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
         return self._made(images, training=training)
 
@@ -131,6 +139,7 @@ class Function:
     """A layer without weights."""
 
     weights: Sequence[tf.Variable] = ()
+    statistics: Sequence[tf.Variable] = ()
 
     def __init__(self, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
         self._function = function
@@ -141,6 +150,8 @@ class Function:
 
 
 class _Conv:
+    statistics: Sequence[tf.Variable] = ()
+
     def __init__(self, spec: cnn.Conv, initial: Sequence[tf.Tensor], layout: str) -> None:
         self.weights = [tf.Variable(value) for value in initial]
         self._stride = spec.stride
@@ -153,6 +164,8 @@ class _Conv:
 
 
 class _Dense:
+    statistics: Sequence[tf.Variable] = ()
+
     def __init__(self, initial: Sequence[tf.Tensor]) -> None:
         self.weights = [tf.Variable(value) for value in initial]
 
@@ -172,6 +185,7 @@ class BatchNorm:
         self.weights = [tf.Variable(value) for value in initial]
         self.mean = per_replica_variable(tf.zeros_like(initial[0]))
         self.variance = per_replica_variable(tf.ones_like(initial[0]))
+        self.statistics = [self.mean, self.variance]
         self._layout = layout
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:

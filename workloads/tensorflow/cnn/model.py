@@ -66,6 +66,11 @@ class Cnn:
         """Return the trained variables, in the same order for every implementation."""
         return [weight for layer in self.layers.values() for weight in layer.weights]
 
+    @property
+    def statistics(self) -> Sequence[tf.Variable]:
+        """Return the running statistics of batch norm, in the order of `cnn.saved_shapes`."""
+        return [variable for layer in self.layers.values() for variable in layer.statistics]
+
     def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Return the mean cross entropy."""
         logits = self._run(self._net, inputs, training=True)

@@ -8,11 +8,13 @@ import pytest
 
 from workloads import weights
 from workloads.catalog import Machine, complete
+from workloads.cifar10 import ImageData, stored_data
 from workloads.errors import RefusedError, TrainingError
 from workloads.job_protocol import ExportModel, JobFailed
 from workloads.jobs import perform
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start, Value, Variant
 from workloads.tensorflow.runtime import Replicas
+from workloads.training import Task
 from workloads.weights import SavedWeights
 from workloads.worker import Worker
 
@@ -26,38 +28,35 @@ def variant_of(**given: Value) -> Variant:
 def saved_by(variant: Variant, replicas: Replicas, path: Path, workload: str = "lstm") -> SavedWeights:
     """A run's file, and what is in it."""
     from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.saving import save_weights
+    from workloads.tensorflow.saving import WeightsKeeper
 
     with replicas.strategy.scope():
         model = recipe_of(workload)(variant).model()
     spec = RunSpec(workload=workload, variant=variant)
-    save_weights(model, spec, replicas, path)
+    WeightsKeeper(model, replicas, None).save(spec, path)
     return weights.read(path, spec)
 
 
 def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -> float:
     """How far the answers of another variant with the same weights are from the trained model's."""
     from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.saving import model_outputs
+    from workloads.tensorflow.saving import load_weights, model_outputs
     from workloads.weights import compare_outputs
 
     variant = {**saved.spec.variant, "precision": "float32", **given}
     model = recipe_of(saved.spec.workload)(variant).model()
-    for weight, value in zip(model.weights, saved.weights.values(), strict=True):
-        weight.assign(value)
-    return compare_outputs(
-        saved, model_outputs(model, saved.sequences, saved.lengths, variant, replicas)
-    ).max_difference
+    load_weights(model, saved.weights.values())
+    return compare_outputs(saved, model_outputs(model, saved.reference, variant, replicas)).max_difference
 
 
 def test_what_is_kept_is_the_model_and_its_answers(one: Replicas, tmp_path: Path) -> None:
     from workloads.tensorflow.synthetic import adding_problem
 
     saved = saved_by(variant_of(), one, tmp_path / "run.npz")
-    assert saved.sequences.shape == (8, 6, 3)
+    assert saved.reference.inputs.shape == (8, 6, 3)
     assert saved.outputs.shape == (8, 1)
     seen = adding_problem(1, 0, 16, 6, 3)[0].numpy()
-    assert not np.isin(saved.sequences[..., 0], seen[..., 0]).any(), "sequences that it was not trained on"
+    assert not np.isin(saved.reference.inputs[..., 0], seen[..., 0]).any(), "sequences that it was not trained on"
     assert loaded_difference(saved, one) == 0.0, "the same implementation on the same device"
 
 
@@ -75,9 +74,9 @@ def test_answers_at_padding_count_for_nothing(one: Replicas, tmp_path: Path) -> 
     from workloads.weights import compare_outputs
 
     saved = saved_by(variant_of(outputs="all", sequence_lengths="left_padded"), one, tmp_path / "run.npz")
-    assert saved.lengths is not None
+    assert saved.reference.lengths is not None
     assert saved.outputs.shape == (8, 6, 1)
-    at_padding = np.arange(6) < 6 - saved.lengths[:, None]
+    at_padding = np.arange(6) < 6 - saved.reference.lengths[:, None]
     assert at_padding.any()
     assert (saved.outputs[at_padding] == 0).all()
     for answer, difference in ((at_padding, 0.0), (~at_padding, 1.0)):
@@ -101,7 +100,7 @@ def test_replicas_save_what_one_device_would(one: Replicas, pair: Replicas, tmp_
 
 def test_long_sequences_are_few(one: Replicas, tmp_path: Path) -> None:
     variant = variant_of(timesteps=2000, features=700, units=2, layers=1, batch_size=4)
-    assert saved_by(variant, one, tmp_path / "run.npz").sequences.shape == (2, 2000, 700), "16 MiB at most"
+    assert saved_by(variant, one, tmp_path / "run.npz").reference.inputs.shape == (2, 2000, 700), "16 MiB at most"
 
 
 @pytest.mark.parametrize(
@@ -191,3 +190,66 @@ def test_a_place_that_cannot_be_written_is_named(
     assert isinstance(answer, JobFailed)
     assert str(tmp_path / "run.npz") in answer.reason
     assert "cannot be written" in answer.reason
+
+
+def image_spec(**given: Value) -> RunSpec:
+    sizes: dict[str, Value] = {"gpus": 0, "channels": 2, "batch_size": 8, "save_weights": True}
+    return complete("cnn10", {**sizes, **given}, Machine(cpu_count=2))
+
+
+def image_task(spec: RunSpec, replicas: Replicas, stored: ImageData | None = None) -> Task:
+    from workloads.tensorflow.backend import recipe_of
+    from workloads.tensorflow.steps import build_task
+
+    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, stored)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own, as it saves
+def test_an_image_network_answers_the_same_everywhere_with_its_running_statistics(
+    pair: Replicas, one: Replicas, tmp_path: Path
+) -> None:
+    """Trained on two replicas, whose running statistics differ: the mean of both is saved."""
+    from workloads.tensorflow.saving import export_model
+
+    spec = image_spec(layout="NCHW", pooling="max", bias=True, data="stand_in", images=40, scaling="unit")
+    task = image_task(spec, pair, stored_data(spec.variant))
+    for _ in range(3):
+        task.fetch(task.step())
+    task.keep_weights()
+    task.save_weights(spec, tmp_path / "run.npz")
+    task.fetch(task.step())
+    task.save_weights(spec, tmp_path / "again.npz")
+    saved, again = (weights.read(tmp_path / name, spec) for name in ("run.npz", "again.npz"))
+    for name, value in saved.weights.items():
+        np.testing.assert_array_equal(again.weights[name], value, "what was kept, not what followed")
+    assert saved.outputs.shape == (8, 10)
+    assert saved.reference.inputs.max() > 1, "bytes, before scaling"
+    means = [saved.weights[f"block1/norm{number}/mean"] for number in (1, 2, 3)]
+    assert all(np.abs(mean).max() > 1e-3 for mean in means)
+    other: dict[str, Value] = {"implementation": "keras", "layout": "NHWC"}
+    assert loaded_difference(saved, one, **other) < 1e-5
+    exported = export_model(saved, [tmp_path / "net.keras", tmp_path / "served"])
+    assert exported.max_difference < 1e-5
+    forgotten = {name: value * 0 if name.endswith("/mean") else value for name, value in saved.weights.items()}
+    with pytest.raises(RefusedError, match="nothing was written"):
+        export_model(replace(saved, weights=forgotten), [])
+    with pytest.raises(weights.WeightsError, match="holds weights of channels=2, and the run has channels=3"):
+        weights.read(tmp_path / "run.npz", image_spec(channels=3, pooling="max", bias=True))
+
+    import keras
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(tmp_path / "served"))
+    for answers in (
+        keras.saving.load_model(tmp_path / "net.keras").predict_on_batch(saved.reference.inputs),
+        served.serve(saved.reference.inputs).numpy(),
+    ):
+        np.testing.assert_allclose(answers, saved.outputs, atol=1e-5)
+
+
+def test_a_wide_network_becomes_a_plain_model_too(one: Replicas, tmp_path: Path) -> None:
+    from workloads.tensorflow.saving import export_model
+
+    sizes: dict[str, Value] = {"gpus": 0, "depth": 10, "widen": 1, "batch_size": 8}
+    saved = saved_by(complete("wrn28-10", sizes, Machine()).variant, one, tmp_path / "run.npz", "wrn28-10")
+    assert export_model(saved, []).max_difference < 1e-5
