@@ -95,15 +95,11 @@ def test_every_precision_that_a_machine_has_is_calibrated() -> None:
 
 
 def test_weights_of_an_image_network_are_tried_without_what_only_training_has() -> None:
-    trained = complete(
-        "cnn10",
-        {"epochs": 3, "data": "cifar10", "data_folder": "/elsewhere", "schedule": "cosine", "weight_decay": 5e-4}
-        | {"augmentation": "none", "save_weights": True, "weights_from": "best", "layout": "NHWC", "channels": 8},
-        CPU,
-    )
+    given: dict[str, Value] = {"epochs": 3, "data": "cifar10", "data_folder": "/elsewhere", "schedule": "cosine"}
+    saving: dict[str, Value] = {"save_weights": True, "weights_from": "best", "augmentation": "none"}
+    trained = complete("cnn10", {**given, **saving, "layout": "NHWC", "channels": 8}, CPU)
     found = transfer_targets(trained, (), 0, CPU)
     assert [spec.variant["implementation"] for spec in found.possible] == ["native", "keras"]
     assert not found.excluded
-    assert (
-        found.possible[0].variant.items() >= {"mode": "inference", "layout": "NHWC", "channels": 8, "epochs": 0}.items()
-    )
+    kept: dict[str, Value] = {"mode": "inference", "layout": "NHWC", "channels": 8, "epochs": 0}
+    assert found.possible[0].variant.items() >= kept.items()

@@ -1,0 +1,120 @@
+"""Total time and accuracy over seeds beside the article: the test of equal accuracy, and what each cell says."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.analysis.summary import seconds_to_accuracy
+from app.analysis.training import AccuracyDecision, compare_accuracy, trainings
+from app.errors import UserError
+from app.records import RunHeader, StoredRun
+from app.report.article.tables import MeasuredTable, measured_tables
+from app.runs.experiment.presets import load_preset
+from tests.fakes.experiments import result
+from tests.fakes.runs import S
+from workloads.catalog import Machine
+from workloads.protocol import Epoch, RunSpec
+
+NAMED = load_preset("article-c-cifar10")
+PLAN = NAMED.plan(Machine())
+
+
+def epochs(accuracies: list[float], seconds: float) -> tuple[Epoch, ...]:
+    return tuple(
+        Epoch(
+            epoch=number,
+            steps=4,
+            examples=100,
+            start_ns=number * 100 * S,
+            end_ns=number * 100 * S + round(seconds * S),
+            tested_ns=number * 100 * S + round(seconds * S) + S,
+            loss=1.0,
+            accuracy=accuracy,
+        )
+        for number, accuracy in enumerate(accuracies, 1)
+    )
+
+
+def variant(layout: str, seed: int) -> RunSpec:
+    wanted = {"layout": layout, "seed": seed, "scaling": "unit"}
+    return next(spec for spec in PLAN.variants if wanted.items() <= spec.variant.items())
+
+
+def trained(number: int, spec: RunSpec, last: float, seconds: float) -> StoredRun:
+    return replace(result(number, spec), epochs=epochs([0.5, 0.91, last], seconds))
+
+
+def runs() -> Iterator[StoredRun]:
+    for seed, luck in ((1, -0.001), (2, 0.0), (3, 0.001)):
+        yield trained(2 * seed, variant("NHWC", seed), 0.93 + luck, 10 + luck)
+        yield trained(2 * seed + 1, variant("NCHW", seed), (0.93 if seed < 3 else 0.9405) + luck, 8 + luck)
+
+
+def first_table(headers: list[RunHeader]) -> MeasuredTable:
+    return measured_tables(NAMED.preset.article, PLAN, headers)[0]
+
+
+def test_each_cell_has_all_seeds_of_its_variant() -> None:
+    found = first_table([run.header for run in runs()])
+    time, accuracy, goals = found.section.tables
+    assert time.rows[0][:3] == ("25", "30.0", "24.0")
+    assert time.rows[0][3].startswith("+25.0 % (+")
+    assert accuracy.rows[0][1] == "93.00 ± 0.10 (3)"
+    assert accuracy.rows[0][3].endswith(", cannot tell")
+    assert goals.rows == (("25 to 90 %", "20.0", "16.0"), ("25 to 94 %", "not reached", "24.0 (1 of 3)"))
+    (row,) = found.document["rows"]
+    assert row["nchw"][0]["gain"]["value"] == pytest.approx(1.25, rel=1e-3)
+    assert row["cells"][1]["seconds_to"]["94"] == [pytest.approx(24.003)]
+    assert not measured_tables(NAMED.preset.article, PLAN, [])[0].is_measured
+
+
+def test_a_cell_says_how_its_runs_ended_where_none_completed() -> None:
+    time, _, goals = first_table([result(1, variant("NHWC", 1), outcome="out_of_memory").header]).section.tables
+    assert time.rows[0][1:3] == ("out of memory", "–")
+    assert goals.rows[0][1:] == ("–", "–")
+
+
+def test_a_table_whose_cells_have_more_than_seeds_is_refused() -> None:
+    article = NAMED.preset.article
+    assert article is not None
+    other = RunSpec(workload="cnn10", variant={**variant("NHWC", 1).variant, "epochs": 7})
+    with pytest.raises(UserError, match=r"differ in more than their seed .*batch_size=25, gpus=0, layout=NHWC"):
+        article.check([*PLAN.variants, other])
+
+
+def test_the_first_epoch_that_reaches_an_accuracy_ends_the_time_to_it() -> None:
+    passes = epochs([0.5, 0.91, 0.89, 0.95], 2.0)
+    assert [seconds_to_accuracy(passes, goal) for goal in (0.5, 0.9, 0.94, 0.96)] == [2.0, 4.0, 8.0, None]
+
+
+def decided(one: list[float], other: list[float]) -> AccuracyDecision:
+    mine, theirs = (
+        trainings([replace(result(n, variant("NHWC", 1)), epochs=epochs([one / 100], 1.0)).header for n, one in side])
+        for side in (enumerate(one, 1), enumerate(other, 50))
+    )
+    found = compare_accuracy(mine, theirs)
+    assert found is not None
+    return found.decision
+
+
+def test_equal_is_shown_by_the_test_and_never_taken_from_a_missing_difference() -> None:
+    assert decided([93.0, 93.1, 92.9], [93.0, 93.05, 93.1]) == "equal"
+    assert decided([93.0, 94.5, 91.5], [93.0, 92.0, 94.0]) == "cannot tell"
+    assert decided([91.0, 91.1, 90.9], [93.0, 93.05, 93.1]) == "lower"
+    assert decided([93.0, 93.05, 93.1], [91.0, 91.1, 90.9]) == "higher"
+    assert decided([93.0], [93.0, 93.1]) == "cannot tell"
+
+
+def test_trainings_that_differ_by_the_margin_are_called_equal_in_at_most_one_of_twenty() -> None:
+    rng = np.random.default_rng(1)
+    base = trainings([run.header for run in runs()][:1])
+    equal = 0
+    for _ in range(600):
+        mine, theirs = (
+            replace(base, accuracies_pct=tuple(rng.normal(centre, 0.2, 5).tolist())) for centre in (93.5, 93.0)
+        )
+        found = compare_accuracy(mine, theirs)
+        equal += found is not None and found.decision == "equal"
+    assert equal <= 0.05 * 600
