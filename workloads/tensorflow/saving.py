@@ -126,24 +126,24 @@ class WeightsKeeper:
         self._model = model
         self._replicas = replicas
         self._stored = stored
-        self._kept: list[weights.Array] = []
+        self._copies: list[weights.Array] = []
 
     def keep(self) -> None:
         """Copy the weights as they are now; running statistics are the mean over the replicas."""
-        self._kept = [np.asarray(variable.read_value()) for variable in saved_variables(self._model)]
+        self._copies = [np.asarray(variable.read_value()) for variable in saved_variables(self._model)]
 
     def save(self, spec: RunSpec, path: Path) -> None:
         """Write the weights that were kept last, or those of now, and the model's outputs with them; raises `OSError`.
 
         The inputs are stored too: the same seed gives other ones on another kind of device.
         """
-        if not self._kept:
+        if not self._copies:
             self.keep()
-        load_weights(self._model, self._kept)
+        load_weights(self._model, self._copies)
         reference = _reference_inputs(spec, self._stored)
         saved = SavedWeights(
             spec=spec,
-            weights=dict(zip(weights.saved_shapes(spec), self._kept, strict=True)),
+            weights=dict(zip(weights.saved_shapes(spec), self._copies, strict=True)),
             reference=reference,
             outputs=model_outputs(self._model, reference, spec.variant, self._replicas),
         )

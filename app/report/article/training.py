@@ -32,13 +32,13 @@ def training_content(
     Raises:
         UserError: A cell has variants that differ in more than their seed.
     """
-    places = table.cells(variants)
-    if not places:
+    by_cell = table.cells(variants)
+    if not by_cell:
         return None
     rows, headers = RunsByVariant([run.row for run in runs]), {run.row.run: run for run in runs}
     measured = {
         place: _Cell(tuple(headers[row.run] for spec in specs for row in rows.runs_of(spec)))
-        for place, specs in places.items()
+        for place, specs in by_cell.items()
     }
     grid = _Grid(measured, table.margin_points)
     return TableContent(

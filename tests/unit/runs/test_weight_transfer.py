@@ -101,5 +101,5 @@ def test_weights_of_an_image_network_are_tried_without_what_only_training_has() 
     found = transfer_targets(trained, (), 0, CPU)
     assert [spec.variant["implementation"] for spec in found.possible] == ["native", "keras"]
     assert not found.excluded
-    kept: dict[str, Value] = {"mode": "inference", "layout": "NHWC", "channels": 8, "epochs": 0}
-    assert found.possible[0].variant.items() >= kept.items()
+    same: dict[str, Value] = {"mode": "inference", "layout": "NHWC", "channels": 8, "epochs": 0}
+    assert found.possible[0].variant.items() >= same.items()

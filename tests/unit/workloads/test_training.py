@@ -166,27 +166,27 @@ def test_a_stopped_epoch_is_not_tested() -> None:
     assert calls == ["tested after 11 steps", "tested after 21 steps"], "nor timed with its data ready"
 
 
-@pytest.mark.parametrize(("keep_best", "kept_after"), [(True, [1 + 5, 1 + 15]), (False, [1 + 20])])
+@pytest.mark.parametrize(("keep_best", "saved_after"), [(True, [1 + 5, 1 + 15]), (False, [1 + 20])])
 def test_the_weights_of_the_most_accurate_epoch_are_kept_or_the_last_ones(
-    keep_best: bool, kept_after: list[int]
+    keep_best: bool, saved_after: list[int]
 ) -> None:
     """An accuracy that is as high as the best so far changes nothing."""
-    counter, kept, accuracies = Counter(), [], iter([0.2, 0.1, 0.4, 0.4])
+    counter, saved, accuracies = Counter(), [], iter([0.2, 0.1, 0.4, 0.4])
     task = Task(
         step=counter,
         fetch=float,
         examples=4,
-        keep_weights=lambda: kept.append(counter.steps),
+        keep_weights=lambda: saved.append(counter.steps),
         passes=Passes(steps=5, accuracy=lambda: next(accuracies)),
         reuse_batches=lambda reuse: None,
     )
     plan = TrainingPlan(warmup_steps=0, seconds=1.0, steps=0, epochs=4, keep_best=keep_best)
     assert run(counter, plan, task)[0]
-    assert kept == kept_after
+    assert saved == saved_after
 
 
 def test_without_epochs_the_lowest_loss_of_a_measured_block_decides(clock: Clock) -> None:
-    counter, kept = Counter(), []
+    counter, saved = Counter(), []
 
     def step() -> int:
         clock.step()
@@ -196,11 +196,11 @@ def test_without_epochs_the_lowest_loss_of_a_measured_block_decides(clock: Clock
         step=step,
         fetch=lambda number: abs(number - 20.0) if number > 12 else 0.0,
         examples=4,
-        keep_weights=lambda: kept.append(counter.steps),
+        keep_weights=lambda: saved.append(counter.steps),
     )
     messages = run(counter, TrainingPlan(warmup_steps=11, seconds=1.0, steps=300, keep_best=True), task)[1]
     measured = blocks(messages, "measure")
     losses = [block.loss or 0.0 for block in measured]
     best = measured[losses.index(min(losses))]
-    assert kept[-1] == best.first_step + best.steps
-    assert len(kept) == sum(loss < min(losses[:number], default=math.inf) for number, loss in enumerate(losses))
+    assert saved[-1] == best.first_step + best.steps
+    assert len(saved) == sum(loss < min(losses[:number], default=math.inf) for number, loss in enumerate(losses))
