@@ -72,6 +72,17 @@ _RECURRENT_DETAILS = (
         advanced=True,
         same_result=True,
     ),
+    integer_parameter(
+        "input_steps",
+        "Steps per input product",
+        "Time steps whose input products are made as one before the loop, for the implementations that combine them.",
+        0,
+        0,
+        10_000,
+        unset="all",
+        advanced=True,
+        same_result=True,
+    ),
     *SAVED_WEIGHTS,
 )
 

@@ -70,6 +70,7 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         help="And the input product of all steps made at once.",
         pattern=lambda c: OpPattern(loops=c.parts, products=c.unroll, kernel=True),
         unrolls=True,
+        combines_inputs=True,
     ),
     WAVEFRONT,
 )

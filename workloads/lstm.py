@@ -99,6 +99,13 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         unrolls=True,
     ),
     Implementation(
+        name="transposed",
+        label="Transposed",
+        help="And sums and state transposed, so that gates are contiguous: each product reads the weights transposed.",
+        pattern=lambda c: OpPattern(loops=c.parts, batched=c.unroll, transposed=True, kernel=True),
+        unrolls=True,
+    ),
+    Implementation(
         name="pretransposed",
         label="Pre-transposed",
         help="And the weights transposed once before the loop.",
@@ -108,9 +115,10 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
     Implementation(
         name="combined_input",
         label="Combined inputs",
-        help="And the input product of all steps made at once.",
+        help="And the input products of all steps made as one before the loop, or of input_steps at a time.",
         pattern=lambda c: OpPattern(loops=c.parts, products=c.unroll, kernel=True),
         unrolls=True,
+        combines_inputs=True,
     ),
     WAVEFRONT,
 )

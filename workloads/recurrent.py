@@ -30,6 +30,7 @@ class RecurrentConfig:
         dropout: Share of each layer's inputs left out in training.
         recurrent_dropout: Share of each layer's own last outputs left out in training.
         unroll: Time steps that one iteration of a loop makes.
+        input_steps: Time steps of a product of inputs that is made before the loop; 0 is all.
         sequence_lengths: `fixed`, or the side of the padding: `right_padded` or `left_padded`.
         outputs: Which outputs of the top layer are read: the `last` or `all`.
         seed: Seed of the initial weights.
@@ -49,6 +50,7 @@ class RecurrentConfig:
     dropout: float = 0.0
     recurrent_dropout: float = 0.0
     unroll: int = 1
+    input_steps: int = 0
     sequence_lengths: str = "fixed"
     outputs: str = "last"
     seed: int = 1
@@ -116,6 +118,7 @@ class OpPattern:
         products: Matrix products per iteration of each loop.
         batched: Batched matrix products per iteration of each loop.
         cells: Block cells per iteration of each loop.
+        transposed: Whether batched products read their first operand transposed.
         kernel: Whether an iteration calls code compiled by XLA.
         fully_compiled: Whether XLA compiled the loops themselves: their products are then as XLA left them, so only
             the existence of loops can be seen.
@@ -127,6 +130,7 @@ class OpPattern:
     products: int = 0
     batched: int = 0
     cells: int = 0
+    transposed: bool = False
     kernel: bool = False
     fully_compiled: bool = False
 
@@ -138,7 +142,7 @@ class OpPattern:
     def __str__(self) -> str:
         """Return it as text, such as `2 loops of 8 products per iteration`."""
         iteration = [
-            _format_count(self.products + self.batched, "product"),
+            _format_count(self.products + self.batched, "transposed product" if self.transposed else "product"),
             _format_count(self.cells, "block cell"),
             "a compiled kernel" if self.kernel else "",
         ]
@@ -175,6 +179,7 @@ class Implementation:
         unrolls: Whether its loop over time is this program's own, so that `unroll` applies: the rungs of the ladder.
         drops_between_layers: Whether its dropout leaves out what goes from layer to layer alone, other values at each
             step; others leave out each layer's inputs, the same at all steps of a sequence.
+        combines_inputs: Whether it makes the products of inputs before the loop, so that `input_steps` applies.
         activations: The activations it has.
         limits: What it cannot do.
     """
@@ -186,6 +191,7 @@ class Implementation:
     choices: tuple[str, ...] = ()
     unrolls: bool = False
     drops_between_layers: bool = False
+    combines_inputs: bool = False
     activations: tuple[str, ...] = ("tanh",)
     limits: tuple[Limit, ...] = ()
 

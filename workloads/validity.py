@@ -176,6 +176,18 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
         lambda v: int(v["unroll"]) > int(v["timesteps"]),
         "{unroll} steps per iteration are more than the {timesteps} there are; use unroll={timesteps} at most.",
     )
+    combining = [each.name for each in layer.implementations if each.combines_inputs]
+    yield rule(
+        "input_steps",
+        lambda v: int(v["input_steps"]) > 0 and v["implementation"] not in combining,
+        "implementation={implementation} makes each step's input product in its loop; "
+        f"use input_steps=0 or one of {', '.join(combining)}.",
+    )
+    yield rule(
+        "input_steps timesteps",
+        lambda v: int(v["input_steps"]) > int(v["timesteps"]),
+        "{input_steps} steps per input product are more than the {timesteps} there are; use input_steps=0 for all.",
+    )
 
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")

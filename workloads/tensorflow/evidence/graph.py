@@ -29,8 +29,9 @@ class Op:
 
     `device` is as `GPU:0` ("" in XLA's program); `dtype` what it computes in, as `bfloat16`; `layout` its images' axes,
     `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `compiled`: inside an XLA cluster;
-    `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say); `received`: one of
-    its operands comes from another device; `kernel`: what a trace calls it, if not by its name.
+    `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say); `transposed`:
+    its first operand is read transposed; `received`: one of its operands comes from another device; `kernel`: what a
+    trace calls it, if not by its name.
     """
 
     type: str
@@ -42,6 +43,7 @@ class Op:
     compiled: bool = False
     exact: bool | None = None
     fused: tuple[str, ...] = ()
+    transposed: bool = False
     received: bool = False
     kernel: str = ""
 
@@ -209,5 +211,6 @@ def _operation(node: Any, scope: _Scope, type_: str) -> Op:
         layout=node.attr["data_format"].s.decode() if "data_format" in node.attr else "",
         loop=scope.prefix + inlined if inlined else scope.loop,
         compiled=scope.compiled,
+        transposed="adj_x" in node.attr and node.attr["adj_x"].b,
         fused=tuple(word.decode() for word in node.attr["fused_ops"].list.s) if "fused_ops" in node.attr else (),
     )

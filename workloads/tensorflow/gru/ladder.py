@@ -8,18 +8,27 @@ one product.
 2. `gemm2`: one product for the input of all three gates, one for the recurrence.
 3. `gemm_batched`: both as one batched product; the narrower one is filled up with zeros.
 4. `fused`: and all arithmetic of the gates compiled to one kernel.
-5. `combined_input`: and the input's product of all time steps made at once before the loop.
+5. `combined_input`: and the input's product of all time steps, or of `input_steps` at a time, made before the loop.
 6. `wavefront`: all layers at once, in `workloads.tensorflow.recurrent.wavefront`.
 
 A direction's bias is [2, 3 units]: of the input's and of the recurrent product.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import tensorflow as tf
 
 from workloads.gru import GATES, GruConfig
-from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights, compile_pointwise, zero_padded
+from workloads.tensorflow.recurrent.loop import (
+    Cell,
+    LoopStack,
+    State,
+    Weights,
+    compile_pointwise,
+    in_groups,
+    zero_padded,
+)
 from workloads.tensorflow.recurrent.wavefront import Wavefront
 
 
@@ -120,10 +129,10 @@ def _combined_input_gates(inputs: tf.Tensor, product: tf.Tensor, bias: tf.Tensor
     return state_from_sums(inputs, product + bias, output)
 
 
-def combined_input_cell(weights: Weights) -> Cell:
+def combined_input_cell(weights: Weights, input_steps: int) -> Cell:
     """Return rung 5: the recurrent product and one kernel per step."""
 
-    def prepare(inputs: tf.Tensor) -> tf.Tensor:
+    def product(inputs: tf.Tensor) -> tf.Tensor:
         steps, batch, width = inputs.shape
         sums = tf.reshape(inputs, [steps * batch, width]) @ weights.kernel + weights.bias[0]
         return tf.reshape(sums, [steps, batch, -1])
@@ -131,12 +140,12 @@ def combined_input_cell(weights: Weights) -> Cell:
     def step(sums: tf.Tensor, state: State) -> State:
         return _combined_input_gates(sums, state[0] @ weights.recurrent, weights.bias[1], state[-1])
 
-    return Cell(step, prepare)
+    return Cell(step, prepare=lambda inputs: in_groups(product, inputs, input_steps))
 
 
 def combined_input_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
     """Return layers of `combined_input` cells."""
-    return LoopStack(config, initial, combined_input_cell)
+    return LoopStack(config, initial, partial(combined_input_cell, input_steps=config.input_steps))
 
 
 @compile_pointwise

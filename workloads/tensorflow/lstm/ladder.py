@@ -11,20 +11,30 @@ Schmidhuber and Cummins 2000. From the first rung to the last:
    computes on one stream per device, so here they run side by side as a batch. The narrower one is filled up with zeros
    if features and units differ.
 4. `fused`: and all arithmetic of the gates compiled to one kernel.
-5. `pretransposed`: and the weights transposed once before the loop. State and sums stay transposed too, [units, batch]
-   and [4 units, batch], so that each gate is one contiguous piece. The paper saves a transposed operand per product;
-   the rungs before have none here.
-6. `combined_input`: and the input's product of all time steps made at once before the loop. What is left of a step is
-   the recurrent product and one kernel.
-7. `wavefront`: all layers at once, in `workloads.tensorflow.recurrent.wavefront`.
+5. `transposed`: state and sums transposed, [units, batch] and [4 units, batch], so that each gate is one contiguous
+   piece, while the weights are as they are stored: every product reads them transposed.
+6. `pretransposed`: and the weights transposed once before the loop.
+7. `combined_input`: and the input's product of all time steps, or of `input_steps` at a time, made before the loop.
+   What is left of a step is the recurrent product and one kernel. The paper makes the products of some steps during the
+   recurrence, on another stream; on TensorFlow's one stream their order changes nothing.
+8. `wavefront`: all layers at once, in `workloads.tensorflow.recurrent.wavefront`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import tensorflow as tf
 
 from workloads.lstm import GATES, LstmConfig
-from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights, compile_pointwise, zero_padded
+from workloads.tensorflow.recurrent.loop import (
+    Cell,
+    LoopStack,
+    State,
+    Weights,
+    compile_pointwise,
+    in_groups,
+    zero_padded,
+)
 from workloads.tensorflow.recurrent.wavefront import Wavefront
 
 
@@ -129,21 +139,27 @@ def fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
 
 
 @compile_pointwise
-def _pretransposed_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
+def _transposed_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
     return state_from_sums(products[0] + products[1] + bias, before, axis=0)
 
 
-def pretransposed_cell(weights: Weights) -> Cell:
-    """Return rung 5: one batched product, [2, 4 units, width] x [2, width, batch], and one kernel per step."""
+def transposed_cell(weights: Weights) -> Cell:
+    """Return rung 5: state and sums transposed, so that each product has to read the weights transposed."""
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    parts = [zero_padded(tf.transpose(part), 1, width) for part in (weights.kernel, weights.recurrent)]
-    both, bias = tf.stack(parts), weights.bias[:, tf.newaxis]
+    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+    return _transposed_cell(weights, width, lambda read: tf.matmul(both, read, transpose_a=True))
 
-    def step(inputs: tf.Tensor, state: State) -> State:
-        products = both @ tf.stack([inputs, zero_padded(state[0], 0, width)])
-        return _pretransposed_gates(products, bias, state[1])
 
-    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 1, width))
+def transposed_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
+    """Return layers of `transposed` cells."""
+    return LoopStack(config, initial, transposed_cell, transposed=True)
+
+
+def pretransposed_cell(weights: Weights) -> Cell:
+    """Return rung 6: one batched product, [2, 4 units, width] x [2, width, batch], and one kernel per step."""
+    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
+    both = tf.stack([zero_padded(tf.transpose(part), 1, width) for part in (weights.kernel, weights.recurrent)])
+    return _transposed_cell(weights, width, lambda read: both @ read)
 
 
 def pretransposed_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
@@ -151,35 +167,52 @@ def pretransposed_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Loo
     return LoopStack(config, initial, pretransposed_cell, transposed=True)
 
 
+def _transposed_cell(weights: Weights, width: int, product: Callable[[tf.Tensor], tf.Tensor]) -> Cell:
+    bias = weights.bias[:, tf.newaxis]
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        return _transposed_gates(product(tf.stack([inputs, zero_padded(state[0], 0, width)])), bias, state[1])
+
+    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 1, width))
+
+
 @compile_pointwise
 def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, before: tf.Tensor) -> State:
     return state_from_sums(sums + product, before, axis=0)
 
 
-def input_sums(weights: Weights, inputs: tf.Tensor) -> tf.Tensor:
-    """Return the input's part of the sums at all steps, [timesteps, 4 units, batch], by one product.
+def _transposed_matrices(weights: Weights) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return kernel and recurrent kernel transposed.
 
-    `inputs` are [timesteps, features, batch].
+    Both at once and split again: TensorFlow's graph optimizer would make the transposition of one matrix a part of the
+    product that reads it (FoldTransposeIntoMatMul).
     """
-    steps, width, batch = inputs.shape
-    columns = tf.reshape(tf.transpose(inputs, [1, 0, 2]), [width, steps * batch])
-    products = tf.matmul(weights.kernel, columns, transpose_a=True) + weights.bias[:, tf.newaxis]
-    return tf.transpose(tf.reshape(products, [-1, steps, batch]), [1, 0, 2])
+    widths = [weights.kernel.shape[0], weights.recurrent.shape[0]]
+    kernel, recurrent = tf.split(tf.transpose(tf.concat([weights.kernel, weights.recurrent], 0)), widths, 1)
+    return kernel, recurrent
 
 
-def combined_input_cell(weights: Weights) -> Cell:
-    """Return rung 6: the recurrent product and one kernel per step."""
-    recurrent = tf.transpose(weights.recurrent)
+def combined_input_cell(weights: Weights, input_steps: int) -> Cell:
+    """Return rung 7: the recurrent product and one kernel per step."""
+    kernel, recurrent = _transposed_matrices(weights)
+
+    def input_sums(inputs: tf.Tensor) -> tf.Tensor:
+        """Return the input's part of the sums, [timesteps, 4 units, batch], of inputs [timesteps, features, batch]."""
+        steps, width, batch = inputs.shape
+        columns = tf.reshape(tf.transpose(inputs, [1, 0, 2]), [width, steps * batch])
+        sums = kernel @ columns + weights.bias[:, tf.newaxis]
+        return tf.transpose(tf.reshape(sums, [-1, steps, batch]), [1, 0, 2])
 
     def step(sums: tf.Tensor, state: State) -> State:
         return _combined_input_gates(sums, recurrent @ state[0], state[1])
 
-    return Cell(step, prepare=lambda inputs: input_sums(weights, inputs))
+    return Cell(step, prepare=lambda inputs: in_groups(input_sums, inputs, input_steps))
 
 
 def combined_input_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
     """Return layers of `combined_input` cells."""
-    return LoopStack(config, initial, combined_input_cell, transposed=True)
+    make_cell = partial(combined_input_cell, input_steps=config.input_steps)
+    return LoopStack(config, initial, make_cell, transposed=True)
 
 
 @compile_pointwise

@@ -31,11 +31,12 @@ def observed_pattern(ops: Sequence[Op], *, fully_compiled: bool = False) -> OpPa
 
 
 def _iteration_pattern(ops: Sequence[Op]) -> OpPattern:
-    products = [op.type for op in ops if op.kind == "gemm"]
-    batched = sum(type_.startswith("Batch") for type_ in products)
+    products = [op for op in ops if op.kind == "gemm"]
+    batched = [op for op in products if op.type.startswith("Batch")]
     return OpPattern(
-        products=len(products) - batched,
-        batched=batched,
+        products=len(products) - len(batched),
+        batched=len(batched),
+        transposed=any(op.transposed for op in batched),
         cells=sum(op.type == "LSTMBlockCell" for op in ops),
         kernel=any(op.type == CLUSTER for op in ops),
     )

@@ -226,6 +226,14 @@ def dropout_step(step: Step, mask: tf.Tensor) -> Step:
     return dropped
 
 
+def in_groups(product: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, steps: int) -> tf.Tensor:
+    """Return what a product makes of inputs [timesteps, ...], so many steps at a time; 0 is all."""
+    timesteps = inputs.shape[0]
+    sizes = [min(steps, timesteps - first) for first in range(0, timesteps, steps)] if steps else [timesteps]
+    parts = [product(part) for part in (tf.split(inputs, sizes) if len(sizes) > 1 else [inputs])]
+    return tf.concat(parts, 0) if len(parts) > 1 else parts[0]
+
+
 def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
     """Return the tensor with zeros at the end of an axis.
 

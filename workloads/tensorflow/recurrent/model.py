@@ -30,6 +30,7 @@ _LSTM_STACKS: dict[str, MakeStack[Any]] = {
     "gemm2": ladder.gemm2_stack,
     "gemm_batched": ladder.gemm_batched_stack,
     "fused": ladder.fused_stack,
+    "transposed": ladder.transposed_stack,
     "pretransposed": ladder.pretransposed_stack,
     "combined_input": ladder.combined_input_stack,
     "wavefront": ladder.wavefront_stack,

@@ -55,6 +55,7 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
         ("combined_input", "fused", "2 loops of 1 product and a compiled kernel per iteration"),
         ("wavefront", "fused", "2 loops of 1 product and a compiled kernel per iteration"),
         ("standard", "block_fused", "2 block-fused calls"),
+        ("pretransposed", "transposed", "2 loops of 1 transposed product and a compiled kernel per iteration"),
         ("block_fused", "block_cell", "2 loops of 1 block cell per iteration"),
         ("block_fused", "standard", "2 loops of 2 products per iteration"),
         ("cudnn", "standard", "2 loops of 2 products per iteration"),

@@ -63,6 +63,10 @@ CASES = {
         {"layers": 2, "units": 3, "features": 3, "unroll": 3, "sequence_lengths": "left_padded"},
         ["gemm2", "combined_input", "wavefront"],
     ),
+    "several steps per input product": Case(
+        {"layers": 2, "units": 3, "features": 4, "input_steps": 3, "sequence_lengths": "left_padded"},
+        ["combined_input"],
+    ),
     "two directions, several steps per iteration": Case(
         {**BOTH_WAYS, **SMALL, "timesteps": 5, "unroll": 3}, ["pretransposed"]
     ),
@@ -81,7 +85,7 @@ RUNS = [(name, case) for case in CASES for name in CASES[case].names if CASES[ca
 @functools.cache
 def standard(case: str) -> Answers:
     """The standard implementation's answers, in float32 and without XLA whatever the case says."""
-    variant = CASES[case].variant(xla=False, precision="float32", unroll=1)
+    variant = CASES[case].variant(xla=False, precision="float32", unroll=1, input_steps=0)
     assert variant is not None
     found = answers(variant, traced=False)
     assert all(np.abs(gradient).max() > 5e-3 for gradient in found.gradients), "so that a comparison says something"
