@@ -3,7 +3,7 @@
 Outputs, loss and the gradient of every weight, of each that can run here, with XLA off and on, in one layer, three,
 both directions, padding, and several time steps per iteration. Gradients are compared with central differences.
 
-    python -m tests.numerics                      all, about 15 minutes on two cores
+    python -m tests.numerics                      all, half a minute an implementation and setting of XLA
     python -m tests.numerics gru combined_input   of one workload, of one implementation
     python -m tests.numerics --gpu cudnn          on a GPU
 """
@@ -63,15 +63,15 @@ def _sigmoid(values: Array) -> Array:
 
 def _lstm_cell(inputs: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
     output, cell = state
-    i, f, g, o = np.split(inputs @ kernel + output @ recurrent + bias, 4, axis=1)
+    i, f, g, o = np.split(inputs @ kernel + output @ recurrent + bias[..., None, :], 4, axis=-1)
     cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
     return _sigmoid(o) * np.tanh(cell), cell
 
 
 def _gru_cell(inputs: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
     (output,) = state
-    from_input = np.split(inputs @ kernel + bias[0], 3, axis=1)
-    from_output = np.split(output @ recurrent + bias[1], 3, axis=1)
+    from_input = np.split(inputs @ kernel + bias[..., :1, :], 3, axis=-1)
+    from_output = np.split(output @ recurrent + bias[..., 1:, :], 3, axis=-1)
     update, reset = (_sigmoid(from_input[gate] + from_output[gate]) for gate in (0, 1))
     return (update * output + (1 - update) * np.tanh(from_input[2] + reset * from_output[2]),)
 
@@ -87,20 +87,21 @@ def layer_outputs(
 
     Args:
         workload: Its cell.
-        weights: Kernel, recurrent kernel and bias.
-        inputs: [batch, timesteps, width].
+        weights: Kernel, recurrent kernel and bias; of one, many values may come at once, on an axis before its own.
+        inputs: [batch, timesteps, width], or likewise.
         valid: Which steps are no padding, [batch, timesteps]; padding leaves the state as it is.
         backwards: Whether the last step comes first.
     """
     cell, parts = CELLS[workload]
-    batch, steps, _ = inputs.shape
-    state: State = (np.zeros((batch, weights[1].shape[0])),) * parts
-    outputs = np.empty((batch, steps, weights[1].shape[0]))
-    for time in range(steps)[:: -1 if backwards else 1]:
-        after = cell(inputs[:, time], state, *weights)
+    batch, steps = valid.shape
+    state: State = (np.zeros((batch, weights[1].shape[-2])),) * parts
+    outputs = []
+    direction = -1 if backwards else 1
+    for time in range(steps)[::direction]:
+        after = cell(inputs[..., time, :], state, *weights)
         state = tuple(np.where(valid[:, time, None], new, old) for new, old in zip(after, state, strict=True))
-        outputs[:, time] = state[0]
-    return outputs
+        outputs.append(state[0])
+    return np.stack(np.broadcast_arrays(*outputs[::direction]), axis=-2)
 
 
 def model_outputs(
@@ -111,7 +112,7 @@ def model_outputs(
     Args:
         workload: Its cell.
         config: Its sizes.
-        weights: All weights, the head's last.
+        weights: All weights, the head's last; of one, many values may come at once.
         inputs: Sequences [batch, timesteps, features].
         valid: Which steps are no padding, [batch, timesteps].
     """
@@ -120,11 +121,12 @@ def model_outputs(
             layer_outputs(workload, weights[at : at + 3], inputs, valid, backwards=at > part)
             for at in range(part, part + 3 * config.directions, 3)
         ]
-        inputs = np.concatenate(found, axis=2)
+        inputs = np.concatenate(np.broadcast_arrays(*found), axis=-1)
+    kernel, bias = weights[-2], weights[-1][..., None, :]
     if config.all_outputs:
-        return np.where(valid[..., None], inputs @ weights[-2] + weights[-1], 0)
-    last = np.concatenate([outputs[:, 0 if number else -1] for number, outputs in enumerate(found)], axis=1)
-    return last @ weights[-2] + weights[-1]
+        return np.where(valid[..., None], inputs @ kernel[..., None, :, :] + bias[..., None, :], 0)
+    ends = [outputs[..., -number, :] for number, outputs in zip((1, 0), found, strict=False)]
+    return np.concatenate(np.broadcast_arrays(*ends), axis=-1) @ kernel + bias
 
 
 def reference(workload: str, variant: Variant) -> Answers:
@@ -141,29 +143,26 @@ def reference(workload: str, variant: Variant) -> Answers:
         valid = steps < lengths[:, None]
     weights = [weight.numpy().astype(np.float64) for weight in made.weights]
 
-    def outputs() -> Array:
+    def outputs(weights: list[Array]) -> Array:
         return model_outputs(workload, config, weights, sequences.astype(np.float64), valid)
 
-    def loss() -> float:
-        errors = (outputs() - targets.numpy()) ** 2
+    def loss(weights: list[Array]) -> Array:
+        errors = (outputs(weights) - targets.numpy()) ** 2
         if config.all_outputs:
-            errors = np.where(valid[..., None], errors, 0).sum(1) / valid.sum(1, keepdims=True)
-        return float(np.mean(errors))
+            errors = np.where(valid[..., None], errors, 0).sum(-2) / valid.sum(1, keepdims=True)
+        return np.asarray(errors.mean((-2, -1)))
 
-    return Answers(outputs(), loss(), [_differences(loss, weight) for weight in weights])
+    return Answers(outputs(weights), float(loss(weights)), _differences(loss, weights))
 
 
-def _differences(loss: Callable[[], float], weight: Array, step: float = 1e-5) -> Array:
-    """Return the gradient of a function of a weight by central differences; the weight is left as it was."""
-    gradient = np.empty_like(weight)
-    for place in np.ndindex(weight.shape):
-        value = weight[place]
-        weight[place] = value + step
-        above = loss()
-        weight[place] = value - step
-        gradient[place] = (above - loss()) / (2 * step)
-        weight[place] = value
-    return gradient
+def _differences(loss: Callable[[list[Array]], Array], weights: list[Array], step: float = 1e-5) -> list[Array]:
+    """Return the gradient of every weight by central differences, those of all elements of a weight at once."""
+    gradients = []
+    for number, weight in enumerate(weights):
+        change = step * np.eye(weight.size).reshape(-1, *weight.shape)
+        above, below = (loss([*weights[:number], weight + sign * change, *weights[number + 1 :]]) for sign in (1, -1))
+        gradients.append(((above - below) / (2 * step)).reshape(weight.shape))
+    return gradients
 
 
 def worst_error(found: Answers, expected: Answers) -> float:

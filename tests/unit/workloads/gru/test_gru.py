@@ -125,16 +125,10 @@ def test_cudnn_reads_each_gate_where_it_expects_it(workload: str, monkeypatch: p
     np.testing.assert_allclose(made.outputs(inputs), random_model(given, workload).outputs(inputs), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("requested", "really", "actual", "match"),
-    [
-        ("combined_input", "gemm6", "gemm6", False),
-        ("auto", "auto", "standard", True),
-    ],
-)
-def test_evidence_tells_what_ran(one: Replicas, requested: str, really: str, actual: str, match: bool) -> None:
-    found = collect_evidence(spec_of("gru", implementation=requested), one, really={"implementation": really})
-    assert (found.actual["implementation"], found.match) == (actual, match)
+def test_evidence_tells_what_ran(one: Replicas) -> None:
+    requested = spec_of("gru", implementation="combined_input")
+    found = collect_evidence(requested, one, really={"implementation": "gemm6"})
+    assert (found.actual["implementation"], found.match) == ("gemm6", False)
 
 
 @pytest.mark.parametrize("name", [each.name for each in GRU.implementations])
