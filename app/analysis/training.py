@@ -97,6 +97,19 @@ def trainings(runs: Sequence[RunHeader], goals_pct: Sequence[int] = ACCURACY_GOA
     )
 
 
+def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
+    """Group runs with epochs that differ in their seed alone, in order of first appearance."""
+    groups: list[tuple[RunSpec, list[RunHeader]]] = []
+    for run in (run for run in runs if run.epochs):
+        spec = without_seed(run.row.spec)
+        same = next((group for known, group in groups if known == spec), None)
+        if same is None:
+            groups.append((spec, [run]))
+        else:
+            same.append(run)
+    return [tuple(group) for _, group in groups]
+
+
 def compare_accuracy(
     found: Trainings, baseline: Trainings, margin_points: float = ACCURACY_MARGIN_POINTS, level: float = PLANNED_LEVEL
 ) -> AccuracyComparison | None:

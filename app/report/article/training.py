@@ -8,13 +8,14 @@ from app import units
 from app.analysis.intervals import Estimate, ratio
 from app.analysis.training import AccuracyComparison, Trainings, compare_accuracy, trainings
 from app.records import RunHeader
-from app.report.article.grid import TableContent, TextColumn, interval_text, text_table
+from app.report.article.grid import TableContent, TextColumn, text_table
 from app.report.article.layouts import gain_text
 from app.report.documents import estimate_document, verification_document
 from app.report.model import TextTable
 from app.runs.experiment.article import LAYOUTS, TrainingPlace, TrainingTable
 from app.runs.experiment.schedule import RunsByVariant
 from app.viewmodels.format.cells import OUTCOMES
+from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.naming import gpus_label
 from workloads.protocol import RunSpec
 
@@ -138,25 +139,6 @@ def _accuracy_table(grid: _Grid) -> TextTable:
         f"each, equal where two one-sided tests show it to be within {grid.margin_points:g} points"
     )
     return text_table(caption, columns)
-
-
-def accuracy_text(found: Trainings) -> str:
-    """Return mean and deviation of an accuracy and the number of seeds: `91.24 ± 0.18 (3)`."""
-    if found.accuracy_pct is None:
-        return units.ABSENT
-    deviation = "" if found.deviation_points is None else f" ± {found.deviation_points:.2f}"
-    return f"{found.accuracy_pct:.2f}{deviation} ({len(found.runs)})"
-
-
-def comparison_text(found: AccuracyComparison | None) -> str:
-    """Return a difference of accuracies with its interval and what the tests say: `+0.05 (−0.21 to +0.31), equal`."""
-    if found is None:
-        return units.ABSENT
-    return f"{_signed(found.points.value)}{interval_text(found.points, _signed)}, {found.decision}"
-
-
-def _signed(points: float) -> str:
-    return f"{points:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _goal_table(grid: _Grid) -> TextTable:

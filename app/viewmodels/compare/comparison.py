@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from app import units
+from app.analysis.intervals import level_at
+from app.analysis.training import compare_accuracy, group_by_training, trainings, without_seed
 from app.analysis.verdict import group_by_variant, same_workload, throughputs
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
@@ -23,7 +25,8 @@ from app.viewmodels.compare.table import ComparedVariant, CompareTable, compare_
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
 from app.viewmodels.compare.why import WhyView, why_views
-from app.viewmodels.format.naming import shared_settings
+from app.viewmodels.format.derived import accuracy_text, comparison_text
+from app.viewmodels.format.naming import shared_settings, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
 
 
@@ -104,6 +107,7 @@ class Comparison:
     warnings: tuple[ComparisonWarning, ...] = ()
     shared: str = ""
     notes: tuple[str, ...] = ()
+    accuracy: tuple[str, ...] = ()
     table: CompareTable = field(default_factory=CompareTable)
     styles: Mapping[int, int] = field(default_factory=dict)
     gallery: ChartGallery = field(default_factory=ChartGallery)
@@ -159,7 +163,7 @@ def compare(
     verdict = compute_verdict(rows, baseline, margin_pct)
     variants = compared_variants(verdict, found.metrics)
     drawn_styles = {run: found.styles[run] for run in found.drawn}
-    equality = compared_equality(verdict.results, found.runs)
+    equality, accuracy = compared_equality(verdict.results, found.runs), tuple(_accuracy_notes(found, baseline))
     return Comparison(
         found=found,
         baseline=baseline,
@@ -169,7 +173,8 @@ def compare(
         variants=variants,
         warnings=_warnings_first([*equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]),
         shared=shared_settings([row.spec for row in rows]),
-        notes=(*_omission_notes(found), *_unmeasured_notes(found)),
+        notes=(*_omission_notes(found), *_unmeasured_notes(found), *accuracy),
+        accuracy=accuracy,
         table=compare_table(variants, found.metrics, drawn_styles, baseline),
         styles=drawn_styles,
         gallery=chart_gallery(found.runs, verdict, found.styles),
@@ -213,6 +218,24 @@ def _unmeasured_notes(found: ComparedRuns) -> list[str]:
     if any(row.run in found.drawn for row in without):
         sentences.append("Without a measured part, time zero is the start of the run.")
     return sentences
+
+
+def _accuracy_notes(found: ComparedRuns, baseline: int) -> list[str]:
+    """Return of each training with several seeds how its accuracy lies to that of the baseline's."""
+    groups = group_by_training([run.header for run in found.runs])
+    base = next((group for group in groups if any(run.row.run == baseline for run in group)), ())
+    others = [group for group in groups if group is not base and len(group) > 1]
+    if len(base) < 2:
+        return []
+    names = variant_names([without_seed(group[0].row.spec) for group in (base, *others)])
+    reference, level = trainings(base), level_at(1, len(others))
+    return [
+        f"Accuracy over seeds, {name} against {names[0]}: {accuracy_text(trainings(group))} against "
+        f"{accuracy_text(reference)} %; {comparison_text(compared)} "
+        f"(points; equal is within ± {compared.margin_points:g})."
+        for name, group in zip(names[1:], others, strict=True)
+        if (compared := compare_accuracy(trainings(group), reference, level=level))
+    ]
 
 
 def _has_no_result(row: RunRow) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from app import units
 from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
+from app.analysis.training import AccuracyComparison, Trainings
 from app.fields import fields_of
 from app.metrics import METRICS
 from app.records import Phase, StoredRun, Summary
@@ -65,6 +66,27 @@ def epoch_rows(run: StoredRun) -> tuple[tuple[str, ...], ...]:
 def format_accuracy(share: float | None) -> str:
     """Return a share from 0 to 1 as `91.27 %`."""
     return units.percent(None if share is None else 100 * share, 2)
+
+
+def accuracy_text(found: Trainings) -> str:
+    """Return mean and deviation of an accuracy and the number of seeds: `91.24 ± 0.18 (3)`."""
+    if found.accuracy_pct is None:
+        return units.ABSENT
+    deviation = "" if found.deviation_points is None else f" ± {found.deviation_points:.2f}"
+    return f"{found.accuracy_pct:.2f}{deviation} ({len(found.runs)})"
+
+
+def comparison_text(found: AccuracyComparison | None) -> str:
+    """Return a difference of accuracies with its interval and what the tests say: `+0.05 (−0.21 to +0.31), equal`."""
+    if found is None:
+        return units.ABSENT
+    ends = found.points.interval
+    interval = f" ({' to '.join(map(_signed, ends))})" if ends else ""
+    return f"{_signed(found.points.value)}{interval}, {found.decision}"
+
+
+def _signed(points: float) -> str:
+    return f"{points:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 _FULL_SHARE = 0.8

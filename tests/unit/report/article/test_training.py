@@ -12,6 +12,7 @@ from app.errors import UserError
 from app.records import RunHeader, StoredRun
 from app.report.article.tables import MeasuredTable, measured_tables
 from app.runs.experiment.presets import load_preset
+from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.experiments import result
 from tests.fakes.runs import S
 from workloads.catalog import Machine
@@ -68,6 +69,16 @@ def test_each_cell_has_all_seeds_of_its_variant() -> None:
     assert row["nchw"][0]["gain"]["value"] == pytest.approx(1.25, rel=1e-3)
     assert row["cells"][1]["seconds_to"]["94"] == [pytest.approx(24.003)]
     assert not measured_tables(NAMED.preset.article, PLAN, [])[0].is_measured
+
+
+def test_a_comparison_says_how_the_accuracies_over_seeds_lie() -> None:
+    found = compare(prepare_comparison(list(runs())), baseline=2)
+    (sentence,) = found.accuracy
+    assert "NCHW against NHWC: 93.35 ± " in sentence
+    assert "against 93.00 ± 0.10 (3) %; +0.35 (" in sentence
+    assert "cannot tell (points; equal is within ± 0.5)" in sentence
+    assert sentence in found.notes
+    assert not compare(prepare_comparison(list(runs())[:2]), baseline=2).accuracy
 
 
 def test_a_cell_says_how_its_runs_ended_where_none_completed() -> None:
