@@ -349,11 +349,12 @@ def _print_result(
     found: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
 ) -> int | None:
     """Print the result, and return the exit status of the gate, None without one."""
-    tables, gate = measured_tables(article, found.plan, found.runs), options.gate
-    result = load_result(found, tables, options.database or default_database(), gate.margin_pct)
+    with open_store(options.database) as store:
+        tables = measured_tables(article, found.plan, found.runs, lambda run: store.load(run, ()))
+    result = load_result(found, tables, options.database or default_database(), options.gate.margin_pct)
     ending = describe_ending(found, shown=options.show, entry=entry)
     unfinished = "" if found.state in FINISHED_STATES else ending
-    judged = judge_gate(result.comparison, gate.fail_if_slower, unfinished) if gate.fail_if_slower else None
+    judged = judge_gate(result.comparison, limit, unfinished) if (limit := options.gate.fail_if_slower) else None
     if options.as_json:
         print_json({**experiment_document(result), **({"gate": judged.document()} if judged else {})})
     else:
@@ -361,7 +362,7 @@ def _print_result(
     say(ending)
     if options.report is not None:
         write_experiment_report(result, options.report)
-    return report_gate(judged, gate) if judged else None
+    return report_gate(judged, options.gate) if judged else None
 
 
 def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:

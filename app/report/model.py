@@ -52,17 +52,18 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArticleSection:
-    """Tables of an article; `claims` are its statements about them, `source` names the article."""
+    """Tables of an article; `reasons` say why figures differ, `claims` what it says, `source` names the article."""
 
     title: str
     tables: tuple[TextTable, ...]
+    reasons: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     source: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
         """Return the lines below the tables."""
-        return (*self.claims, *([self.source] if self.source else []))
+        return (*self.reasons, *self.claims, *([self.source] if self.source else []))
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class TableContent:
     fields: Mapping[str, Any]
     tables: tuple[TextTable, ...]
     is_measured: bool
+    reasons: tuple[str, ...] = ()
 
 
 def ratio_content(table: RatioTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> TableContent | None:

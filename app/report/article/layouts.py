@@ -1,13 +1,14 @@
 """Tables of throughput by batch size, GPUs and layout, with the gain of NCHW and what others advise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import decide
-from app.records import RunRow
+from app.analysis.why import step_difference
+from app.records import RunRow, StoredRun
 from app.report.article.grid import (
     Cell,
     TableContent,
@@ -20,9 +21,13 @@ from app.report.article.grid import (
 from app.report.documents import combined_state, estimate_document
 from app.report.model import TextTable
 from app.runs.experiment.article import LAYOUTS, Advice, Grid, LayoutTable, TableRow
+from app.viewmodels.compare.why_text import Figures, Pair, describe_difference
 from app.viewmodels.format.naming import gpus_label, variant_names
 from workloads import catalog
 from workloads.protocol import RunSpec
+
+LoadRun = Callable[[int], StoredRun]
+"""Returns a run by its number, with its evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,9 @@ class _Row:
         return any(cell.runs for cell in self.cells)
 
 
-def layout_content(table: LayoutTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> TableContent | None:
+def layout_content(
+    table: LayoutTable, variants: Sequence[RunSpec], runs: Sequence[RunRow], load: LoadRun | None
+) -> TableContent | None:
     """Return what the runs measured for a table; None if the experiment has no variant of it.
 
     Once there are runs, variants that none of them is of are left out, at all batch sizes.
@@ -48,6 +55,7 @@ def layout_content(table: LayoutTable, variants: Sequence[RunSpec], runs: Sequen
         table: As in the preset's file.
         variants: Those of the experiment.
         runs: Those of the experiment, of any variant.
+        load: Returns a run with its evidence, to say why layouts differ.
     """
     grid = table.grid(variants)
     if grid is None:
@@ -56,9 +64,27 @@ def layout_content(table: LayoutTable, variants: Sequence[RunSpec], runs: Sequen
     rows = [_Row(*row) for row in zip(_row_variants(grid), grid.rows, columns, strict=True)]
     measured = {row.variant for row in rows if row.is_measured}
     shown = [row for row in rows if not measured or row.variant in measured]
+    explained = [row for row in shown if row.batch.settings["batch_size"] == table.why_at] if load else []
+    reasons = [(row, sentence) for row in explained if load and (sentence := _explain(row, load))]
     return TableContent(
-        fields=_fields(table, grid, shown), tables=_tables(table, grid, shown), is_measured=bool(measured)
+        fields={
+            **_fields(table, grid, shown),
+            "why": [{"variant": row.variant, "text": text} for row, text in reasons],
+        },
+        tables=_tables(table, grid, shown),
+        is_measured=bool(measured),
+        reasons=tuple(f"{row.variant or table.workload}, batch {row.batch.label}: {text}" for row, text in reasons),
     )
+
+
+def _explain(row: _Row, load: LoadRun) -> str | None:
+    """Return what of a step on the fewest GPUs makes NCHW differ from NHWC; None where that is not known."""
+    base, other = ([load(run.run) for run in cell.runs] for cell in row.cells[:2])
+    if not base or not other:
+        return None
+    pair = Pair.of(other, base)
+    found = step_difference(pair.other, pair.base)
+    return None if isinstance(found, str) else describe_difference(found, pair, Figures.of(found, pair.example))
 
 
 def _fields(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from app import units
 from app.plan import Plan, WeightTransfer
 from app.records import RunHeader
 from app.report.article.grid import TableContent, ratio_content
-from app.report.article.layouts import layout_content
+from app.report.article.layouts import LoadRun, layout_content
 from app.report.article.training import training_content
 from app.report.model import ArticleSection, TextTable
 from app.runs.experiment.article import Article, ArticleTable, LayoutTable, PortabilityTable, RatioTable, TrainingTable
@@ -34,17 +34,20 @@ class MeasuredTable:
     is_measured: bool
 
 
-def measured_tables(article: Article | None, plan: Plan, runs: Sequence[RunHeader]) -> tuple[MeasuredTable, ...]:
+def measured_tables(
+    article: Article | None, plan: Plan, runs: Sequence[RunHeader], load: LoadRun | None = None
+) -> tuple[MeasuredTable, ...]:
     """Return the article's tables of which the experiment has variants.
 
     Args:
         article: None gives no tables.
         plan: The experiment.
         runs: Its runs so far.
+        load: Returns a run with its evidence, to say why figures differ; without it that is not said.
     """
     if article is None:
         return ()
-    found = (_measured_table(article, table, plan, runs) for table in article.tables)
+    found = (_measured_table(article, table, plan, runs, load) for table in article.tables)
     return tuple(each for each in found if each is not None)
 
 
@@ -59,7 +62,7 @@ def repeated_sections(repeated: Sequence[ArticleRuns]) -> tuple[ArticleSection, 
 
 def sections_with_runs(repeated: ArticleRuns) -> tuple[ArticleSection, ...]:
     """Return the sections of the tables that contain any of the runs."""
-    tables = measured_tables(repeated.article, repeated.plan, repeated.runs)
+    tables = measured_tables(repeated.article, repeated.plan, repeated.runs, repeated.stored.__getitem__)
     return tuple(table.section for table in tables if table.is_measured)
 
 
@@ -85,14 +88,14 @@ def _known_versions(runs: Sequence[RunHeader]) -> Iterator[str]:
 
 
 def _measured_table(
-    article: Article, table: ArticleTable, plan: Plan, runs: Sequence[RunHeader]
+    article: Article, table: ArticleTable, plan: Plan, runs: Sequence[RunHeader], load: LoadRun | None
 ) -> MeasuredTable | None:
     rows = [run.row for run in runs]
     match table:
         case PortabilityTable():
             content = _portability_content(plan.weight_transfers, runs)
         case LayoutTable():
-            content = layout_content(table, plan.variants, rows)
+            content = layout_content(table, plan.variants, rows, load)
         case RatioTable():
             content = ratio_content(table, plan.variants, rows)
         case TrainingTable():
@@ -110,6 +113,7 @@ def _measured_table(
     section = ArticleSection(
         title=table.title,
         tables=content.tables,
+        reasons=content.reasons,
         claims=tuple(f"The article, {claim.about}: {claim.says}." for claim in table.claims),
         source=f"The article: {article.title}.{machine}",
     )

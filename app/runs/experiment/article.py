@@ -82,13 +82,14 @@ class LayoutTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
     """Throughput of a workload by batch size, number of GPUs and layout, and seconds per epoch of so many examples.
 
     Variants that differ in anything else, as in their precision, have rows of their own. `advice` stands beside the
-    gains, and whether they confirm it.
+    gains, and whether they confirm it. At the batch size `why_at`, on the fewest GPUs, rows say why the layouts differ.
     """
 
     workload: str
     epoch_examples: int
     claims: tuple[Claim, ...] = ()
     advice: tuple[Advice, ...] = ()
+    why_at: int = 0
 
     @property
     def title(self) -> str:

@@ -1,6 +1,6 @@
 """Finds the articles that a set of stored runs replicates."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.errors import UserError
@@ -19,11 +19,15 @@ _MIN_VARIANTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArticleRuns:
-    """Runs of one environment that replicate an article; `plan` is the experiment that they are of."""
+    """Runs of one environment that replicate an article; `plan` is the experiment that they are of.
+
+    `stored` has the same runs with their measurements, by number.
+    """
 
     article: Article
     plan: Plan
     runs: tuple[RunHeader, ...]
+    stored: Mapping[int, StoredRun]
 
     @property
     def run_numbers(self) -> frozenset[int]:
@@ -44,9 +48,10 @@ def replicated_articles(
         files: The user's preset files, read after the program's presets.
         find: Finds workloads by name, and custom ones.
     """
-    headers = [run.header for run in runs]
     presets = _readable_presets([*preset_names(), *files], find)
-    found = [each for named in presets for each in _replicated(named, headers)]
+    stored = {run.row.run: run for run in runs}
+    headers = [run.header for run in runs]
+    found = [each for named in presets for each in _replicated(named, headers, stored)]
     return tuple(each for each in found if not any(each.run_numbers < other.run_numbers for other in found))
 
 
@@ -58,7 +63,9 @@ def _readable_presets(keys: Iterable[str], find: FindWorkload) -> Iterator[Named
             continue
 
 
-def _replicated(named: NamedPreset, runs: Sequence[RunHeader]) -> Iterator[ArticleRuns]:
+def _replicated(
+    named: NamedPreset, runs: Sequence[RunHeader], stored: Mapping[int, StoredRun]
+) -> Iterator[ArticleRuns]:
     article = named.preset.article
     if article is None:
         return
@@ -67,7 +74,7 @@ def _replicated(named: NamedPreset, runs: Sequence[RunHeader]) -> Iterator[Artic
         for group in _group_by_environment(_runs_of_plan(plan, runs), plan):
             runs_by_variant = RunsByVariant([run.row for run in group])
             if sum(bool(runs_by_variant.runs_of(spec)) for spec in plan.variants) >= _MIN_VARIANTS:
-                yield ArticleRuns(article=article, plan=plan, runs=tuple(group))
+                yield ArticleRuns(article=article, plan=plan, runs=tuple(group), stored=stored)
 
 
 def _runs_of_plan(plan: Plan, runs: Sequence[RunHeader]) -> list[RunHeader]:
