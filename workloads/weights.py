@@ -124,7 +124,8 @@ def read(path: Path, spec: RunSpec) -> SavedWeights:
     others = (inputs, _OUTPUTS) if recurrent else (inputs, _OUTPUTS, _MEAN, _DEVIATION)
     if missing := [name for name in (*expected, *others) if name not in arrays]:
         raise WeightsError(f"{path} lacks {', '.join(missing)}; {_RERUN_HINT}.")
-    for name, shape in expected.items():
+    of_reference = _reference_shapes(arrays, header.variant) if recurrent else {}
+    for name, shape in {**expected, **of_reference}.items():
         if arrays[name].shape != shape:
             raise WeightsError(f"{name} in {path} has the shape {arrays[name].shape}, not {shape}; {_RERUN_HINT}.")
     return SavedWeights(
@@ -144,6 +145,18 @@ def saved_shapes(spec: RunSpec) -> Mapping[str, tuple[int, ...]]:
     if spec.workload in RECURRENT_LAYERS:
         return weight_shapes(config_of(spec.workload, spec.variant))
     return cnn.saved_shapes(cnn.net_of(spec.workload, spec.variant))
+
+
+def _reference_shapes(arrays: Mapping[str, NDArray[Any]], variant: Variant) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a recurrent model's reference, for as many examples as there are outputs."""
+    examples, timesteps = arrays[_OUTPUTS].shape[:1], int(variant.get("timesteps", 0))
+    steps = (timesteps,) if variant.get("outputs") == "all" else ()
+    shapes = {
+        _SEQUENCES: (*examples, timesteps, int(variant.get("features", 0))),
+        _LENGTHS: examples,
+        _OUTPUTS: (*examples, *steps, 1),
+    }
+    return {name: shape for name, shape in shapes.items() if name in arrays}
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

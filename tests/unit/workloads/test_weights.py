@@ -148,6 +148,20 @@ def test_a_weight_that_is_missing_or_misshapen_is_named(path: Path) -> None:
         read(path, spec_of())
 
 
+def test_a_reference_with_time_first_or_for_other_outputs_is_named(path: Path) -> None:
+    whole = saved(spec_of(), lengths=True)
+    time_first = replace(whole.reference, inputs=whole.reference.inputs.swapaxes(0, 1))
+    fewer = replace(whole.reference, lengths=np.array([4, 2]))
+    for changed, words in (
+        (replace(whole, reference=time_first), r"sequences in .* \(4, 5, 2\), not \(5, 4, 2\)"),
+        (replace(whole, outputs=np.zeros((5, 4, 1), np.float32)), r"outputs in .* \(5, 4, 1\), not \(5, 1\)"),
+        (replace(whole, reference=fewer), r"lengths in .* \(2,\), not \(5,\)"),
+    ):
+        write(changed, path)
+        with pytest.raises(WeightsError, match=f"reference/{words}; {AGAIN}"):
+            read(path, spec_of())
+
+
 def test_a_newer_file_asks_for_a_newer_program(path: Path) -> None:
     write(saved(spec_of()), path)
     with np.load(path) as archive:
