@@ -36,10 +36,22 @@ def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machi
         assert plan.notes[0] == "It needs an NVIDIA GPU, and there is none here."
         assert all(check(spec, machine) for spec in plan.specs)
         return
-    assert [check(spec, machine) for spec in plan.specs if check(spec, machine)] == []
+    refusals = [refusal for spec in plan.specs for refusal in check(spec, machine)]
+    assert [each for each in refusals if each.parameters != ("interpreter",)] == []
     for transfer in plan.weight_transfers:
         found = transfer_targets(transfer.spec, transfer.into, transfer.gpus, machine)
         assert len(found.possible) == len(transfer.into)
+
+
+def test_two_versions_of_a_library_are_two_environments_that_a_refusal_says_how_to_make(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    plan = load_preset("article-a-versions").plan(MACHINES[0])
+    assert len(plan.variants) == 8
+    for spec in plan.variants:
+        (refusal,) = check(spec, MACHINES[0])
+        assert f"the command `env add {spec.variant['interpreter']}` makes it" in refusal.reason
 
 
 def test_the_article_on_two_gpus_is_its_whole_matrix_with_layouts_side_by_side() -> None:
