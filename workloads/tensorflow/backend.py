@@ -32,6 +32,11 @@ _OUT_OF_MEMORY_PATTERNS = (
 _LAYOUT_MESSAGE = "TensorFlow on this processor has no NCHW kernels for this variant; use layout=NHWC, or xla=true."
 _LAYOUT_PATTERNS = ("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format")
 
+_NO_KERNEL_PATTERNS = ("support Op 'CudnnRNN", "Could not find device for node: {{node CudnnRNN")
+_NO_KERNEL_MESSAGE = (
+    "cuDNN's recurrent operations run on NVIDIA GPUs only, and this run is on the CPU: build the model of Keras layers "
+    "there (use_cudnn='auto'), which take the same weights, or run it with gpus=1."
+)
 _CUDNN_PATTERNS = (
     "DNN library initialization failed",
     "DNN library is not found",
@@ -140,6 +145,8 @@ class TensorflowBackend:
             return KnownError(outcome="out_of_memory")
         if _contains(message, _LAYOUT_PATTERNS):
             return KnownError(outcome="refused", reason=_LAYOUT_MESSAGE)
+        if _contains(message, _NO_KERNEL_PATTERNS):
+            return KnownError(outcome="refused", reason=_NO_KERNEL_MESSAGE)
         return KnownError(outcome="failed", reason=_CUDNN_MESSAGE) if _contains(message, _CUDNN_PATTERNS) else None
 
 

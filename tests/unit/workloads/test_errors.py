@@ -132,3 +132,20 @@ def test_the_gpus_given_decide_not_the_names_asked_for() -> None:
     assert approve(spec, ("GPU-x",)).variant["devices"] == "3"
     with pytest.raises(RefusedError, match="2 GPUs asked for"):
         approve(RunSpec(workload="cnn10", variant={"gpus": 2}), ("GPU-x",))
+
+
+@pytest.mark.parametrize("as_graph", [False, True])
+def test_cudnns_own_operation_on_a_cpu_says_what_runs_there(as_graph: bool) -> None:
+    import tensorflow as tf
+
+    def call() -> object:
+        state = tf.zeros([1, 2, 3])
+        return tf.raw_ops.CudnnRNN(
+            input=tf.zeros([4, 2, 3]), input_h=state, input_c=state, params=tf.zeros([84])
+        ).output
+
+    with pytest.raises(tf.errors.OpError) as caught:
+        (tf.function(call) if as_graph else call)()
+    ending = ending_of(caught.value)
+    assert ending.outcome == "refused"
+    assert (ending.reason or "").startswith("cuDNN's recurrent operations run on NVIDIA GPUs only")

@@ -1,0 +1,149 @@
+"""Independent products on several streams of one GPU: what TensorFlow and XLA can do of it, and what it brings.
+
+The ladder's third rung runs a step's two products at the same time. Each candidate makes both products of 100 steps,
+[64, 512] x [512, 2048], none of which depends on another, in a process of its own:
+
+    python -m tests.gpu.streams
+
+prints milliseconds per 100 steps without a profiler, on how many streams its products ran in a traced call, and the
+share of the products' time in which two of them ran at once. On a machine without a GPU it runs on the CPU, which has
+no streams.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from workloads.kernels import classify
+
+STEPS, BATCH, UNITS = 100, 64, 512
+CALLS = 30
+CANDIDATES: dict[str, str] = {
+    "one stream": "",
+    "one batched product": "",
+    "two logical devices": "",
+    "XLA": "--xla_gpu_enable_command_buffer=",
+    "XLA, asynchronous dots": "--xla_gpu_enable_command_buffer= --xla_gpu_async_dot=true",
+    "XLA, CUDA graphs": "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT --xla_gpu_graph_min_graph_size=1",
+    "XLA, concurrent CUDA graphs": "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT "
+    "--xla_gpu_graph_min_graph_size=1 --xla_gpu_graph_enable_concurrent_region=true",
+}
+"""By name the flags that XLA reads. All start at once, and are timed and traced one after the other."""
+
+
+def _products(candidate: str, devices: list[str]) -> Callable[[], Any]:
+    """Return the function that makes the products of all steps, and returns their sum."""
+    import tensorflow as tf
+
+    first, second = devices[0], devices[-1]
+    with tf.device(first):
+        inputs = tf.random.normal([STEPS, BATCH, UNITS])
+        kernels = tf.random.normal([2, UNITS, 4 * UNITS]) / UNITS**0.5
+    with tf.device(second):
+        states, recurrent = tf.identity(inputs), tf.identity(kernels[1])
+
+    def run() -> Any:
+        found = []
+        for step in range(STEPS):
+            if candidate == "one batched product":
+                found.append(tf.reduce_sum(tf.stack([inputs[step], states[step]]) @ kernels, 0))
+                continue
+            with tf.device(first):
+                one = inputs[step] @ kernels[0]
+            with tf.device(second):
+                two = states[step] @ recurrent
+            with tf.device(first):
+                found.append(one + two)
+        with tf.device(first):
+            return tf.add_n(found)
+
+    made: Callable[[], Any] = tf.function(run, jit_compile=candidate.startswith("XLA"), autograph=False)
+    return made
+
+
+def _spans(events: Any) -> Iterator[tuple[int, int, Any]]:
+    for event in events:
+        if classify(event.name) == "gemm":
+            yield event.start_ps, event.end_ps, event.line
+
+
+def _overlap(spans: list[tuple[int, int, Any]]) -> float:
+    """Return the share of the products' time in which more than one ran."""
+    turns = sorted([(start, 1) for start, _, _ in spans] + [(end, -1) for _, end, _ in spans])
+    running, before, busy, both = 0, 0, 0, 0
+    for at, change in turns:
+        busy += (at - before) * (running > 0)
+        both += (at - before) * (running > 1)
+        running, before = running + change, at
+    return both / busy if busy else 0.0
+
+
+def _measure(candidate: str) -> str:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    device = gpus[0] if gpus else tf.config.list_physical_devices("CPU")[0]
+    if candidate == "two logical devices":
+        limit = 4096 if gpus else None
+        tf.config.set_logical_device_configuration(
+            device, [tf.config.LogicalDeviceConfiguration(memory_limit=limit) for _ in range(2)]
+        )
+    run = _products(candidate, [each.name for each in tf.config.list_logical_devices(device.device_type)])
+    float(tf.reduce_sum(run()))
+    with Path(sys.argv[0]).open() as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        return _time_and_trace(run, gpu=bool(gpus))
+
+
+def _time_and_trace(run: Callable[[], Any], *, gpu: bool) -> str:
+    import tensorflow as tf
+
+    from workloads.tensorflow.evidence import xplane
+
+    start_s = time.monotonic()
+    for _ in range(CALLS):
+        result = run()
+    float(tf.reduce_sum(result))
+    each_ms = 1000 * (time.monotonic() - start_s) / CALLS
+    with TemporaryDirectory() as folder:
+        tf.profiler.experimental.start(folder)
+        float(tf.reduce_sum(run()))
+        tf.profiler.experimental.stop()
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        trace = xplane.read(file.read_bytes(), 1, gpu=gpu)
+    spans = list(_spans(trace.step.events)) if trace.step else []
+    streams = len({line for _, _, line in spans})
+    return f"{each_ms:8.3f} ms {len(spans):5} products {streams:3} streams {100 * _overlap(spans):6.1f} % at once"
+
+
+def main() -> None:
+    """Measure each candidate in a process of its own, or the one that is named."""
+    if sys.argv[1:]:
+        print(_measure(sys.argv[1]))
+        return
+    running = {}
+    for candidate, flags in CANDIDATES.items():
+        environment = {
+            **os.environ,
+            "XLA_FLAGS": flags,
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        }
+        command = [sys.executable, "-m", "tests.gpu.streams", candidate]
+        pipe = subprocess.PIPE
+        running[candidate] = subprocess.Popen(
+            command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True
+        )
+    for candidate, process in running.items():
+        lines = process.communicate()[0].strip().splitlines()
+        print(f"{candidate:30}{lines[-1] if lines else 'no output'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
