@@ -228,6 +228,8 @@ def _main() -> int:
 
     tf.get_logger().setLevel("ERROR")
     tf.config.experimental.enable_tensor_float_32_execution(False)
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)  # others measure on the card, too
     return _print_table(given.names, gpu=given.gpu)
 
 
