@@ -81,7 +81,7 @@ def test_a_database_goes_out_and_comes_in_once(
 
 def test_tables_go_into_a_folder_named_after_their_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "1", "2", "--format", "csv", "--db", str(stored)]) == 0
-    assert "Wrote 2 runs to 15 files in runs-1-2" in capsys.readouterr().out
+    assert "Wrote 2 runs to 18 files in runs-1-2" in capsys.readouterr().out
     assert (Path("runs-1-2") / "samples.csv").read_text(encoding="utf-8").startswith("run,device,t_ns,utc,power_mw")
     assert main(["export", "1", "--format", "json", "-o", "out", "--json", "--db", str(stored)]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -93,7 +93,9 @@ def test_a_timeline_is_one_file_named_after_its_runs(stored: Path, capsys: pytes
     assert main(["export", "2", "1", "--format", "trace", "--db", str(stored)]) == 0
     assert capsys.readouterr().out.startswith("Wrote 2 runs to runs-2-1.trace.json, ")
     events = json.loads(Path("runs-2-1.trace.json").read_text(encoding="utf-8"))["traceEvents"]
-    assert {event["pid"] for event in events} == {1, 2}
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert [name.partition(" ·")[0] for name in names] == ["run 2", "run 2", "run 1", "run 1"], "and its traced step"
+    assert len({event["pid"] for event in events}) == 4
 
 
 def test_a_folder_of_many_runs_says_of_how_many(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +103,7 @@ def test_a_folder_of_many_runs_says_of_how_many(stored: Path, capsys: pytest.Cap
         for n in range(3, 8):
             keep(store, uid=f"uid-{n}")
     assert main(["export", *"1234567", "--format", "csv", "--db", str(stored)]) == 0
-    assert "15 files in runs-1-2-3-4-5-and-2-more" in capsys.readouterr().out
+    assert "18 files in runs-1-2-3-4-5-and-2-more" in capsys.readouterr().out
 
 
 def test_an_import_as_a_document(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
