@@ -10,7 +10,6 @@ share of the products' time in which two of them ran at once. On a machine witho
 no streams.
 """
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -24,17 +23,25 @@ from workloads.kernels import classify
 
 STEPS, BATCH, UNITS = 100, 64, 512
 CALLS = 30
+READY = "ready"
+_APART = "--xla_gpu_dot_merger_threshold_mb=0"
+"""By default XLA merges products that read the same matrix, all those of a run here, into one."""
+_NO_GRAPHS = f"{_APART} --xla_gpu_enable_command_buffer="
+_GRAPHS = (
+    f"{_APART} --xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT --xla_gpu_graph_min_graph_size=1 "
+    "--xla_enable_command_buffers_during_profiling=true --xla_gpu_command_buffer_scheduling_mode="
+)
+"""While it is traced XLA launches kernels one by one in place of graphs, if not told otherwise."""
 CANDIDATES: dict[str, str] = {
     "one stream": "",
     "one batched product": "",
     "two logical devices": "",
-    "XLA": "--xla_gpu_enable_command_buffer=",
-    "XLA, asynchronous dots": "--xla_gpu_enable_command_buffer= --xla_gpu_async_dot=true",
-    "XLA, CUDA graphs": "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT --xla_gpu_graph_min_graph_size=1",
-    "XLA, concurrent CUDA graphs": "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT "
-    "--xla_gpu_graph_min_graph_size=1 --xla_gpu_graph_enable_concurrent_region=true",
+    "XLA": _NO_GRAPHS,
+    "XLA, asynchronous dots": f"{_NO_GRAPHS} --xla_gpu_async_dot=true",
+    "XLA, CUDA graphs": f"{_GRAPHS}SERIALIZE",
+    "XLA, concurrent CUDA graphs": f"{_GRAPHS}CONCURRENT",
 }
-"""By name the flags that XLA reads. All start at once, and are timed and traced one after the other."""
+"""By name the flags that XLA reads. All compile at once; when all have, one after the other is timed and traced."""
 
 
 def _products(candidate: str, devices: list[str]) -> Callable[[], Any]:
@@ -105,9 +112,10 @@ def _measure(candidate: str) -> str:
         )
     run = _products(candidate, [each.name for each in tf.config.list_logical_devices(device.device_type)])
     float(tf.reduce_sum(run()))
-    with Path(sys.argv[0]).open() as alone:
-        fcntl.flock(alone, fcntl.LOCK_EX)
-        return _time_and_trace(run, gpu=bool(gpus))
+    print(READY, flush=True)
+    if not sys.stdin.readline():
+        sys.exit("Whoever asked has gone.")
+    return _time_and_trace(run, gpu=bool(gpus))
 
 
 def _time_and_trace(run: Callable[[], Any], *, gpu: bool) -> str:
@@ -141,14 +149,29 @@ def main() -> None:
             "TF_CPP_MIN_LOG_LEVEL": "2",
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         }
-        command = [sys.executable, "-m", "tests.gpu.streams", candidate]
-        pipe = subprocess.PIPE
         running[candidate] = subprocess.Popen(
-            command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-m", "tests.gpu.streams", candidate],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
+    said = {candidate: _until_ready(process) for candidate, process in running.items()}
     for candidate, process in running.items():
-        lines = process.communicate()[0].strip().splitlines()
-        print(f"{candidate:30}{lines[-1] if lines else 'no output'}", flush=True)
+        lines = [*said[candidate], *process.communicate("\n")[0].splitlines()]
+        print(f"{candidate:30}{lines[-1].strip() if lines else 'no output'}", flush=True)
+
+
+def _until_ready(process: subprocess.Popen[str]) -> list[str]:
+    """Return the lines that a candidate says before it is ready, or before it ends."""
+    lines: list[str] = []
+    assert process.stdout
+    for line in process.stdout:
+        if line.strip() == READY:
+            break
+        lines.append(line)
+    return lines
 
 
 if __name__ == "__main__":
