@@ -32,6 +32,10 @@ def _too_old_for_tf32(machine: Machine) -> bool:
     return any(gpu.compute_capability is not None and gpu.compute_capability < (8, 0) for gpu in machine.gpus)
 
 
+_LEAST_MEMORY_LIMIT_GIB = 0.1
+"""TensorFlow counts in MiB, and takes 0 of them for no limit."""
+
+
 def _least_memory_bytes(machine: Machine) -> float:
     """Return the memory of the machine's smallest GPU; infinite if none tells it."""
     return min((gpu.memory_total_bytes for gpu in machine.gpus if gpu.memory_total_bytes), default=math.inf)
@@ -119,6 +123,12 @@ _GENERAL: tuple[Rule, ...] = (
         parameters=("memory_limit", "gpus"),
         broken=lambda v, _: float(v["memory_limit"]) > 0 and int(v["gpus"]) == 0,
         reason="TensorFlow can limit the memory of GPUs only, and this run is on the CPU; use memory_limit=0.",
+    ),
+    Rule(
+        parameters=("memory_limit",),
+        broken=lambda v, _: 0 < float(v["memory_limit"]) < _LEAST_MEMORY_LIMIT_GIB,
+        reason="TensorFlow cannot begin with memory_limit={memory_limit:g} GiB; "
+        f"use {_LEAST_MEMORY_LIMIT_GIB} or more, or 0 for no limit.",
     ),
     Rule(
         parameters=("memory_limit", "gpus"),

@@ -115,6 +115,7 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (TWO_GPUS, "cnn10", {"all_reduce": "hierarchical"}, "nothing to exchange"),
         (FOUR_GPUS, "lstm", {"gpus": 3, "all_reduce": "hierarchical", "batch_size": 3}, "two equal halves"),
         (NO_GPU, "cnn10", {"memory_limit": 4}, "limit the memory of GPUs only"),
+        (SMALL_GPU, "cnn10", {"memory_limit": 0.0005}, "cannot begin with memory_limit=0.0005 GiB; use 0.1 or more"),
         (SMALL_GPU, "cnn10", {"memory_limit": 11.5}, "memory_limit=11.5 GiB is more than a GPU here has"),
         (MIG, "cnn10", {"gpus": 2}, "one MIG instance"),
         (MIG, "cnn10", {"gpus": 2, "devices": "0,1"}, "one MIG instance"),
