@@ -137,14 +137,14 @@ def test_a_laptop_without_power_has_no_energy_and_the_run_goes_on(tmp_path: Path
 
 
 def test_a_card_that_says_nonsense_gives_a_run_without_energy_and_says_why(tmp_path: Path) -> None:
-    """All bits set, above the total, and a counter that goes back again and again: once it was 25.8 MJ."""
+    """All bits set, above the total, and a counter that goes back at every reading: once it was 25.8 MJ."""
     garbage = Card(
         uuid="GPU-garbage",
         power_instant_mw=2**32 - 1,
         load_pct=37_100,
         memory_used_bytes=279 * 2**30,
         temperature_c=255,
-        courses={"energy_mj": Course(((0, 9_000_000), (0.3, 4_000_000)), every_s=0.6)},
+        courses={"energy_mj": Course(((0, 9_000_000), (60, 1_000_000)), linear=True)},
     )
     with feed_of(garbage, TWO_H200[0], hz=20.0) as feed:
         stored = run_on(feed, tmp_path, gpus=2)
