@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workloads.recurrent import (
+    COMBINED_INPUT,
     CUDNN_STACK,
+    FUSED,
+    GEMM2,
+    GEMM_BATCHED,
     WAVEFRONT,
     Implementation,
     OpPattern,
@@ -43,35 +47,10 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         pattern=lambda c: OpPattern(loops=c.parts, products=6 * c.unroll),
         unrolls=True,
     ),
-    Implementation(
-        name="gemm2",
-        label="2 GEMMs",
-        help="All gates together: one input, one recurrent product per step.",
-        pattern=lambda c: OpPattern(loops=c.parts, products=2 * c.unroll),
-        unrolls=True,
-    ),
-    Implementation(
-        name="gemm_batched",
-        label="Batched GEMMs",
-        help="Both products of a step side by side, as one batch.",
-        pattern=lambda c: OpPattern(loops=c.parts, batched=c.unroll),
-        unrolls=True,
-    ),
-    Implementation(
-        name="fused",
-        label="Fused gates",
-        help="And all arithmetic of the gates in one compiled kernel.",
-        pattern=lambda c: OpPattern(loops=c.parts, batched=c.unroll, kernel=True),
-        unrolls=True,
-    ),
-    Implementation(
-        name="combined_input",
-        label="Combined inputs",
-        help="And the input product of all steps made at once.",
-        pattern=lambda c: OpPattern(loops=c.parts, products=c.unroll, kernel=True),
-        unrolls=True,
-        combines_inputs=True,
-    ),
+    GEMM2,
+    GEMM_BATCHED,
+    FUSED,
+    COMBINED_INPUT,
     WAVEFRONT,
 )
 """Every implementation, in the order of the form; the rungs of the ladder in theirs."""

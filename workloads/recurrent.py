@@ -292,6 +292,39 @@ CUDNN_STACK = Implementation(
     limits=_CUDNN_STACK_LIMITS,
 )
 
+GEMM2 = Implementation(
+    name="gemm2",
+    label="2 GEMMs",
+    help="All gates together: one input, one recurrent product per step.",
+    pattern=lambda c: OpPattern(loops=c.parts, products=2 * c.unroll),
+    unrolls=True,
+)
+
+GEMM_BATCHED = Implementation(
+    name="gemm_batched",
+    label="Batched GEMMs",
+    help="Both products of a step side by side, as one batch.",
+    pattern=lambda c: OpPattern(loops=c.parts, batched=c.unroll),
+    unrolls=True,
+)
+
+FUSED = Implementation(
+    name="fused",
+    label="Fused gates",
+    help="And all arithmetic of the gates in one compiled kernel.",
+    pattern=lambda c: OpPattern(loops=c.parts, batched=c.unroll, kernel=True),
+    unrolls=True,
+)
+
+COMBINED_INPUT = Implementation(
+    name="combined_input",
+    label="Combined inputs",
+    help="And the input products of all steps made as one before the loop, or of input_steps at a time.",
+    pattern=lambda c: OpPattern(loops=c.parts, products=c.unroll, kernel=True),
+    unrolls=True,
+    combines_inputs=True,
+)
+
 WAVEFRONT = Implementation(
     name="wavefront",
     label="Wavefront",
