@@ -132,13 +132,13 @@ def aggregate_metrics(runs: Sequence[RunMetrics]) -> RunMetrics:
     return {metric.key: metric.aggregate([run[metric.key] for run in runs]) for metric in METRICS}
 
 
-def put_json(document: dict[str, Any], metric: Metric, value: float | None) -> None:
+def put_json(document: dict[str, Any], metric: Metric, value: float | Sequence[float | None] | None) -> None:
     """Write a metric into a document at its path.
 
     Args:
         document: The document; dictionaries on the way are added to it.
         metric: The row of `METRICS`.
-        value: The value; None is null.
+        value: The value, or those of several runs; None is null.
     """
     *parents, last = metric.json.split(".")
     for parent in parents:

@@ -33,6 +33,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.compare:compare",
             "Compare stored runs, given by number or found as `list` finds them.",
         ),
+        "diff": ("app.cli.diff:diff", "Show in what two stored runs differ: figures, settings, kernels, log."),
         "check-equal": ("app.cli.run:check_equal", "Check that the variants of stored runs compute the same."),
         "scaling": ("app.cli.compare:scaling", "Say how well stored runs scale to more GPUs, and why not better."),
     },

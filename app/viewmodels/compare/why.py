@@ -77,7 +77,7 @@ def why_views(runs: Sequence[StoredRun], verdict: Verdict) -> tuple[WhyView, ...
     groups = [[by_number[row.run] for row in result.runs] for result in verdict.results]
     base = next((n for n, result in enumerate(verdict.results) if result.is_baseline), 0)
     return tuple(
-        _view(Pair.of(group, groups[base]), verdict.names[n], verdict.names[base])
+        why_view(Pair.of(group, groups[base]), verdict.names[n], verdict.names[base])
         for n, group in enumerate(groups)
         if n != base
     )
@@ -92,7 +92,14 @@ def largest_differences(views: Sequence[WhyView]) -> list[WhyView]:
     return [view for view in views if view in few] or list(views[:1])
 
 
-def _view(pair: Pair, name: str, baseline: str) -> WhyView:
+def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
+    """Return why the steps of a pair differ.
+
+    Args:
+        pair: The runs.
+        name: What the variant is called.
+        baseline: What the baseline is called.
+    """
     found = step_difference(pair.other, pair.base)
     numbers = tuple(run.row.run for run in pair.other)
     if isinstance(found, str):
@@ -127,8 +134,7 @@ def _rows(found: StepDifference, figures: Figures) -> Iterator[WhyRow]:
     def cells(change: Change) -> tuple[str, ...]:
         difference = change.difference
         return (
-            figures.ms(change.baseline_ms),
-            figures.ms(change.other_ms),
+            *(figures.ms(side) if side else units.ABSENT for side in (change.baseline_ms, change.other_ms)),
             figures.change(difference.value),
             *interval(figures.ends(difference)),
             figures.share(difference.value),

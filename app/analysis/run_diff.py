@@ -1,0 +1,83 @@
+"""What differs between two runs beyond their figures: means of samples, and lines of logs and sources."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from app.analysis.energy import measured_window, values_in_window
+from app.fields import FIELDS
+from app.records import SampleColumns, StoredRun
+from app.samples import Device
+
+_VARYING = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"  # a time of day
+    r"|(?<=^[IWEF])\d{4} [\d:.]+ +\d+(?= )"  # date, time and thread in the lines of absl
+    r"|0x[0-9a-f]+"
+)
+"""What differs in the lines of any two runs, and says nothing."""
+
+Side = Literal["first", "second"]
+
+
+class LineChange(NamedTuple):
+    """A line of a text, and which of two runs have it."""
+
+    side: Side
+    text: str
+
+
+def line_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
+    """Return the lines that only one of two texts has, in order; times of day, threads and addresses are no difference.
+
+    Lines that both have are left out.
+    """
+    plain, other = ([_VARYING.sub("", line) for line in lines] for lines in (first, second))
+    found: list[LineChange] = []
+    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, plain, other).get_opcodes():
+        if tag != "equal":
+            found += [LineChange("first", line) for line in first[i:i_end]]
+            found += [LineChange("second", line) for line in second[j:j_end]]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMeans:
+    """The means of a device's samples while the run measured, by field; without counters and masks."""
+
+    device: Device
+    means: Mapping[str, float]
+
+
+def device_means(run: StoredRun) -> list[DeviceMeans]:
+    """Return the means of each GPU, by index, then of the host; none of a run without `measure`."""
+    window = measured_window(run)
+    if window is None:
+        return []
+    ordered = sorted(run.samples, key=lambda columns: (columns.device.kind == "host", columns.device.index))
+    return [DeviceMeans(device=columns.device, means=_means(columns, window)) for columns in ordered]
+
+
+def _means(columns: SampleColumns, window: tuple[int, int]) -> dict[str, float]:
+    read = {
+        **{name: (columns.t_ns, values) for name, values in columns.fields.items()},
+        **{name: (columns.slow_t_ns, values) for name, values in columns.slow.items()},
+    }
+    found = {name: values_in_window(*read[name], *window) for name in FIELDS if name in read and _has_mean(name)}
+    return {name: float(values.mean()) for name, values in found.items() if values.size}
+
+
+def _has_mean(name: str) -> bool:
+    return FIELDS[name].kind != "counter" and FIELDS[name].unit != "bits"
+
+
+def paired_means(first: StoredRun, second: StoredRun) -> list[tuple[DeviceMeans | None, DeviceMeans | None]]:
+    """Return the devices of two runs side by side: the first GPU of one next to the first GPU of the other."""
+    sides = [device_means(run) for run in (first, second)]
+    pairs: list[tuple[DeviceMeans | None, DeviceMeans | None]] = []
+    for kind in ("gpu", "host"):
+        one, other = ([means for means in side if means.device.kind == kind] for side in sides)
+        count = max(len(one), len(other))
+        pairs += zip(*(side + [None] * (count - len(side)) for side in (one, other)), strict=True)
+    return pairs

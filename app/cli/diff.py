@@ -1,0 +1,64 @@
+"""`diff`: two stored runs side by side."""
+
+from pathlib import Path
+
+import click
+
+from app.cli.candidates import complete_runs
+from app.cli.options import RUN_NUMBER, command
+from app.cli.services import open_store
+from app.cli.terminal import print_json, print_table, print_text
+from app.report.diff import diff_document
+from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, run_diff, text_line
+from workloads.catalog import UsageError
+
+
+@command("diff", "diff 12 14", "diff 12 14 --all", "diff 12 14 --json")
+@click.argument("first", type=RUN_NUMBER, shell_complete=complete_runs)
+@click.argument("second", type=RUN_NUMBER, shell_complete=complete_runs)
+@click.option("--all", "everything", is_flag=True, help="Print what is alike too.")
+def diff(database: Path | None, as_json: bool, first: int, second: int, everything: bool) -> int:
+    """Print in what two runs differ; changes are counted from the first one."""
+    if first == second:
+        raise UsageError(f"diff takes two runs; run {first} was given twice.")
+    with open_store(database) as store:
+        runs = store.load(first), store.load(second)
+    if as_json:
+        print_json(diff_document(*runs))
+    else:
+        print_diff(run_diff(*runs, None), everything=everything)
+    return 0
+
+
+def print_diff(found: RunDiff, *, everything: bool) -> None:
+    """Print the sections of a diff, what is alike only where `everything` is wanted."""
+    for label, name in zip(found.labels, found.names, strict=True):
+        print(f"{label.lower()}  {name}")
+    for section in found.sections:
+        _print_section(section, found.labels, everything=everything)
+    for text in found.texts:
+        _print_text_diff(text)
+
+
+def _print_section(section: DiffSection, labels: tuple[str, str], *, everything: bool) -> None:
+    print()
+    print(": ".join(filter(None, (section.title, section.counts))))
+    if section.note:
+        print_text(section.note)
+    rows = [*section.rows, *(section.alike if everything else ())]
+    changes = any(row.change for row in rows)
+    right = frozenset({1, 2, 3}) if changes else frozenset[int]()
+    header = ("", *(label.lower() for label in labels), *(["change"] if changes else []))
+    print_table(header if rows else (), [_cells(row, changes=changes) for row in rows], right=right)
+
+
+def _cells(row: DiffRow, *, changes: bool) -> tuple[str, ...]:
+    name = f"    {row.name}" if row.kernel else f"  {row.name}"
+    return (name, row.first, row.second, *([row.change] if changes else []))
+
+
+def _print_text_diff(text: TextDiff) -> None:
+    print()
+    print(f"{text.title}: {text.counts}")
+    for change in text.changes:
+        print(f"  {text_line(change)}")

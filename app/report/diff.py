@@ -1,0 +1,76 @@
+"""Two runs side by side as a JSON document."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.analysis.run_diff import DeviceMeans, paired_means
+from app.metrics import METRICS, put_json
+from app.records import RunRow, StoredRun
+from app.report.why import why_document
+from app.viewmodels.history.run_diff import RunDiff, run_diff
+
+_ABSENT = object()
+
+
+def diff_document(first: StoredRun, second: StoredRun) -> dict[str, Any]:
+    """Return the `diff` document of two runs: of each value that differs a pair, the first run's and the second's.
+
+    `kernels` has the parts of a step as in the `why` of a comparison with the first run as baseline; `samples` has
+    means over `measure`, one entry per device; `log` has the lines that only one run has.
+    """
+    runs = (first, second)
+    found = run_diff(first, second, None)
+    return {
+        "runs": [_head(run.row) for run in runs],
+        "parameters": _pairs(*(run.row.spec.variant for run in runs)),
+        "metrics": _metrics(*runs),
+        "environment": _pairs(*(run.environment for run in runs)),
+        "evidence": _pairs(*(run.evidence.actual if run.evidence else {} for run in runs)),
+        "kernels": why_document([found.why])[0],
+        "samples": [_means(*pair) for pair in paired_means(*runs)],
+        **_texts(found),
+    }
+
+
+def _head(row: RunRow) -> dict[str, Any]:
+    return {
+        "run": row.run,
+        "uid": row.uid,
+        "workload": row.spec.workload,
+        "outcome": row.outcome.name if row.outcome else None,
+        "host": row.host,
+        "gpus": list(row.gpu_names),
+    }
+
+
+def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values that differ by name; None for a run that has none."""
+    names = dict.fromkeys((*first, *second))
+    differing = (name for name in names if first.get(name, _ABSENT) != second.get(name, _ABSENT))
+    return {name: [first.get(name), second.get(name)] for name in differing}
+
+
+def _metrics(first: StoredRun, second: StoredRun) -> dict[str, Any]:
+    """Return every metric that a run has, at its path in documents of runs."""
+    document: dict[str, Any] = {}
+    for metric in METRICS:
+        values = [metric.value(first), metric.value(second)]
+        if values != [None, None]:
+            put_json(document, metric, values)
+    return document
+
+
+def _means(first: DeviceMeans | None, second: DeviceMeans | None) -> dict[str, Any]:
+    sides = (first, second)
+    means = [side.means if side else {} for side in sides]
+    return {
+        "devices": [side.device.device if side else None for side in sides],
+        "mean": {name: [side.get(name) for side in means] for name in dict.fromkeys(name for m in means for name in m)},
+    }
+
+
+def _texts(found: RunDiff) -> dict[str, Any]:
+    return {
+        text.key: {side: [c.text for c in text.changes if c.side == side] for side in ("first", "second")}
+        for text in found.texts
+    }

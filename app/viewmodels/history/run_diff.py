@@ -1,0 +1,245 @@
+"""Two runs side by side: what differs in figures, parameters, environment, evidence, kernels, samples and log."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Literal, NamedTuple
+
+from app import units
+from app.analysis.comparability import known_value
+from app.analysis.run_diff import DeviceMeans, LineChange, line_changes, paired_means
+from app.environment_keys import CUSTOM_SOURCE_KEY, PER_RUN_KEYS
+from app.fields import FIELDS
+from app.metrics import METRICS
+from app.records import StoredRun
+from app.viewmodels.compare.why import WhyRow, WhyView, why_view
+from app.viewmodels.compare.why_text import Pair
+from app.viewmodels.format import cells, naming
+from app.viewmodels.format.environment import environment_label, format_environment_value, shorten_uuids
+from app.viewmodels.format.ratios import format_times, is_far_from_one
+from app.viewmodels.format.telemetry_fields import format_field
+from app.viewmodels.history.evidence import stored_evidence_view
+from app.viewmodels.plot.telemetry_buffer import device_label
+
+CAUTION = (
+    "Two single runs: what differs between repeats of one variant differs here too. "
+    "Compare repeats of both for an interval."
+)
+_TEMPERATURE = "°C"
+"""A unit in which ratios say nothing."""
+MINUS = "\N{MINUS SIGN}"
+MAX_LINES = 2000
+"""Lines of a log that are compared, from its end."""
+
+SectionKey = Literal["run", "figures", "parameters", "environment", "conditions", "evidence", "kernels", "samples"]
+
+
+class DiffRow(NamedTuple):
+    """One value of both runs; `change` is that of numbers. A `kernel` belongs to the class above it."""
+
+    name: str
+    first: str
+    second: str
+    change: str = ""
+    kernel: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffSection:
+    """Values of one kind: those that differ, and those that are alike; `note` explains them, or why none is here."""
+
+    key: SectionKey
+    title: str
+    rows: tuple[DiffRow, ...] = ()
+    alike: tuple[DiffRow, ...] = ()
+    note: str = ""
+
+    @property
+    def counts(self) -> str:
+        """How many values differ and how many are alike: `2 differ, 24 alike`."""
+        if self.key == "kernels":
+            return ""
+        differ = f"{len(self.rows)} {'differs' if len(self.rows) == 1 else 'differ'}" if self.rows else "none differs"
+        return f"{differ}, {len(self.alike)} alike"
+
+
+class TextDiff(NamedTuple):
+    """The lines of a text that only one of the runs has."""
+
+    key: Literal["source", "log"]
+    title: str
+    changes: tuple[LineChange, ...]
+
+    @property
+    def counts(self) -> str:
+        """How many lines differ: `2 lines differ`."""
+        count = len(self.changes)
+        return f"{count:,} {'line differs' if count == 1 else 'lines differ'}" if count else "no line differs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunDiff:
+    """Two runs side by side; `names` are their short names, `why` is where their steps differ."""
+
+    runs: tuple[int, int]
+    names: tuple[str, str]
+    sections: tuple[DiffSection, ...]
+    texts: tuple[TextDiff, ...]
+    why: WhyView
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """What each run is called in heads: `Run 4`."""
+        return (f"Run {self.runs[0]}", f"Run {self.runs[1]}")
+
+    @property
+    def title(self) -> str:
+        """What the page is called."""
+        return f"Runs {self.runs[0]} and {self.runs[1]}"
+
+
+def run_diff(first: StoredRun, second: StoredRun, zone: tzinfo | None) -> RunDiff:
+    """Return what differs from one run to another; slow enough to belong off the GUI thread.
+
+    Args:
+        first: The run that changes are counted from.
+        second: The other one.
+        zone: The reader's time zone; None is the system's.
+    """
+    runs = (first, second)
+    numbers = (first.row.run, second.row.run)
+    base, other = (f"Run {number}" for number in numbers)
+    why = why_view(Pair([second], [first], (other, base), (other.lower(), base.lower())), other, base)
+    sections = (
+        _section("run", "Run", _run_rows(runs, zone)),
+        _section("figures", "Figures", _figure_rows(runs), CAUTION),
+        _section("parameters", "Parameters", _parameter_rows(runs)),
+        _section("environment", "Environment", _environment_rows(runs, per_run=False)),
+        _section("conditions", "Conditions of the run", _environment_rows(runs, per_run=True)),
+        _section("evidence", "What ran", _evidence_rows(runs)),
+        DiffSection(key="kernels", title="Kernels", rows=tuple(map(_kernel_row, why.rows)), note=why.sentence),
+        _section("samples", "Samples, mean while measuring", _sample_rows(runs)),
+    )
+    return RunDiff(
+        runs=numbers,
+        names=(naming.short_name(first.row.spec), naming.short_name(second.row.spec)),
+        sections=tuple(section for section in sections if section.rows or section.alike or section.note),
+        texts=tuple(_text_diffs(runs)),
+        why=why,
+    )
+
+
+Runs = tuple[StoredRun, StoredRun]
+
+
+def _section(key: SectionKey, title: str, rows: Iterable[DiffRow], note: str = "") -> DiffSection:
+    """Return the rows in which a run has a value, by whether both have the same."""
+    known = [row for row in rows if {row.first, row.second} - {"", units.ABSENT}]
+    return DiffSection(
+        key=key,
+        title=title,
+        rows=tuple(row for row in known if row.first != row.second),
+        alike=tuple(row for row in known if row.first == row.second),
+        note=note,
+    )
+
+
+def _row(name: str, values: Sequence[str], change: str = "", help: str = "") -> DiffRow:
+    first, second = values
+    return DiffRow(name, first, second, change, help=help)
+
+
+def _run_rows(runs: Runs, zone: tzinfo | None) -> Iterator[DiffRow]:
+    rows = [run.row for run in runs]
+    for name, values in (
+        ("Started", [cells.started(row, zone).text for row in rows]),
+        ("Host", [row.host or cells.THIS_MACHINE for row in rows]),
+        ("Devices", [cells.devices(row).text for row in rows]),
+        ("Outcome", [cells.outcome(row.outcome).text for row in rows]),
+        ("Reason", [(row.outcome.reason if row.outcome else None) or "" for row in rows]),
+        ("Evidence", [cells.verified(row).text for row in rows]),
+        ("Purpose", [row.purpose or "" for row in rows]),
+        ("Tags", [", ".join(row.tags) for row in rows]),
+        ("Note", [row.note for row in rows]),
+    ):
+        yield _row(name, values)
+
+
+def _figure_rows(runs: Runs) -> Iterator[DiffRow]:
+    examples = [cells.example_word(run.row.spec) for run in runs]
+    for metric in METRICS:
+        values = (metric.value(runs[0]), metric.value(runs[1]))
+        texts = [metric.text(value, example) for value, example in zip(values, examples, strict=True)]
+        yield _row(metric.label, texts, "" if metric.unit == _TEMPERATURE else format_change(*values), metric.help)
+
+
+def _parameter_rows(runs: Runs) -> Iterator[DiffRow]:
+    specs = [run.row.spec for run in runs]
+    yield _row("Workload", [spec.workload for spec in specs])
+    for name in dict.fromkeys(name for spec in specs for name in spec.variant):
+        owner = next(spec for spec in specs if name in spec.variant)
+        values = [
+            naming.choice_label(spec, name, spec.variant[name]) if name in spec.variant else units.ABSENT
+            for spec in specs
+        ]
+        yield _row(naming.parameter_label(owner, name), values, help=name)
+
+
+def _environment_rows(runs: Runs, *, per_run: bool) -> Iterator[DiffRow]:
+    keys = dict.fromkeys(key for run in runs for key in run.environment if key != CUSTOM_SOURCE_KEY)
+    for key in keys:
+        if (key in PER_RUN_KEYS) == per_run:
+            values = [known_value(run.environment, key) for run in runs]
+            texts = [units.ABSENT if v is None else shorten_uuids(format_environment_value(key, v)) for v in values]
+            yield _row(environment_label(key), texts, help=key)
+
+
+def _evidence_rows(runs: Runs) -> Iterator[DiffRow]:
+    actual = [{aspect.name: aspect.actual for aspect in stored_evidence_view(run).aspects} for run in runs]
+    for name in dict.fromkeys(name for side in actual for name in side):
+        yield _row(name, [side.get(name, units.ABSENT) for side in actual])
+
+
+def _kernel_row(row: WhyRow) -> DiffRow:
+    """Return a part of a step or a kernel, its change with the share of the step that it is."""
+    first, second, change, *_, share = row.cells
+    return DiffRow(row.label, first, second, f"{change} ({share})" if share else change, row.kind == "kernel", row.help)
+
+
+def _sample_rows(runs: Runs) -> Iterator[DiffRow]:
+    for pair in paired_means(*runs):
+        known = [side for side in pair if side is not None]
+        device = " / ".join(dict.fromkeys(device_label(side.device) for side in known))
+        for name in FIELDS:
+            values = (_mean(pair[0], name), _mean(pair[1], name))
+            label = f"{device}: {FIELDS[name].label_on(known[0].device.kind)}"
+            change = "" if FIELDS[name].unit == _TEMPERATURE else format_change(*values)
+            yield _row(label, [format_field(name, value) for value in values], change)
+
+
+def _mean(side: DeviceMeans | None, name: str) -> float | None:
+    return None if side is None else side.means.get(name)
+
+
+def _text_diffs(runs: Runs) -> Iterator[TextDiff]:
+    sources = [run.environment.get(CUSTOM_SOURCE_KEY, "").splitlines() for run in runs]
+    if any(sources):
+        yield TextDiff("source", "Source of the own workload", line_changes(*sources))
+    first, second = ([line.text for line in run.log[-MAX_LINES:]] for run in runs)
+    yield TextDiff("log", "Log", line_changes(first, second))
+
+
+def format_change(first: float | None, second: float | None) -> str:
+    """Return how a number changed: `+6.4 %`, from twice or half on `2.50×`; "" where that has no meaning."""
+    if not units.is_known(first) or not units.is_known(second) or first <= 0 or second < 0 or first == second:
+        return ""
+    ratio = second / first
+    if is_far_from_one(ratio):
+        return format_times(ratio)
+    return f"{'+' if ratio > 1 else MINUS}{units.percent(100 * abs(ratio - 1), 1 if abs(ratio - 1) >= 0.0005 else 2)}"
+
+
+def text_line(change: LineChange) -> str:
+    """Return a line with the sign of the run that has it: − the first, + the second."""
+    return f"{'+' if change.side == 'second' else MINUS} {change.text}"
