@@ -26,6 +26,7 @@ _SHORTCUTS = (
     ("Ctrl+E", "On the Run screen: compare several values of any parameter"),
     ("Ctrl+O", "Replay a trace, a file that `watch --json` wrote"),
     ("Ctrl+S", "Save the plot under the pointer, or all plots, as an image"),
+    ("Ctrl+Shift+S", "Copy the plot under the pointer, or all plots, to the clipboard"),
     ("Ctrl+J", "Go to the queue, where these keys act on an experiment:"),
     ("Alt+↑, Alt+↓", "Move it up or down"),
     ("Space, Delete", "Pause or resume it; remove it, or cancel it while it runs"),
@@ -171,6 +172,13 @@ class MainWindow(QMainWindow):
         if page is not None:
             save_shown_chart(page, self._theme)
 
+    def _copy_shown(self) -> None:
+        from app.gui.save_shown import copy_shown_chart
+
+        page = self._stack.currentWidget()
+        if page is not None:
+            copy_shown_chart(page, self._theme)
+
     def _apply_style_sheet(self) -> None:
         """Apply the current style sheet to the visible parts."""
         for part in (self._head, self._stack.currentWidget()):
@@ -187,6 +195,7 @@ class MainWindow(QMainWindow):
             ("Ctrl+.", self.stop_requested.emit),
             ("Ctrl+O", self.open_trace_requested.emit),
             ("Ctrl+S", self._save_shown),
+            ("Ctrl+Shift+S", self._copy_shown),
             ("Ctrl+Q", self.close),
             ("F1", self.show_shortcuts),
         ):

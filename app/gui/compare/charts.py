@@ -19,7 +19,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
-from app.gui.plot.export import add_save_action, save_chart
+from app.gui.plot.export import add_picture_actions
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import plain_tooltip
 from app.report.charts.canvas import Drawing, HitArea
@@ -142,7 +142,7 @@ class ChartWidget(QWidget):
             run = hit.item.runs[-1]
             menu.addAction("Run &again exactly").triggered.connect(lambda: self._actions.run_again(run))
             menu.addSeparator()
-        add_save_action(menu, lambda: save_chart(self, self.drawing()))
+        add_picture_actions(menu, self, self.drawing)
         return menu
 
     def _add_runs(self, menu: QMenu, runs: Sequence[int]) -> None:

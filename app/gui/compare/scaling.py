@@ -7,7 +7,7 @@ from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from app.gui.plot.export import show_save_menu
+from app.gui.plot.export import show_picture_menu
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import text_label
 from app.report.charts.canvas import Drawing
@@ -34,7 +34,7 @@ class ScalingChart(QWidget):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to save the chart."""
-        show_save_menu(self, self.drawing, event.globalPos())
+        show_picture_menu(self, self.drawing, event.globalPos())
 
     def sizeHint(self) -> QSize:
         """Return the size of the drawing."""

@@ -1,11 +1,11 @@
-"""Saves plots and charts as SVG or PNG; plots of the window become vector charts."""
+"""Saves and copies plots and charts as SVG or PNG; plots of the window become vector charts."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import QBuffer, QByteArray, QPoint, Qt
-from PySide6.QtGui import QAction, QImage, QPainter
+from PySide6.QtGui import QGuiApplication, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -45,8 +45,8 @@ def write_chart(path: Path, svg: str) -> None:
         raise write_error(path, error) from error
 
 
-def show_save_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoint) -> None:
-    """Show a menu whose one entry saves a picture.
+def show_picture_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoint) -> None:
+    """Show a menu that copies or saves a picture.
 
     Args:
         parent: The widget that the menu belongs to.
@@ -55,27 +55,41 @@ def show_save_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoin
     """
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    add_save_action(menu, lambda: save_chart(parent, draw()))
+    add_picture_actions(menu, parent, draw)
     menu.popup(position)
 
 
-def add_save_action(menu: QMenu, save: Callable[[], None]) -> QAction:
-    """Add the entry of a menu that saves a picture."""
-    action = menu.addAction("&Save picture …")
-    action.triggered.connect(save)
-    return action
+def add_picture_actions(menu: QMenu, parent: QWidget, draw: Callable[[], Drawing]) -> None:
+    """Add the entries of a menu that copy and save a picture.
+
+    Args:
+        menu: The menu.
+        parent: The widget that the picture is of.
+        draw: Makes the picture.
+    """
+    menu.addAction("&Copy picture").triggered.connect(lambda: copy_chart(draw()))
+    menu.addAction("&Save picture …").triggered.connect(lambda: save_chart(parent, draw()))
 
 
-def _png(svg: str) -> bytes:
+def copy_chart(drawing: Drawing) -> None:
+    """Put a chart on the clipboard as an image."""
+    QGuiApplication.clipboard().setImage(_image(drawing.svg(filled=True)))
+
+
+def _image(svg: str) -> QImage:
     renderer = QSvgRenderer(QByteArray(svg.encode()))
     image = QImage(renderer.defaultSize() * _PIXEL_RATIO, QImage.Format.Format_ARGB32_Premultiplied)
     image.fill(0)
     painter = QPainter(image)
     renderer.render(painter)
     painter.end()
+    return image
+
+
+def _png(svg: str) -> bytes:
     buffer = QBuffer()
     buffer.open(QBuffer.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")  # type: ignore[call-overload]  # the stub wants bytes for the format, Qt takes both
+    _image(svg).save(buffer, "PNG")  # type: ignore[call-overload]  # the stub wants bytes for the format, Qt takes both
     return bytes(buffer.data().data())
 
 
@@ -145,7 +159,7 @@ def draw_stacked(plots: Sequence[CurvePlot], theme: Theme, width: float) -> Draw
 
 
 def show_plot_menu(parent: QWidget, make_plot: Callable[[], CurvePlot], theme: Theme, position: QPoint) -> None:
-    """Show a menu that saves a plot as wide as it is.
+    """Show a menu that copies or saves a plot as wide as it is.
 
     Args:
         parent: The widget that the menu belongs to.
@@ -153,4 +167,4 @@ def show_plot_menu(parent: QWidget, make_plot: Callable[[], CurvePlot], theme: T
         theme: The colours.
         position: Where to show it on the screen.
     """
-    show_save_menu(parent, lambda: draw_stacked([make_plot()], theme, parent.width()), position)
+    show_picture_menu(parent, lambda: draw_stacked([make_plot()], theme, parent.width()), position)

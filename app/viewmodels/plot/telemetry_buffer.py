@@ -1,5 +1,6 @@
 """Telemetry of all devices as growing curves in bounded memory; labels and colours of devices."""
 
+import math
 from typing import NamedTuple
 
 from app.analysis.pyramid import LEVELS
@@ -12,6 +13,7 @@ from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, LiveSeries
 
 HOST_COLOUR = 7
 WORKER_COLOUR = 1
+_SHORT_HISTORY_S = 3600.0
 
 MONITOR_FIELDS = ("power_mw", "load_pct", "memory_bytes")
 """The fields that the Monitor plots for every device."""
@@ -34,10 +36,17 @@ class TelemetryBuffer:
 
     def __init__(self, *, short_history: bool = False) -> None:
         self._levels = SHORT_HISTORY_LEVELS if short_history else LEVELS
+        self._longest_s = _SHORT_HISTORY_S if short_history else math.inf
         self._series: dict[tuple[str, str], LiveSeries] = {}
         self.latest: dict[str, Sample] = {}
         self.throttling = ThrottleTracker()
         self.now_s: float | None = None
+        self._first_s = math.inf
+
+    @property
+    def elapsed_s(self) -> float:
+        """The length of what is stored, of a short history no more than it surely holds."""
+        return min((self.now_s or 0.0) - self._first_s, self._longest_s) if self.now_s is not None else 0.0
 
     def add(self, sample: Sample) -> None:
         """Append a sample; one that was just appended, by another model that shares this buffer, is ignored."""
@@ -46,6 +55,7 @@ class TelemetryBuffer:
         t_s = sample.t_ns / 1e9
         self.latest[sample.device] = sample
         self.now_s = max(t_s, self.now_s or t_s)
+        self._first_s = min(self._first_s, t_s)
         for name in _HOST_FIELDS if sample.device == HOST else _GPU_FIELDS:
             self.series(sample.device, name).append(t_s, getattr(sample, name))
         self.throttling.add(sample)

@@ -58,9 +58,6 @@ def _tab(timeline: RunTimeline, started: RunStarted, name: str) -> RunTab:
     )
 
 
-_IDLE_S = 60.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The status of the run. `tone` is a role of the style: good, warning, bad or heading."""
@@ -108,7 +105,7 @@ _STARTING = Status(title="The first run is to begin", detail="The queue below sa
 
 
 class LiveModel:
-    """The Run screen's model. Before a run it shows the last minute of telemetry, after one that run.
+    """The Run screen's model. Before a run it shows the telemetry of up to an hour, after one that run.
 
     Of several runs at once it shows one, the newest once that has ended, and keeps what the others tell.
     """
@@ -294,7 +291,7 @@ class LiveModel:
     def _time_axis(self) -> TimeAxis:
         timeline = self._shown
         if timeline.started is None:
-            return self._view.recent_axis(self._now_s, _IDLE_S)
+            return self._view.recent_axis(self._now_s, self.recent.elapsed_s)
         return self._view.run_axis(timeline.started.t_ns / 1e9, self._now_s, ended=timeline.ended is not None)
 
     def _panels(self, axis: TimeAxis) -> tuple[Panel, ...]:

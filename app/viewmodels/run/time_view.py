@@ -28,7 +28,8 @@ WindowName = Literal["30 s", "5 min", "all"]
 WINDOWS: tuple[WindowName, ...] = ("30 s", "5 min", "all")
 
 _LENGTHS_S: dict[WindowName, float] = {"30 s": 30.0, "5 min": 300.0}
-_WHOLE_S = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
+_ROOM_TO_GROW = 1.1
+"""How much longer the axis becomes when growing data reach its end: they fill nine tenths of it or more."""
 _SHORTEST_S = 0.5
 _LONGEST_S = 31 * 24 * 3600.0
 
@@ -79,12 +80,12 @@ class TimeView:
         """Move along the time axis."""
         self._paused = TimeAxis(shown.origin_s, shown.start + by, shown.end + by)
 
-    def recent_axis(self, now_s: float, whole_s: float) -> TimeAxis:
-        """Return the view without a run: the window's last seconds, or the last `whole_s` for all."""
-        return self._paused or TimeAxis(now_s, -_LENGTHS_S.get(self.window, whole_s), 0.0)
+    def recent_axis(self, now_s: float, elapsed_s: float) -> TimeAxis:
+        """Return the view without a run: the window's last seconds, or all `elapsed_s` of them."""
+        return self._paused or TimeAxis(now_s, -_LENGTHS_S.get(self.window, _with_room(elapsed_s)), 0.0)
 
     def run_axis(self, start_s: float, now_s: float, *, ended: bool) -> TimeAxis:
-        """Return the view of a run: its last seconds, or all of it.
+        """Return the view of a run: its last seconds, or all of it across the whole width.
 
         Args:
             start_s: When the run began.
@@ -94,9 +95,13 @@ class TimeView:
         if self._paused is not None:
             return self._paused
         elapsed = now_s - start_s
-        if self.window in _LENGTHS_S and elapsed > _LENGTHS_S[self.window]:
-            return TimeAxis(now_s, -_LENGTHS_S[self.window], 0.0)
-        if ended:
-            return TimeAxis(start_s, 0.0, max(1.0, elapsed))
-        fitting = (length for length in _WHOLE_S if length >= elapsed)
-        return TimeAxis(start_s, 0.0, next(fitting, math.ceil(elapsed / 3600) * 3600.0))
+        length = _LENGTHS_S.get(self.window)
+        if length is not None and elapsed > length:
+            return TimeAxis(now_s, -length, 0.0)
+        whole = max(elapsed, _SHORTEST_S) if ended else _with_room(elapsed)
+        return TimeAxis(start_s, 0.0, length or whole)
+
+
+def _with_room(elapsed_s: float) -> float:
+    """Return the next power of `_ROOM_TO_GROW`, so that an axis which grows with its data stands still in between."""
+    return max(_SHORTEST_S, _ROOM_TO_GROW ** math.ceil(math.log(max(elapsed_s, _SHORTEST_S), _ROOM_TO_GROW)))

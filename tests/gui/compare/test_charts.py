@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QContextMenuEvent, QImage
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
@@ -102,7 +102,7 @@ def test_the_keyboard_goes_from_mark_to_mark(batch: ChartWidget, recorded: Recor
     trigger(batch.menu(), "Run again exactly")
     assert recorded.calls == [("run_again", batch.hit_areas[-1].item.runs[-1])]
     QTest.keyClick(batch, Qt.Key.Key_Escape)
-    assert entries(batch.menu()) == ["Save picture …"]
+    assert entries(batch.menu()) == ["Copy picture", "Save picture …"]
 
 
 def test_a_picture_is_as_wide_as_there_is_room_and_in_the_colours_of_the_scheme(
@@ -129,6 +129,13 @@ def test_it_is_saved_as_vectors_and_as_pixels(
         image = QImage(str(tmp_path / name))
         assert image.width() == pytest.approx(2 * batch.width(), abs=2)
         assert image.pixelColor(0, 0).name() == LIGHT.surface
+
+
+def test_it_is_copied_as_it_is_saved(batch: ChartWidget) -> None:
+    trigger(batch.menu(), "Copy picture")
+    copied = QGuiApplication.clipboard().image()
+    assert copied.width() == pytest.approx(2 * batch.width(), abs=2)
+    assert copied.pixelColor(0, 0).name() == LIGHT.surface
 
 
 def test_what_cannot_be_written_is_said(batch: ChartWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,4 +233,4 @@ def test_a_page_without_plots_says_so(qtbot: QtBot, theme: Theme, monkeypatch: p
     page = QWidget()
     qtbot.addWidget(page)
     save_shown_chart(page, theme)
-    assert said == ["There is no plot here to save."]
+    assert said == ["There is no plot here to save or copy."]
