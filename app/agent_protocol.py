@@ -126,10 +126,9 @@ class DescribeHost(msgspec.Struct, frozen=True, tag="describe_host", tag_field=T
 
 
 class InspectHost(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_host", tag_field=TAG):
-    """Ask for a `HostInspected`: what a check of the host shows; `pids` are processes whose users it tells."""
+    """Ask for a `HostInspected`: what a check of the host shows."""
 
     number: Number
-    pids: tuple[int, ...] = ()
 
 
 class KeepStandby(msgspec.Struct, frozen=True, tag="keep_standby", tag_field=TAG):
@@ -313,7 +312,6 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
     Attributes:
         number: Of the order.
         user: The user that the agent runs as.
-        owners: The users of the processes that were asked for, by process id, as far as they are known.
         home: The user's home folder.
         home_free_bytes: Space in it that the user may use.
         interpreter: The Python of a run that names none.
@@ -323,7 +321,6 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
 
     number: Number
     user: str
-    owners: dict[int, str]
     home: str
     home_free_bytes: int
     interpreter: str

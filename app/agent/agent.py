@@ -1,6 +1,5 @@
 """The agent: follows the program's orders on this host with the classes that make runs on the program's own machine."""
 
-import contextlib
 import shutil
 import sys
 import threading
@@ -210,15 +209,10 @@ class Agent:
 
 def _inspect(order: InspectHost) -> HostInspected:
     """Look at what a check of this host shows."""
-    owners: dict[int, str] = {}
-    for pid in order.pids:
-        with contextlib.suppress(psutil.Error, KeyError):  # gone by now, or a user without a name
-            owners[pid] = psutil.Process(pid).username()
     interpreter = default_interpreter()
     return HostInspected(
         number=order.number,
         user=psutil.Process().username(),
-        owners=owners,
         home=str(Path.home()),
         home_free_bytes=shutil.disk_usage(Path.home()).free,
         interpreter=str(find_python(interpreter) or interpreter or sys.executable),

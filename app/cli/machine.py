@@ -19,12 +19,12 @@ from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.limits import IMPLAUSIBLE
 from app.report.documents import gpus_document
 from app.runs.probes import CalibrationResult, calibrate
-from app.samples import Device, Inventory
+from app.samples import Device, Inventory, Processes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.format import derived
-from app.viewmodels.format.telemetry_fields import format_field
+from app.viewmodels.format.telemetry_fields import describe_users, format_field
 from workloads.catalog import FRAMEWORK
 
 _SLOWER = 0.9
@@ -78,26 +78,29 @@ def gpus(as_json: bool, on: str) -> int:
         seen = _collect_readings(host.telemetry)
         inventory = seen.with_reasons(host.inventory())  # with what watching has taught
     if as_json:
-        print_json(gpus_document(inventory, seen.values))
+        print_json(gpus_document(inventory, seen.values, seen.processes))
         return 0
     if inventory.no_gpu_reason:
         print(f"No GPU: {inventory.no_gpu_reason}. Runs use the CPU.")
     else:
         print(f"driver {inventory.driver or 'unknown'}, CUDA up to {inventory.cuda_driver or 'unknown'}")
     for device in inventory.devices:
-        _print_device(device, seen.values.get(device.device, {}))
+        _print_device(device, seen.values.get(device.device, {}), seen.processes.get(device.device))
     return 0
 
 
 @dataclass(slots=True)
 class _Readings:
-    """The newest value of each field in a short watch, and the fields whose newest one cannot be true."""
+    """The newest values of a short watch, the fields whose newest one cannot be true, and who uses each GPU."""
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
+    processes: dict[str, Processes] = field(default_factory=dict)
     implausible: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def take(self, message: SamplerMessage) -> None:
         """Take one message."""
+        if isinstance(message, Processes):
+            self.processes[message.device] = message
         if isinstance(message, Sample | SlowSample):
             readings = self.values.setdefault(message.device, {})
             named = ((name, getattr(message, name)) for name in FIELDS if hasattr(message, name))
@@ -151,7 +154,7 @@ def _unknown_fields(device: Device) -> list[str]:
     return [each.name for each in fields_of("gpu") if each.name not in device.fields and each.name not in device.absent]
 
 
-def _print_device(device: Device, values: Mapping[str, float]) -> None:
+def _print_device(device: Device, values: Mapping[str, float], processes: Processes | None) -> None:
     title = f"GPU {device.index}" if device.kind == "gpu" else "Host"
     print(f"\n{title}  {device.name}  {units.byte_size(device.memory_total_bytes)}")
     if device.kind == "gpu":
@@ -159,6 +162,8 @@ def _print_device(device: Device, values: Mapping[str, float]) -> None:
     if device.lost is not None:
         print(f"  {device.lost}")
         return
+    if processes is not None:
+        print(f"  {describe_users(processes)}")
     shown = [each.name for each in fields_of(device.kind) if each.name in values or each.name in device.fields]
     rows = [_field_row(device, name, values.get(name)) for name in shown if device.kind == "gpu" or name in values]
     print_table(("  field", "value", "renewed every", "one read"), rows, right=frozenset({1, 2, 3}))

@@ -54,8 +54,8 @@ class HostCheck:
     def user_of(self, process: GpuProcess) -> str:
         """Return the user of a process: "" for the one that the agent runs as, `another user` if it is not known."""
         assert self.inspected is not None, "processes are only known of a host that was inspected"
-        owner = self.inspected.owners.get(process.pid, "another user")
-        return "" if owner == self.inspected.user else owner
+        user = process.user or "another user"
+        return "" if user == self.inspected.user else user
 
 
 def check_hosts(entries: Sequence[HostEntry], limit_s: float = CHECK_S) -> Iterator[HostCheck]:
@@ -130,8 +130,7 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
         processes = dict(listed)
     unsubscribe()
     number = connection.link.number()
-    pids = tuple(each.pid for found in processes.values() for each in found.processes)
-    answer = connection.link.order(number, InspectHost(number=number, pids=pids)).result(end_s - time.monotonic())
+    answer = connection.link.order(number, InspectHost(number=number)).result(end_s - time.monotonic())
     assert isinstance(answer, HostInspected), "nothing else answers that order"
     offset_s, error_s = _wall_clock_offset_s(connection)
     found = connection.prepared.found if connection.prepared else None

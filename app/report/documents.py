@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -314,9 +315,20 @@ Readings = Mapping[str, Mapping[str, float]]
 """The newest value of each field, by device."""
 
 
-def gpus_document(inventory: Inventory, readings: Readings) -> dict[str, Any]:
-    """Return the `gpus` document: each GPU with a reading of each field, what it lacks and why, and the host."""
+def gpus_document(
+    inventory: Inventory, readings: Readings, processes: Mapping[str, Processes] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the `gpus` document: each GPU with a reading of each field, what it lacks and why, and the host.
+
+    Args:
+        inventory: The devices.
+        readings: The values of each device.
+        processes: Who uses each GPU, where that was listed.
+    """
     devices = [_device(device, readings.get(device.device, {})) for device in inventory.devices]
+    for device in devices:
+        if (found := processes.get(device["uuid"])) is not None:
+            device["processes"] = None if found.reason is not None else msgspec.to_builtins(found.processes)
     return {
         "driver": inventory.driver,
         "cuda_driver": inventory.cuda_driver,

@@ -213,7 +213,7 @@ class GpuReader:
             if error.value in LOST_ERRORS or reason == self._processes_reason:
                 return
         self._processes_reason = reason
-        listed = tuple(GpuProcess(pid=pid, name=_process_name(pid), memory_bytes=used) for pid, used in found)
+        listed = tuple(_describe_process(pid, used) for pid, used in found)
         yield Processes(t_ns=time.monotonic_ns(), device=self.gpu.uuid, processes=listed, reason=reason)
 
 
@@ -276,8 +276,14 @@ def _results(*reads: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def _process_name(pid: int) -> str:
+def _describe_process(pid: int, memory_bytes: int | None) -> GpuProcess:
+    """Return a process with what the system tells of it: of some of another user's, or outside of here, nothing."""
+    known: dict[str, Any] = {}
     try:
-        return psutil.Process(pid).name()
-    except psutil.Error:
-        return "unknown"
+        with (process := psutil.Process(pid)).oneshot():
+            known["name"] = process.name()
+            known["running_s"] = max(0.0, time.time() - process.create_time())
+            known["user"] = process.username()
+    except (psutil.Error, KeyError):  # a user without a name
+        pass
+    return GpuProcess(pid=pid, memory_bytes=memory_bytes, **{"name": "unknown", **known})

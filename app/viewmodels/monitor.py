@@ -13,7 +13,7 @@ from app.limits import IMPLAUSIBLE
 from app.records import RunEvent
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import updated_inventory
-from app.viewmodels.format.telemetry_fields import format_field
+from app.viewmodels.format.telemetry_fields import format_field, process_parts
 from app.viewmodels.plot.model import Curve, Panel
 from app.viewmodels.plot.telemetry_buffer import (
     MONITOR_FIELDS,
@@ -310,6 +310,6 @@ def _describe_processes(found: Processes | None) -> str:
     if not found.processes:
         return "No process uses it"
     largest = sorted(found.processes, key=lambda process: -(process.memory_bytes or 0))
-    lines = [f"{each.name} · {each.pid} · {units.byte_size(each.memory_bytes)}" for each in largest[:_MAX_PROCESSES]]
+    lines = [" · ".join(process_parts(each)) for each in largest[:_MAX_PROCESSES]]
     more = len(largest) - _MAX_PROCESSES
     return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])

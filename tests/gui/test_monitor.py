@@ -63,7 +63,7 @@ def test_a_lost_card_keeps_its_place_with_the_reason(qtbot: QtBot, view: Monitor
     handle_all(model, (many(2), *samples(0, 5)))
     model.handle(Processes(t_ns=ns(5), device="GPU-0", processes=(GpuProcess(pid=4242, name="python3"),)))
     shown(qtbot, view, model)
-    assert "python3 · 4242 · –" in view.row("GPU-0").displayed_text()
+    assert "python3 (4242) · unknown user" in view.row("GPU-0").displayed_text()
     before = view.row("GPU-0").y()
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="It fell off the bus."))
     view.show_model(model.state())

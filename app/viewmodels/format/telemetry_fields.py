@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from app import units
 from app.analysis.comparability import ClockEvent
 from app.fields import FIELDS, Sample
+from app.samples import GpuProcess, Processes
 
 _THROTTLE_REASONS = {
     ClockEvent.POWER_CAP: "power cap",
@@ -124,3 +125,20 @@ def format_clock_events(mask: int) -> str:
     """Return a mask of clock event reasons in words, those that do not throttle included."""
     parts = [*(text for bit, text in _NOT_THROTTLING if mask & bit), format_throttle_reasons(mask)]
     return ", ".join(filter(None, parts)) or "none"
+
+
+def process_parts(process: GpuProcess) -> tuple[str, ...]:
+    """Return a process in parts: name and id, whose it is, for how long it has been running, its memory."""
+    running = units.ABSENT if process.running_s is None else units.age(process.running_s)
+    user = process.user or "unknown user"
+    return f"{process.name} ({process.pid})", user, running, units.byte_size(process.memory_bytes)
+
+
+def describe_users(found: Processes) -> str:
+    """Return who uses a GPU, the largest first, or why nobody knows, in one line."""
+    if found.reason is not None:
+        return f"who uses it is not known ({found.reason})"
+    largest = sorted(found.processes, key=lambda process: -(process.memory_bytes or 0))
+    parts = (process_parts(process) for process in largest)
+    shown = (f"{name} of {user}, running for {running}, {memory}" for name, user, running, memory in parts)
+    return f"used by {'; '.join(shown)}" if largest else "used by no process"

@@ -105,6 +105,9 @@ def test_a_field_without_a_reading_is_not_supported() -> None:
     assert fields["power_limit_mw"] == {"supported": False, "value": None, "reason": "not supported", **unknown}
     assert fields["load_pct"]["supported"] is False
     assert document["host"]["fields"]["power_mw"]["reason"] == "not read on the host"
+    assert "processes" not in document["gpus"][0], "they were not listed"
+    listed = Processes(t_ns=1, device="GPU-a", processes=(GpuProcess(pid=11, name="python", user="ann"),))
+    assert gpus_document(inventory, {}, {"GPU-a": listed})["gpus"][0]["processes"][0]["user"] == "ann"
 
 
 def test_a_field_says_its_unit_its_period_and_what_a_read_costs() -> None:
@@ -179,12 +182,15 @@ def test_all_but_samples_say_what_they_are() -> None:
 
 
 def test_who_uses_a_gpu_is_a_line_with_a_list() -> None:
-    using = (GpuProcess(pid=11, name="python", memory_bytes=2**30), GpuProcess(pid=12, name="ollama"))
+    using = (
+        GpuProcess(pid=11, name="python", memory_bytes=2**30, user="ann", running_s=90.5),
+        GpuProcess(pid=12, name="ollama"),
+    )
     document = line(Processes(t_ns=5, device="GPU-a", processes=using))
     assert (document["kind"], document["device"]) == ("processes", "GPU-a")
     assert document["processes"] == (
-        {"pid": 11, "name": "python", "memory_bytes": 2**30},
-        {"pid": 12, "name": "ollama", "memory_bytes": None},
+        {"pid": 11, "name": "python", "memory_bytes": 2**30, "user": "ann", "running_s": 90.5},
+        {"pid": 12, "name": "ollama", "memory_bytes": None, "user": None, "running_s": None},
     )
     assert document["reason"] is None
     assert line(Processes(t_ns=5, device="GPU-a", reason="no permission"))["reason"] == "no permission"

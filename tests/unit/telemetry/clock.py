@@ -37,5 +37,9 @@ class Clock:
     def perf_counter_ns(self) -> int:
         return self.monotonic_ns()
 
+    def time(self) -> float:
+        """Processes begin by the wall clock."""
+        return time.time()
+
     def sleep(self, seconds: float) -> None:
         self.passed_s += seconds

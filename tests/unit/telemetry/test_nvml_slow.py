@@ -4,6 +4,7 @@ import itertools
 import os
 import time
 
+import psutil
 import pynvml
 import pytest
 
@@ -89,6 +90,21 @@ def test_gpm_tells_of_the_time_since_the_reading_before(clock: Clock) -> None:
     assert last[0] == before[1], "where one reading ends the next begins"
 
 
+def test_a_metric_that_the_first_readings_lacked_is_reported_once_it_is_there(clock: Clock) -> None:
+    metrics = {2: 96.0}
+    with opened(Card(uuid="GPU-x", gpm=metrics)) as (source, _):
+        for _ in range(6):
+            clock.passed_s += 1
+            assert "tensor_active_pct" not in gpm_of(source)
+        assert source.devices[0].absent["tensor_active_pct"] == "not supported"
+        clock.passed_s += 1
+        metrics[5] = 93.5
+        assert gpm_of(source)["tensor_active_pct"] == 93.5
+        (updated,) = source.fields_seen()
+    assert "tensor_active_pct" in updated.fields
+    assert "tensor_active_pct" not in updated.absent
+
+
 def test_gpm_that_fails_once_harms_nothing_else(clock: Clock) -> None:
     flaw = Flaw("nvmlGpmSampleGet", pynvml.NVML_ERROR_UNKNOWN, first=2, times=1)
     with opened(Card(uuid="GPU-x", flaws=(flaw,))) as (source, _):
@@ -152,7 +168,10 @@ def test_processes_are_named_and_memory_that_is_not_told_is_absent(clock: Clock)
     own, other = listed.processes
     assert (own.pid, own.memory_bytes) == (mine, 3_000_000_000)
     assert own.name.startswith(("python", "pytest"))
-    assert (other.name, other.memory_bytes) == ("unknown", None)
+    assert own.user == psutil.Process().username()
+    assert own.running_s is not None
+    assert 0 < own.running_s < time.time() - psutil.boot_time()
+    assert (other.name, other.memory_bytes, other.user, other.running_s) == ("unknown", None, None, None)
     assert again == [], "only every two seconds"
 
 

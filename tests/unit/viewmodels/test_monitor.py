@@ -3,7 +3,7 @@ import pytest
 
 from app.fields import FIELDS, Sample, SlowSample
 from app.samples import DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
-from app.viewmodels.format.telemetry_fields import format_clock_events, format_field
+from app.viewmodels.format.telemetry_fields import describe_users, format_clock_events, format_field
 from app.viewmodels.monitor import MonitoredDevice, MonitorModel, describe_not_reported
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
 
@@ -127,7 +127,19 @@ def test_a_gpu_names_its_processes_the_largest_first() -> None:
     some = [GpuProcess(pid=n, name="python3", memory_bytes=n * 2**20) for n in range(1, 11)]
     model.handle(Processes(t_ns=ns(2), device="GPU-0", processes=(GpuProcess(pid=77, name="Xorg"), *some)))
     lines = model.state().rows[0].processes.splitlines()
-    assert (lines[0], lines[-1], len(lines)) == (f"python3 · 10 · 10.0{NBSP}MiB", "and 3 more", 9)
+    assert (lines[0], lines[-1], len(lines)) == (f"python3 (10) · unknown user · – · 10.0{NBSP}MiB", "and 3 more", 9)
+
+
+def test_who_uses_a_gpu_is_one_line_in_the_terminal() -> None:
+    used = GpuProcess(pid=4242, name="python3", memory_bytes=2**30, user="ann", running_s=7200.0)
+    found = Processes(t_ns=ns(1), device="GPU-0", processes=(GpuProcess(pid=7, name="ffmpeg"), used))
+    assert describe_users(found) == (
+        f"used by python3 (4242) of ann, running for 2{NBSP}h, 1.0{NBSP}GiB; "
+        "ffmpeg (7) of unknown user, running for –, –"
+    )
+    assert describe_users(Processes(t_ns=ns(1), device="GPU-0")) == "used by no process"
+    unknown = Processes(t_ns=ns(1), device="GPU-0", reason="no permission")
+    assert describe_users(unknown) == "who uses it is not known (no permission)"
 
 
 def test_a_lost_device_shows_no_old_numbers_as_if_they_were_new() -> None:
