@@ -26,6 +26,7 @@ from app.gui.run.replay_controller import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.settings import RunEndNotifier, SettingsStore, StandbySetting
+from app.gui.shell.shell import Shell
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
@@ -144,12 +145,11 @@ class Workbench(QObject):
             self.window.settings_menu,
             self.actions,
             self.experiments.compare_quickly,
-            lambda: self._session_factory().prepare(),
+            self._prepare_worker,
         )
         self._notifier = RunEndNotifier(self.window, settings_store)
-        self._standby = StandbySetting(
-            self.window.settings_menu, settings_store, lambda: self._session_factory().prepare()
-        )
+        self._standby = StandbySetting(self.window.settings_menu, settings_store, self._prepare_worker)
+        self.shell = Shell(self.window, theme, database, self.reads, self.actions, self._run, self.run.stop)
 
     def _make_actions(self) -> Actions:
         return Actions(
@@ -170,10 +170,7 @@ class Workbench(QObject):
     def start(self) -> None:
         """Show the window; slow parts start after the first paint."""
         self.window.painted.connect(self._start_slow_parts)
-        self.window.run_requested.connect(self._run)
-        self.window.open_trace_requested.connect(self.opener.ask_for_trace)
         self.replay.changed.connect(self.window.show_chip)
-        self.window.stop_requested.connect(self.run.stop)
         self.window.close_requested.connect(self._ask_to_close)
         self.window.page_shown.connect(lambda _: self.monitor.refresh())
         self.window.page_shown.connect(self.stored.refresh)
@@ -237,7 +234,7 @@ class Workbench(QObject):
         return self.run.running or self.queue.running
 
     def _telemetry_ready(self) -> None:
-        self._session_factory().prepare()
+        self._prepare_worker()
         self.queue.check_entries()
 
     def _queue_changed(self, running: bool) -> None:
@@ -251,6 +248,9 @@ class Workbench(QObject):
         if self._factory is None:
             self._factory = SessionFactory(self.database, self.feed, self.bridge, self.hosts.hosts.connections)
         return self._factory
+
+    def _prepare_worker(self) -> None:
+        self._session_factory().prepare()
 
     def _make_queue_runner(self, on_progress: Callable[["QueueProgress"], None]) -> "QueueRunner":
         return self._session_factory().make_queue_runner(on_progress)
@@ -313,7 +313,7 @@ class Workbench(QObject):
     def _refresh_after_runs(self) -> None:
         """Show the end of the last active run."""
         self._check_disk_space()
-        self._session_factory().prepare()
+        self._prepare_worker()
         self.stored.refresh(HISTORY)
 
     def _close_window(self) -> None:

@@ -1,15 +1,14 @@
-"""The main window: tabs over the screens, a description of the machine, and keyboard shortcuts."""
+"""The main window: tabs over the screens, and a description of the machine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QCloseEvent, QIcon, QKeySequence, QPaintEvent, QShortcut
+from PySide6.QtGui import QCloseEvent, QIcon, QPaintEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QMenu,
-    QMessageBox,
     QStackedWidget,
     QTabBar,
     QVBoxLayout,
@@ -19,39 +18,6 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, show_text, text_label
 from app.paths import RESOURCES
-
-_SHORTCUTS = (
-    ("Ctrl+R", "Run the variant in the form"),
-    ("Ctrl+.", "Stop the run"),
-    ("Ctrl+E", "On the Run screen: compare several values of any parameter"),
-    ("Ctrl+O", "Replay a trace, a file that `watch --json` wrote"),
-    ("Ctrl+S", "Save the plot under the pointer, or all plots, as an image"),
-    ("Ctrl+Shift+S", "Copy the plot under the pointer, or all plots, to the clipboard"),
-    ("Ctrl+J", "Go to the queue, where these keys act on an experiment:"),
-    ("Alt+↑, Alt+↓", "Move it up or down"),
-    ("Space, Delete", "Pause or resume it; remove it, or cancel it while it runs"),
-    ("Enter", "Show its verdict"),
-    ("Ctrl+L", "Go to the live plots, where these keys act:"),
-    ("1, 2, 3", "The last 30 s, the last 5 min, everything"),
-    ("Space", "Pause or resume the plots"),
-    ("F, End", "Follow new data"),
-    ("←, →", "Move the crosshair; with Shift the view"),
-    ("+, −", "Zoom in and out, like the wheel"),
-    ("M", "In a replay: jump to the measured part"),
-    ("G", "One panel per GPU, or one for all"),
-    ("B, Space", "In a comparison: make a row the baseline; show or hide its curves"),
-    ("Ctrl+C", "In a comparison: copy the table"),
-    ("Ctrl+3", "Go to the history, where these keys act:"),
-    ("Ctrl+F, Escape", "Search, and show all runs again"),
-    ("T, N", "Change tags, write a note"),
-    ("Delete, Ctrl+Z", "Delete the selected runs, restore them"),
-    ("Ctrl+G, ←, →", "Group by experiment, fold, unfold"),
-    ("Ctrl+Shift+C", "Compare the selected runs"),
-    ("Ctrl+Q", "Close the window"),
-    ("F1", "This list"),
-    ("Tab, Shift+Tab", "Next and previous control"),
-)
-
 
 RUN, MONITOR, HISTORY, COMPARE = range(4)
 """The pages, in the order of their tabs."""
@@ -73,11 +39,9 @@ class MainWindow(QMainWindow):
 
     painted = Signal()
     page_shown = Signal(int)
-    run_requested = Signal()
-    stop_requested = Signal()
-    open_trace_requested = Signal()
     close_requested = Signal()
     show_log_requested = Signal()
+    keys_requested = Signal()
 
     def __init__(self, pages: Sequence[Page], theme: Theme) -> None:
         super().__init__()
@@ -96,7 +60,7 @@ class MainWindow(QMainWindow):
         self._settings.setProperty("menu", "true")
         self.settings_menu = QMenu(self._settings)
         self._settings.setMenu(self.settings_menu)
-        self._help = button("?", "Keyboard shortcuts (F1), and the program's log", flat=True)
+        self._help = button("?", "Keys and actions (F1), and the program's log", flat=True)
         self._help.setProperty("menu", "true")
         self.help_menu = QMenu(self._help)
         self._help.setMenu(self.help_menu)
@@ -152,27 +116,16 @@ class MainWindow(QMainWindow):
             self._is_painted = True
             self.painted.emit()
 
-    def show_shortcuts(self) -> None:
-        """Show the list of keyboard shortcuts."""
-        box = QMessageBox(self)
-        self._theme.apply_style_sheet(box)
-        box.setWindowTitle("Keyboard shortcuts")
-        box.setTextFormat(Qt.TextFormat.RichText)
-        pages = (f"Ctrl+1 … Ctrl+{len(self._pages)}", ", ".join(page.title for page in self._pages))
-        shown = (pages, *_SHORTCUTS)
-        rows = "".join(f"<tr><td><b>{keys}</b>&nbsp;&nbsp;</td><td>{action}</td></tr>" for keys, action in shown)
-        box.setText(f"<table cellspacing='6'>{rows}</table>")
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.open()
-
-    def _save_shown(self) -> None:
+    def save_shown(self) -> None:
+        """Save the plot under the pointer, or those in sight."""
         from app.gui.save_shown import save_shown_chart
 
         page = self._stack.currentWidget()
         if page is not None:
             save_shown_chart(page, self._theme)
 
-    def _copy_shown(self) -> None:
+    def copy_shown(self) -> None:
+        """Copy the plot under the pointer, or those in sight."""
         from app.gui.save_shown import copy_shown_chart
 
         page = self._stack.currentWidget()
@@ -188,22 +141,8 @@ class MainWindow(QMainWindow):
     def _connect(self) -> None:
         self._theme.changed.connect(self._apply_style_sheet)
         self._tabs.currentChanged.connect(self.show_page)
-        self.help_menu.addAction("&Keyboard shortcuts").triggered.connect(self.show_shortcuts)
+        self.help_menu.addAction("&Keys and actions").triggered.connect(self.keys_requested)
         self.help_menu.addAction("Show &log").triggered.connect(self.show_log_requested)
-        for keys, act in (
-            ("Ctrl+R", self.run_requested.emit),
-            ("Ctrl+.", self.stop_requested.emit),
-            ("Ctrl+O", self.open_trace_requested.emit),
-            ("Ctrl+S", self._save_shown),
-            ("Ctrl+Shift+S", self._copy_shown),
-            ("Ctrl+Q", self.close),
-            ("F1", self.show_shortcuts),
-        ):
-            QShortcut(QKeySequence(keys), self).activated.connect(act)
-        for index in range(len(self._pages)):
-            shortcut = QShortcut(self)
-            shortcut.setKeys([QKeySequence(f"Ctrl+{index + 1}"), QKeySequence(f"Alt+{index + 1}")])
-            shortcut.activated.connect(lambda index=index: self.show_page(index))
 
     def _build(self) -> None:
         self.setWindowTitle("VariantScope")

@@ -1,0 +1,172 @@
+"""The one table of the window's actions: their names, their keys, and where these act.
+
+Key bindings of the whole window, the list of keys (F1) and the command palette (Ctrl+K) are made from it. A test finds
+each shortcut of a screen that is missing here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
+
+_SYMBOLS = {
+    "Up": "↑",
+    "Down": "↓",
+    "Left": "←",
+    "Right": "→",
+    "Del": "Delete",
+    "Return": "Enter",
+    "-": "−",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that the user can do.
+
+    Attributes:
+        title: What it does.
+        keys: Key sequences as Qt reads them, any of which does it; a pair of directions is one action.
+        name: What does it, among the window's functions; "" where its keys are pressed in the target of its group.
+    """
+
+    title: str
+    keys: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def keys_text(self) -> str:
+        """Return its keys as they are written on a keyboard: `Alt+↑, Alt+↓`."""
+        return ", ".join("+".join(_SYMBOLS.get(part, part) for part in each.split("+")) for each in self.keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Actions under one heading.
+
+    Attributes:
+        title: The heading.
+        actions: The actions.
+        page: The screen where they are; None is every screen.
+        target: Accessible name of the widget that takes their keys.
+        enter: The keys that lead to the target where it is hidden.
+    """
+
+    title: str
+    actions: tuple[Action, ...]
+    page: int | None = None
+    target: str = ""
+    enter: str = ""
+
+
+GROUPS = (
+    Group(
+        title="Everywhere",
+        actions=(
+            Action("Find an action or a run", ("Ctrl+K",), "palette"),
+            Action("Show Run", ("Ctrl+1", "Alt+1"), "run page"),
+            Action("Show Monitor", ("Ctrl+2", "Alt+2"), "monitor page"),
+            Action("Show History", ("Ctrl+3", "Alt+3"), "history page"),
+            Action("Show Compare", ("Ctrl+4", "Alt+4"), "compare page"),
+            Action("Run the variant in the form", ("Ctrl+R",), "run"),
+            Action("Stop the run", ("Ctrl+.",), "stop"),
+            Action("Replay a trace, a file that `watch --json` wrote", ("Ctrl+O",), "open trace"),
+            Action("Save the plot under the pointer, or all plots, as an image", ("Ctrl+S",), "save"),
+            Action("Copy the plot under the pointer, or all plots, to the clipboard", ("Ctrl+Shift+S",), "copy"),
+            Action("Start a prepared experiment", (), "presets"),
+            Action("Show reference runs", (), "reference"),
+            Action("Add, check and remove hosts", (), "hosts"),
+            Action("Show the program's log", (), "log"),
+            Action("All actions with their keys", ("F1", "?"), "keys"),
+            Action("Close the window", ("Ctrl+Q",), "quit"),
+            Action("Next and previous control", ("Tab", "Shift+Tab")),
+        ),
+    ),
+    Group(
+        title="Run",
+        page=RUN,
+        actions=(
+            Action("Compare several values of any parameter", ("Ctrl+E",)),
+            Action("Go to the live plots", ("Ctrl+L",)),
+            Action("Go to the queue", ("Ctrl+J",)),
+        ),
+    ),
+    Group(
+        title="Plots on Run",
+        page=RUN,
+        target="Plots",
+        enter="Ctrl+L",
+        actions=(
+            Action("Show the last 30 s", ("1",)),
+            Action("Show the last 5 min", ("2",)),
+            Action("Show everything", ("3",)),
+            Action("Pause or resume the plots", ("Space",)),
+            Action("Follow new data", ("F", "End")),
+            Action("One panel per GPU, or one for all", ("G",)),
+            Action("Move the crosshair", ("Left", "Right")),
+            Action("Move the view", ("Shift+Left", "Shift+Right")),
+            Action("Zoom in", ("+",)),
+            Action("Zoom out", ("-",)),
+            Action("In a replay: jump to the measured part", ("M",)),
+        ),
+    ),
+    Group(
+        title="Queue",
+        page=RUN,
+        target="Queue",
+        enter="Ctrl+J",
+        actions=(
+            Action("Move the experiment up or down", ("Alt+Up", "Alt+Down")),
+            Action("Pause or resume the experiment", ("Space",)),
+            Action("Remove the experiment, or cancel it while it runs", ("Del",)),
+            Action("Show the verdict of the experiment", ("Return",)),
+        ),
+    ),
+    Group(
+        title="Monitor",
+        page=MONITOR,
+        target="Hosts",
+        actions=(
+            Action("Previous and next host or GPU", ("Up", "Down")),
+            Action("Fold and unfold a host", ("Left", "Right")),
+            Action("Show the plots of the host, or connect to it", ("Return",)),
+        ),
+    ),
+    Group(
+        title="History",
+        page=HISTORY,
+        target="Stored runs",
+        actions=(
+            Action("Search the runs", ("Ctrl+F",)),
+            Action("Show all runs again", ("Escape",)),
+            Action("Open the run", ("Return",)),
+            Action("Compare the selected runs", ("Ctrl+Shift+C",)),
+            Action("Change the tags of the selected runs", ("T",)),
+            Action("Write a note on the selected runs", ("N",)),
+            Action("Delete the selected runs", ("Del",)),
+            Action("Restore the selected runs", ("R",)),
+            Action("Restore what was deleted last", ("Ctrl+Z",)),
+            Action("Delete runs in the trash for good", ("Shift+Del",)),
+            Action("Group the runs by experiment", ("Ctrl+G",)),
+            Action("Fold and unfold a group", ("Left", "Right")),
+        ),
+    ),
+    Group(
+        title="Compare",
+        page=COMPARE,
+        target="Compared runs",
+        actions=(
+            Action("Make the row the baseline", ("B",)),
+            Action("Show or hide the curves of the row", ("Space",)),
+            Action("Fold and unfold a variant", ("Left", "Right")),
+            Action("Open the run", ("Return",)),
+            Action("Copy the table", ("Ctrl+C",)),
+            Action("Give the table a row more or less", ("Ctrl+Shift+Down", "Ctrl+Shift+Up")),
+        ),
+    ),
+)
+
+
+def all_actions() -> Iterator[tuple[Group, Action]]:
+    """Return every action with its group, in order."""
+    return ((group, action) for group in GROUPS for action in group.actions)

@@ -1,0 +1,304 @@
+"""The palette: a line to type in above a list of what can be done and opened; by keyboard alone, or by mouse."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QKeyEvent, QPainter
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QLineEdit,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
+from app.gui.widgets.basic import separator, text_label
+from app.gui.widgets.cell_table import AnyIndex
+from app.viewmodels.shell.palette import Entry, Match, search
+
+_WIDTH = 90 * GRID
+_ROW_HEIGHT = 4 * GRID
+_TOP = 6 * GRID
+_ROWS_SHOWN = 14
+_ROW_ROLE = Qt.ItemDataRole.UserRole
+_LIST_KEYS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
+_ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+_NOTHING = "Nothing is called that. Fewer letters find more."
+
+_Row = Match | str
+"""What a search found, or a heading."""
+
+
+class _Rows(QAbstractListModel):
+    """Headings and matches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: tuple[_Row, ...] = ()
+
+    def rowCount(self, parent: AnyIndex | None = None) -> int:
+        """Return the number of rows."""
+        return 0 if parent is not None and parent.isValid() else len(self.rows)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Return a row, or how it is read aloud."""
+        row = self.rows[index.row()]
+        if role == _ROW_ROLE:
+            return row
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+            if isinstance(row, str):
+                return row
+            return ", ".join(filter(None, (row.entry.title, row.entry.detail, row.entry.keys)))
+        return None
+
+    def flags(self, index: AnyIndex) -> Qt.ItemFlag:
+        """Return the flags: a heading cannot be chosen."""
+        return Qt.ItemFlag.NoItemFlags if isinstance(self.rows[index.row()], str) else super().flags(index)
+
+    def show_rows(self, rows: Sequence[_Row]) -> None:
+        """Show these rows."""
+        self.beginResetModel()
+        self.rows = tuple(rows)
+        self.endResetModel()
+
+    def step(self, row: int, by: int) -> int:
+        """Return the next row from `row` on that can be chosen, in the direction of `by`; -1 for none."""
+        while 0 <= row < len(self.rows):
+            if not isinstance(self.rows[row], str):
+                return row
+            row += 1 if by > 0 else -1
+        return -1
+
+
+class _Delegate(QStyledItemDelegate):
+    """Paints a heading, or a title with its matching letters in bold, its detail, and its keys at the right."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        """Return the size of a row."""
+        return QSize(10 * GRID, _ROW_HEIGHT)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """Paint a row."""
+        row: _Row = index.data(_ROW_ROLE)
+        colours = self._theme.colours
+        area = QRect(option.rect).adjusted(2 * GRID, 0, -2 * GRID, 0)
+        painter.save()
+        painter.setFont(tabular_font())
+        if isinstance(row, str):
+            painter.setFont(tabular_font(12, bold=True))
+            painter.setPen(QColor(colours.muted))
+            painter.drawText(area.adjusted(0, GRID // 2, 0, 0), LEFT, row)
+        else:
+            is_current = bool(option.state & QStyle.StateFlag.State_Selected)
+            if is_current:
+                painter.fillRect(option.rect, QColor(colours.accent))
+            text, quiet = (colours.on_accent,) * 2 if is_current else (colours.text, colours.muted)
+            painter.setPen(QColor(quiet))
+            painter.drawText(area, RIGHT, row.entry.keys)
+            area.setRight(area.right() - painter.fontMetrics().horizontalAdvance(row.entry.keys) - 2 * GRID)
+            painter.setPen(QColor(text))
+            area.setLeft(_paint_title(painter, area, row) + 2 * GRID)
+            painter.setPen(QColor(quiet))
+            painter.setFont(tabular_font())
+            detail = painter.fontMetrics().elidedText(row.entry.detail, Qt.TextElideMode.ElideRight, area.width())
+            painter.drawText(area, LEFT, detail if area.width() > 4 * GRID else "")
+        painter.restore()
+
+
+def _paint_title(painter: QPainter, area: QRect, row: Match) -> int:
+    """Paint a title with its matching letters in bold; return where it ends."""
+    marked = set(row.positions)
+    x = area.left()
+    fonts = tuple(tabular_font(bold=bold) for bold in (False, True))
+    for is_marked, run in groupby(range(len(row.entry.title)), marked.__contains__):
+        letters = [row.entry.title[at] for at in run]
+        painter.setFont(QFont(fonts[is_marked]))
+        text = painter.fontMetrics().elidedText("".join(letters), Qt.TextElideMode.ElideRight, area.right() - x)
+        painter.drawText(QRect(x, area.top(), max(0, area.right() - x), area.height()), LEFT, text)
+        x += painter.fontMetrics().horizontalAdvance(text)
+    return x
+
+
+class Palette(QFrame):
+    """A line to type in above a list, over the middle of the window; it goes when something else gets the focus.
+
+    `chosen` has the key of the entry that was chosen, and whether with Ctrl.
+
+    Thread: GUI only.
+    """
+
+    chosen = Signal(str, bool)
+
+    def __init__(self, window: QWidget, theme: Theme) -> None:
+        super().__init__(window)
+        self._theme = theme
+        self._entries: tuple[Entry, ...] = ()
+        self._recent: tuple[str, ...] = ()
+        self._before: QWidget | None = None
+        self.line = QLineEdit()
+        self.list = QListView()
+        self._rows = _Rows()
+        self._hint = text_label("", "caption")
+        self._build()
+        self.line.textChanged.connect(lambda _: self._search())
+        self.line.installEventFilter(self)
+        self.list.clicked.connect(lambda index: self._choose(index, control=False))
+        self.hide()
+
+    def open(self, prompt: str, hint: str, entries: Sequence[Entry], recent: Sequence[str] = ()) -> None:
+        """Show these entries, with an empty line.
+
+        Args:
+            prompt: What can be typed.
+            hint: What the keys do.
+            entries: What there is.
+            recent: Keys of what was used, the last one first.
+        """
+        if self.isHidden():
+            self._before = QApplication.focusWidget()
+            self.window().installEventFilter(self)
+            _application().focusChanged.connect(self._leave)
+        self._theme.apply_style_sheet(self)
+        self._recent = tuple(recent)
+        self._hint.setText(hint)
+        self.line.setPlaceholderText(prompt)
+        self.line.setAccessibleName(prompt)
+        self.line.clear()
+        self.show_entries(entries)
+        self.show()
+        self.raise_()
+        self.line.setFocus()
+
+    def show_entries(self, entries: Sequence[Entry]) -> None:
+        """Show other entries; what was typed and what is chosen stay."""
+        current = self.list.currentIndex().data(_ROW_ROLE)
+        self._entries = tuple(entries)
+        self._search()
+        if isinstance(current, Match) and current.entry.key != self._first_key():
+            keys = [row.entry.key if isinstance(row, Match) else "" for row in self._rows.rows]
+            if current.entry.key in keys:
+                self.list.setCurrentIndex(self._rows.index(keys.index(current.entry.key)))
+
+    def close_palette(self) -> None:
+        """Hide it; the focus goes back to where it was."""
+        if self.isHidden():
+            return
+        _application().focusChanged.disconnect(self._leave)
+        self.window().removeEventFilter(self)
+        self.hide()
+        if self._before is not None and self._before.isVisible():
+            self._before.setFocus()
+        self._before = None
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Give the list's keys to the list, and stay in the middle of the window."""
+        if watched is self.window() and event.type() == QEvent.Type.Resize:
+            self._place()
+        if watched is not self.line or not isinstance(event, QKeyEvent):
+            return super().eventFilter(watched, event)
+        key = Qt.Key(event.key())
+        if key not in (*_LIST_KEYS, *_ENTER, Qt.Key.Key_Escape, Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
+            return False
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        elif event.type() == QEvent.Type.KeyPress:
+            self._handle_key(key, event)
+        return True
+
+    def _handle_key(self, key: Qt.Key, event: QKeyEvent) -> None:
+        if key == Qt.Key.Key_Escape:
+            self.close_palette()
+        elif key in _ENTER:
+            self._choose(
+                self.list.currentIndex(), control=bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+            )
+        else:
+            by = {Qt.Key.Key_Up: -1, Qt.Key.Key_Backtab: -1, Qt.Key.Key_PageUp: -_ROWS_SHOWN}.get(key, 1)
+            by = _ROWS_SHOWN if key == Qt.Key.Key_PageDown else by
+            last = len(self._rows.rows) - 1
+            row = self._rows.step(min(max(self.list.currentIndex().row() + by, 0), last), by)
+            if row < 0 and abs(by) > 1:
+                row = self._rows.step(0 if by < 0 else last, -by)
+            if row >= 0:
+                self._select(row)
+
+    def _select(self, row: int) -> None:
+        self.list.setCurrentIndex(self._rows.index(row))
+        if row and isinstance(self._rows.rows[row - 1], str):
+            self.list.scrollTo(self._rows.index(row - 1))  # with its heading
+
+    def _choose(self, index: QModelIndex, *, control: bool) -> None:
+        row = index.data(_ROW_ROLE)
+        if isinstance(row, Match):
+            self.close_palette()
+            self.chosen.emit(row.entry.key, control)
+
+    def _leave(self, _old: QWidget | None, new: QWidget | None) -> None:
+        """Hide when another widget of the program gets the focus; another program may have it for a while."""
+        if new is not None and new is not self and not self.isAncestorOf(new):
+            self._before = None
+            self.close_palette()
+
+    def _search(self) -> None:
+        query = self.line.text()
+        found = search(self._entries, query, self._recent)
+        rows: list[_Row] = []
+        for match in found:
+            if not query.strip() and (not rows or _group(rows[-1]) != match.entry.group):
+                rows.append(match.entry.group)
+            rows.append(match)
+        self._rows.show_rows(rows or [_NOTHING])
+        if (first := self._rows.step(0, 1)) >= 0:
+            self._select(first)
+        self._place()
+
+    def _first_key(self) -> str:
+        first = self._rows.step(0, 1)
+        row = self._rows.rows[first] if first >= 0 else ""
+        return row.entry.key if isinstance(row, Match) else ""
+
+    def _place(self) -> None:
+        """Take the middle of the window, as high as what there is to choose from, within what fits."""
+        room = self.window().size()
+        self.setFixedWidth(min(_WIDTH, room.width() - 4 * GRID))
+        shown = min(max(len(self._rows.rows), 1), _ROWS_SHOWN)
+        self.list.setFixedHeight(min(shown * _ROW_HEIGHT, max(4 * _ROW_HEIGHT, room.height() - 3 * _TOP)))
+        self.adjustSize()
+        self.move((room.width() - self.width()) // 2, min(_TOP, max(0, room.height() - self.height())))
+
+    def _build(self) -> None:
+        self.setProperty("role", "palette")
+        self.setAccessibleName("Command palette")
+        self.list.setModel(self._rows)
+        self.list.setItemDelegate(_Delegate(self._theme))
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.setUniformItemSizes(True)
+        self.list.setAccessibleName("Matches")
+        self.list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+        self.line.setProperty("role", "palette")
+        self._hint.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(0)
+        for widget in (self.line, separator(), self.list, separator(), self._hint):
+            layout.addWidget(widget)
+
+
+def _group(row: _Row) -> str:
+    return row if isinstance(row, str) else row.entry.group
+
+
+def _application() -> QApplication:
+    found = QApplication.instance()
+    assert isinstance(found, QApplication), "widgets need one"
+    return found

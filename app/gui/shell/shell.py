@@ -1,0 +1,184 @@
+"""What is around all screens: the keys of the window, the list of them, and the command palette."""
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu, QPushButton
+
+from app.errors import UserError
+from app.gui.actions import Actions
+from app.gui.shell.action_table import Action, Group, all_actions
+from app.gui.shell.keys import WindowKeys
+from app.gui.shell.palette import Palette
+from app.gui.theme import Theme
+from app.gui.threads import Background
+from app.gui.window import MainWindow
+from app.queries import RunQuery
+from app.viewmodels.shell.palette import Entry, run_entries
+
+_MAX_RUNS = 5_000
+"""Runs that the palette lists; History searches through all."""
+_MAX_RECENT = 12
+_OWN_TITLE = next(action.title for _, action in all_actions() if action.name == "palette")
+_TAG = re.compile("<[^>]+>")
+_PALETTE_HINT = "↑ ↓  choose    Enter  do or open it    Ctrl+Enter  replay the run    Esc  close"
+_KEYS_HINT = "↑ ↓  choose    Enter  do it    Esc  close"
+
+
+class Shell(QObject):
+    """Opens the command palette and the list of keys, and does what is chosen there.
+
+    Thread: GUI only; runs are read on `reads`.
+    """
+
+    def __init__(
+        self,
+        window: MainWindow,
+        theme: Theme,
+        database: Path,
+        reads: Background,
+        actions: Actions,
+        run: Callable[[], object],
+        stop: Callable[[], object],
+    ) -> None:
+        """Make what is around the screens of a window.
+
+        Args:
+            window: The window.
+            theme: Its theme.
+            database: The database with the runs.
+            reads: Reads it.
+            actions: The window's.
+            run: Runs the variant in the form.
+            stop: Stops the run.
+        """
+        super().__init__(window)
+        self._window = window
+        self._database = database
+        self._reads = reads
+        self._actions = actions
+        self._runs: tuple[Entry, ...] = ()
+        self._recent: tuple[str, ...] = ()
+        self._buttons: dict[Entry, Callable[[], object]] = {}
+        self._targets: dict[str, Callable[[], object]] = {}
+        self.palette = Palette(window, theme)
+        self.palette.chosen.connect(self._do)
+        self._keys = WindowKeys(window, {**self._functions(), "run": run, "stop": stop})
+        window.keys_requested.connect(self.show_keys)
+
+    def _functions(self) -> dict[str, Callable[[], object]]:
+        """Return what the named actions of the table do, but for those of the form."""
+        window, actions = self._window, self._actions
+        pages = ("run page", "monitor page", "history page", "compare page")
+        return {
+            **{name: partial(window.show_page, page) for page, name in enumerate(pages)},
+            "open trace": actions.open_trace,
+            "save": window.save_shown,
+            "copy": window.copy_shown,
+            "presets": actions.open_presets,
+            "reference": actions.show_reference,
+            "hosts": actions.manage_hosts,
+            "log": window.show_log_requested.emit,
+            "quit": window.close,
+            "palette": self.open_palette,
+            "keys": self.show_keys,
+        }
+
+    def open_palette(self) -> None:
+        """Show all actions, what is on the screen, and all runs; the second time, close it."""
+        if self.palette.isVisible():
+            self.palette.close_palette()
+            return
+        self._collect()
+        listed = [entry for entry in self._listed() if entry.title != _OWN_TITLE]
+        self.palette.open("Action or run", _PALETTE_HINT, (*listed, *self._runs), self._recent)
+
+        def show(runs: list[Entry]) -> None:
+            self._runs = tuple(runs)
+            if self.palette.isVisible():
+                self.palette.show_entries((*listed, *runs))
+
+        self._reads.run(lambda: _read_runs(self._database), show, self._ignore)
+
+    def show_keys(self) -> None:
+        """Show all actions of the table under their headings, with their keys."""
+        self._collect()
+        shown = [entry for entry in self._listed() if entry.key.startswith("action")]
+        self.palette.open("Search actions and keys", _KEYS_HINT, shown)
+
+    def _collect(self) -> None:
+        """Note what can be done now: the actions of the table, and what the screen has buttons for."""
+        self._targets = {
+            _action_key(group, action): partial(self._keys.perform, group, action) for group, action in all_actions()
+        }
+        self._buttons = dict(self._visible_buttons())
+        self._targets |= {entry.key: do for entry, do in self._buttons.items()}
+
+    def _listed(self) -> list[Entry]:
+        named = [
+            Entry(
+                key=_action_key(group, action),
+                title=action.title,
+                group=group.title,
+                keys=action.keys_text,
+            )
+            for group, action in all_actions()
+        ]
+        return [*named, *self._buttons]
+
+    def _visible_buttons(self) -> Iterator[tuple[Entry, Callable[[], object]]]:
+        """Return what the buttons in sight do, and the entries of their menus."""
+        for found in self._window.findChildren(QPushButton):
+            if not (found.isVisible() and found.isEnabled() and found.text()):
+                continue
+            name = _plain(found.text())
+            menu: QMenu | None = found.menu()
+            if menu is None:
+                yield _button_entry(name, found.toolTip()), found.click
+            else:
+                for each in menu.actions():
+                    if each.isEnabled() and each.menu() is None and not each.isSeparator():
+                        yield _menu_entry(name, each), each.trigger
+
+    def _do(self, key: str, control: bool) -> None:
+        self._recent = (key, *(each for each in self._recent if each != key))[:_MAX_RECENT]
+        kind, _, number = key.partition(" ")
+        if kind == "run":
+            (self._actions.replay if control else self._actions.open_run)(int(number))
+        elif key in self._targets:
+            self._targets[key]()
+
+    def _ignore(self, _: UserError) -> None:
+        """Ignore it: what can be done is listed all the same, and History says what is wrong with the database."""
+
+
+def _action_key(group: Group, action: Action) -> str:
+    return f"action {group.title}: {action.title}"
+
+
+def _button_entry(name: str, tooltip: str) -> Entry:
+    detail = html.unescape(_TAG.sub("", tooltip))
+    return Entry(key=f"button {name}", title=name, group="On this screen", detail=detail)
+
+
+def _menu_entry(button: str, action: QAction) -> Entry:
+    name = _plain(action.text())
+    state = " (on)" if action.isCheckable() and action.isChecked() else ""
+    title = f"{button}: {name}{state}" if button != "?" else name
+    return Entry(key=f"menu {button} {name}", title=title, group="On this screen", keys=action.shortcut().toString())
+
+
+def _plain(label: str) -> str:
+    return label.partition("\t")[0].replace("&", "").strip(" ▾▸…")
+
+
+def _read_runs(database: Path) -> list[Entry]:
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))

@@ -1,0 +1,137 @@
+"""The command palette: what can be done and opened, found by a few letters, what was used last first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from app.records import RunRow
+from app.viewmodels.format.cells import local_time
+from app.viewmodels.format.naming import short_name
+
+RUNS = "Runs"
+RECENT = "Recent"
+MAX_MATCHES = 100
+"""Nobody reads further down a list that three letters more would shorten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One thing to do or open.
+
+    Attributes:
+        key: The same whenever it is listed, by which it is found again.
+        title: What it does, or the run's name.
+        group: The heading it stands under.
+        keys: Its keyboard shortcut.
+        detail: What else a search looks through, shown in grey.
+    """
+
+    key: str
+    title: str
+    group: str
+    keys: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An entry that a search found, with the letters of its title that matched."""
+
+    entry: Entry
+    positions: tuple[int, ...] = ()
+
+
+def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> list[Match]:
+    """Return the entries in which every word of a query is found, the best first; all of them where it is empty.
+
+    A word counts most at the start of a word of the title, then inside one, then as letters in this order that begin
+    at the start of a word (`cv`: Compare values), and least in the other texts.
+
+    Args:
+        entries: What there is, in the order of equal matches.
+        query: What the user typed.
+        recent: Keys of what was used, the last one first; these come first.
+    """
+    words = query.lower().replace("#", " ").split()
+    rank = {key: place for place, key in enumerate(recent)}
+    if not words:
+        listed = list(entries)
+        used = sorted((entry for entry in listed if entry.key in rank), key=lambda entry: rank[entry.key])
+        return [
+            *(Match(replace(entry, group=RECENT)) for entry in used),
+            *(Match(entry) for entry in listed if entry.key not in rank),
+        ]
+    found: list[tuple[float, int, Match]] = []
+    for entry in entries:
+        score, positions = _score(entry, words)
+        if score:
+            bonus = 20 / (1 + rank[entry.key]) if entry.key in rank else 0
+            found.append((-score - bonus, len(found), Match(entry, positions)))
+    return [match for *_, match in sorted(found, key=lambda each: each[:2])[:MAX_MATCHES]]
+
+
+def _score(entry: Entry, words: Sequence[str]) -> tuple[float, tuple[int, ...]]:
+    """Return how well an entry matches all words, 0 for not at all, and the matching positions in its title."""
+    title = entry.title.lower()
+    rest = ""
+    score, positions = 0.0, set[int]()
+    for word in words:
+        at = _find_start(title, word)
+        if at >= 0:
+            is_start = at == 0 or not title[at - 1].isalnum()
+            is_whole = not title[at + len(word) : at + len(word) + 1].isalnum()
+            score += 60 + 30 * is_start + 20 * (is_start and is_whole) - min(at, 40) / 4
+            positions.update(range(at, at + len(word)))
+        elif word.isalpha() and (letters := _letters(title, word)):
+            score += 30 - min(letters[-1] - letters[0], 25)
+            positions.update(letters)
+        else:
+            rest = rest or f"{entry.detail}\n{entry.keys}\n{entry.group}".lower()
+            if word not in rest:
+                return 0.0, ()
+            score += 10
+    return score, tuple(sorted(positions))
+
+
+def _find_start(title: str, word: str) -> int:
+    """Return where a word is in a title, at the start of one of the title's words if anywhere; -1 for nowhere."""
+    first = at = title.find(word)
+    while at > 0 and title[at - 1].isalnum():
+        at = title.find(word, at + 1)
+    return first if at < 0 else at
+
+
+def _letters(title: str, word: str) -> list[int]:
+    """Return the positions of letters in order, each next to the one before or at the start of a word; [] for none."""
+    letters: list[int] = []
+    for letter in word:
+        at = letters[-1] + 1 if letters else 0
+        if not letters or title[at : at + 1] != letter:
+            at = title.find(letter, at)
+            while at > 0 and title[at - 1].isalnum():
+                at = title.find(letter, at + 1)
+        if at < 0:
+            return []
+        letters.append(at)
+    return letters
+
+
+def run_entries(rows: Sequence[RunRow]) -> list[Entry]:
+    """Return an entry per run, in this order."""
+    return [
+        Entry(
+            key=f"run {row.run}",
+            title=f"{row.run}  {short_name(row.spec)}",
+            group=RUNS,
+            detail=" · ".join(
+                filter(
+                    None,
+                    (
+                        local_time(row.started_utc_ns, None),
+                        "running" if row.outcome is None else row.outcome.name.replace("_", " "),
+                        ", ".join(row.tags),
+                    ),
+                )
+            ),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,102 @@
+"""The keys of the whole window, the list of them, and the command palette."""
+
+from itertools import chain
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QKeySequence, QShortcut
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.history.screen import HistoryView
+from app.gui.shell.action_table import all_actions
+from app.gui.theme import Theme
+from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
+from app.storage.store import Store
+from tests.gui.windows import READ_LIMIT_MS, window_on
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+
+def titles(workbench: Workbench) -> list[str]:
+    model = workbench.shell.palette.list.model()
+    return [str(model.index(row, 0).data()) for row in range(model.rowCount())]
+
+
+def test_every_shortcut_of_every_screen_is_in_the_table(workbench: Workbench) -> None:
+    window = workbench.window
+    for page in (RUN, MONITOR, HISTORY, COMPARE):
+        window.show_page(page)
+    workbench.experiments.open()
+    bound = {keys.toString() for keys in chain(*map(QShortcut.keys, window.findChildren(QShortcut)))}
+    bound |= {keys.toString() for keys in chain(*map(QAction.shortcuts, window.findChildren(QAction)))}
+    listed = {QKeySequence(keys).toString() for _, action in all_actions() for keys in action.keys}
+    in_fields = {"Shift+Return", "Ctrl+Return", "Ctrl+Enter"}
+    assert bound - in_fields <= listed
+    assert "" not in listed
+
+
+def test_f1_and_the_question_mark_show_every_action_under_its_heading(workbench: Workbench) -> None:
+    palette = workbench.shell.palette
+    for key in (Qt.Key.Key_F1, Qt.Key.Key_Question):
+        QTest.keyClick(workbench.window, key)
+        assert palette.isVisible()
+        shown = titles(workbench)
+        assert shown[0] == "Everywhere"
+        assert len(shown) == sum(1 for _ in all_actions()) + 7
+        assert "Pause or resume the plots, Space" in shown
+        QTest.keyClick(palette.line, Qt.Key.Key_Escape)
+        assert not palette.isVisible()
+
+
+def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_was(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        for number in (1, 2):
+            keep(store, stored_run(run_row(number, batch_size=32 * number), measured=False))
+    with window_on(qtbot, database_path, theme) as workbench:
+        palette, plots = workbench.shell.palette, workbench.run_view.live.stack
+        plots.setFocus()
+        QTest.keyClick(workbench.window, Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
+        assert palette.line.hasFocus()
+        QTest.keyClicks(palette.line, "batch 64")
+        qtbot.waitUntil(lambda: titles(workbench)[0].startswith("2  lstm"), timeout=READ_LIMIT_MS)
+        QTest.keyClick(palette.line, Qt.Key.Key_Escape)
+        assert plots.hasFocus()
+        workbench.shell.open_palette()
+        QTest.keyClicks(palette.line, "2 lstm")
+        QTest.keyClick(palette.line, Qt.Key.Key_Return)
+        history = workbench.window.findChild(HistoryView)
+        assert isinstance(history, HistoryView)
+        qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)
+        workbench.shell.open_palette()
+        assert titles(workbench)[:2] == ["Recent", titles(workbench)[1]]
+        assert titles(workbench)[1].startswith("2  lstm")
+
+
+def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbench) -> None:
+    palette, live = workbench.shell.palette, workbench.run_view.live
+    workbench.window.show_page(MONITOR)
+    for words, chip in (("pause resume plots", "Paused"), ("follow new", "")):
+        workbench.shell.open_palette()
+        QTest.keyClicks(palette.line, words)
+        QTest.keyClick(palette.line, Qt.Key.Key_Return)
+        assert live.isVisible()
+        assert live.time_bar.chip == chip
+    workbench.shell.open_palette()
+    QTest.keyClicks(palette.line, "tags of the selected")
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    QTest.keyClick(palette.line, Qt.Key.Key_Up)
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert (QApplication.focusWidget() or palette).accessibleName() == "Stored runs"
+
+
+def test_buttons_in_sight_and_their_menus_are_in_the_palette(workbench: Workbench) -> None:
+    workbench.shell.open_palette()
+    assert any(title.startswith("Compare values, Several values of any parameter") for title in titles(workbench))
+    assert any(title.startswith("Settings: Show a message (on)") for title in titles(workbench))
+    QTest.keyClicks(workbench.shell.palette.line, "compare values several")
+    QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)
+    assert workbench.run_view.matrix_view().isVisible()
