@@ -1,28 +1,33 @@
 """Independent products on several streams of one GPU: what TensorFlow and XLA can do of it, and what it brings.
 
-The ladder's third rung runs a step's two products at the same time. Each candidate makes both products of 100 steps,
+The ladder's third rung runs a step's two products at the same time. Each candidate makes both products of 25 steps,
 [64, 512] x [512, 2048], none of which depends on another, in a process of its own:
 
     python -m tests.gpu.streams
 
-prints milliseconds per 100 steps without a profiler, on how many streams its products ran in a traced call, and the
+prints milliseconds per 25 steps without a profiler, on how many streams its products ran in a traced call, and the
 share of the products' time in which two of them ran at once. On a machine without a GPU it runs on the CPU, which has
 no streams.
 """
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from workloads.kernels import classify
 
-STEPS, BATCH, UNITS = 100, 64, 512
-CALLS = 30
+STEPS, BATCH, UNITS = 25, 64, 512
+CALLS = 100
+COMPILE_S, MEASURE_S = 60.0, 20.0
 READY = "ready"
 _APART = "--xla_gpu_dot_merger_threshold_mb=0"
 """By default XLA merges products that read the same matrix, all those of a run here, into one."""
@@ -141,37 +146,57 @@ def main() -> None:
     if sys.argv[1:]:
         print(_measure(sys.argv[1]))
         return
-    running = {}
-    for candidate, flags in CANDIDATES.items():
-        environment = {
-            **os.environ,
-            "XLA_FLAGS": flags,
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-        }
-        running[candidate] = subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.streams", candidate],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    said = {candidate: _until_ready(process) for candidate, process in running.items()}
-    for candidate, process in running.items():
-        lines = [*said[candidate], *process.communicate("\n")[0].splitlines()]
-        print(f"{candidate:30}{lines[-1].strip() if lines else 'no output'}", flush=True)
+    with ThreadPoolExecutor(len(CANDIDATES)) as compiling:
+        processes = [_start(candidate, flags) for candidate, flags in CANDIDATES.items()]
+        printed = list(compiling.map(_until_ready, processes))
+    for candidate, process, lines in zip(CANDIDATES, processes, printed, strict=True):
+        print(f"{candidate:30}{_result(process, lines)}", flush=True)
+
+
+def _start(candidate: str, flags: str) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": flags,
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.gpu.streams", candidate],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def _until_ready(process: subprocess.Popen[str]) -> list[str]:
-    """Return the lines that a candidate says before it is ready, or before it ends."""
+    """Return the lines that a candidate prints before it is ready; end it where that takes too long."""
     lines: list[str] = []
     assert process.stdout
-    for line in process.stdout:
-        if line.strip() == READY:
-            break
-        lines.append(line)
+    with _ended_after(COMPILE_S, process):
+        for line in process.stdout:
+            if line.strip() == READY:
+                break
+            lines.append(line)
     return lines
+
+
+def _result(process: subprocess.Popen[str], lines: list[str]) -> str:
+    """Let a candidate that is ready measure; return its figures, or what became of it."""
+    with _ended_after(MEASURE_S, process):
+        lines += process.communicate("\n")[0].splitlines()
+    if process.returncode == -signal.SIGKILL:
+        return f"not ready within {COMPILE_S:.0f} s, or not measured within {MEASURE_S:.0f} s"
+    return lines[-1].strip() if lines else "no output"
+
+
+@contextmanager
+def _ended_after(limit_s: float, process: subprocess.Popen[str]) -> Iterator[None]:
+    timer = threading.Timer(limit_s, process.kill)
+    timer.start()
+    yield
+    timer.cancel()
 
 
 if __name__ == "__main__":

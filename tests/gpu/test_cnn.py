@@ -35,7 +35,8 @@ def test_layouts_implementations_and_xla_agree(workload: str, implementation: st
 @pytest.mark.parametrize("xla", [False, True])
 def test_every_pooling_agrees_with_biases(pooling: str, implementation: str, layout: str, xla: bool) -> None:
     how: dict[str, Value] = {"implementation": implementation, "layout": layout, "xla": xla}
-    network: dict[str, Value] = {"pooling": pooling, "bias": True}
+    # With 4 channels there are images of 8 channels that are 8 wide, where Keras misplaces a bias: they are refused.
+    network: dict[str, Value] = {"pooling": pooling, "bias": True, "channels": 5}
     answers("cnn10", variant_of("cnn10", gpus=1, **network, **how)).agree(reference("cnn10", **network), 1e-4)
 
 

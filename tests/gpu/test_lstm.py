@@ -89,7 +89,7 @@ UNITS, DROPPED = 64, 0.25
 
 
 def second_layer_outputs(seed: int) -> list[np.ndarray[Any, Any]]:
-    """What cuDNN's whole stack hands from its first to its second layer in three steps; 0 is dropped.
+    """What cuDNN's whole stack hands from its first to its second layer in three steps; nearly 0 is dropped.
 
     Both layers have open gates and no memory, and the identity for a kernel: outputs are tanh(tanh(inputs)).
     """
@@ -115,9 +115,10 @@ def second_layer_outputs(seed: int) -> list[np.ndarray[Any, Any]]:
 def test_cudnns_whole_stack_drops_between_layers_only_by_the_seed() -> None:
     first, second, third = second_layer_outputs(1)
     expected = np.tanh(np.tanh(np.tanh(np.tanh(1.0)) / (1 - DROPPED)))
-    np.testing.assert_allclose(first[first != 0], expected, atol=1e-5)
-    assert (first == 0).mean() == pytest.approx(DROPPED, abs=0.02), "the first layer's inputs would add to it"
-    assert (first != first[:, :1]).any(axis=1).mean() > 0.9, "another mask at each step"
+    dropped = first < 1e-6  # a closed gate lets a billionth of the step before through
+    np.testing.assert_allclose(first[~dropped], expected, atol=1e-5)
+    assert dropped.mean() == pytest.approx(DROPPED, abs=0.02), "the first layer's inputs would add to it"
+    assert (dropped != dropped[:, :1]).any(axis=1).mean() > 0.9, "another mask at each step"
     assert not np.array_equal(first, second)
     for mine, again in zip((first, second, third), second_layer_outputs(1), strict=True):
         np.testing.assert_array_equal(mine, again)
