@@ -32,6 +32,7 @@ from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
 from app.gui.window import COMPARE, HISTORY, RUN, MainWindow, Page
+from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME
 from app.storage.files import disk_space
 from app.telemetry.feed import TelemetryFeed
@@ -60,6 +61,7 @@ def main(database: Path, *, sample_ms: float, opened: Path | tuple[int | Path, f
     assert isinstance(application, QApplication), "nothing else makes a Qt application here"
     application.setApplicationName("VariantScope")
     application.setDesktopFileName(DESKTOP_NAME)
+    remember_windows(application, state_path())
     theme = Theme(application)
     theme.start()
     collector = GuiGarbageCollector()
@@ -182,7 +184,7 @@ class Workbench(QObject):
         self.experiments.start()
         self.run.start()
         self.custom_workloads.start()
-        self.window.show_page(RUN)
+        self.window.show_last_page(self.database)
         self.window.show()
 
     def _connect_queue(self) -> None:
@@ -207,6 +209,7 @@ class Workbench(QObject):
         """Stop jobs, the sampler and the worker threads."""
         if self.replay.playing:
             self.replay.stop()
+        write_states(self.window)
         close_jobs(self.window)
         self.monitor.close()
         self.feed.close()

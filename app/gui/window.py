@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QIcon, QPaintEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -17,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, show_text, text_label
+from app.gui.window_state import WindowState
 from app.paths import RESOURCES
 
 RUN, MONITOR, HISTORY, COMPARE = range(4)
@@ -66,6 +69,9 @@ class MainWindow(QMainWindow):
         self._help.setMenu(self.help_menu)
         self._build()
         self._connect()
+        self._state = WindowState("window", self)
+        # Where its screen is gone, or smaller now, Qt moves it onto one that is there, no larger than that.
+        self.restoreGeometry(QByteArray(self._state.read("geometry", b"")))
 
     def show_page(self, index: int) -> None:
         """Turn to a page, made now if it is the first time."""
@@ -76,6 +82,13 @@ class MainWindow(QMainWindow):
         self._stack.setCurrentIndex(self._stack_indices[index])
         self._apply_style_sheet()
         self.page_shown.emit(index)
+
+    def show_last_page(self, database: Path) -> None:
+        """Turn to the page that a database was left on, at first to Run, and remember the page from now on."""
+        state = WindowState("window", self, database)
+        page = state.read("page", RUN)
+        self.show_page(page if page in range(len(self._pages)) else RUN)
+        self.page_shown.connect(partial(state.keep, "page"))
 
     def make_page(self, index: int) -> None:
         """Make a page, if it is not made yet, without turning to it."""
@@ -105,7 +118,9 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Close only when allowed; ask otherwise."""
-        if not self._close_allowed:
+        if self._close_allowed:
+            self._state.keep("geometry", self.saveGeometry().data())
+        else:
             self.close_requested.emit()
         event.setAccepted(self._close_allowed)
 

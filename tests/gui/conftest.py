@@ -6,11 +6,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from app.gui.window_state import FILE_PROPERTY, remember_windows
 from app.hosts.book import FILE_VARIABLE
 from tests.gui.actions import RecordedActions
 from tests.gui.history_page import HistoryPage
@@ -53,6 +55,15 @@ def theme(qtbot: QtBot) -> Theme:
     made = Theme()
     made.start()
     return made
+
+
+@pytest.fixture
+def window_state(qapp: QApplication, tmp_path: Path) -> Iterator[Path]:
+    """Let the test's windows remember their state, in this file."""
+    path = tmp_path / "state" / "window.ini"
+    remember_windows(qapp, path)
+    yield path
+    qapp.setProperty(FILE_PROPERTY, None)
 
 
 @pytest.fixture

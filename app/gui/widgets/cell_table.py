@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme
 from app.gui.widgets.basic import plain_tooltip
+from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell, Column
 
 CELL_ROLE = Qt.ItemDataRole.UserRole
@@ -178,11 +179,28 @@ class CellTable(QTableView):
         self._elastic = elastic
         self._elastic_max = elastic_max
         self._elastic_preferred = 0
+        self._state: WindowState | None = None
+        self._chosen_widths: dict[str, int] = {}
+        self._is_fitting = False
         model.setParent(self)
         delegate.setParent(self)
         self.setModel(model)
         self.setItemDelegate(delegate)
         self._configure()
+
+    def remember_widths(self, state: WindowState) -> None:
+        """Keep the widths that the user drags, by the columns' titles; a double click on a border forgets one."""
+        self._state = state
+        self._chosen_widths = state.read("widths", {}, dict[str, int])
+        header = self.horizontalHeader()
+        header.sectionResized.connect(self._choose_width)
+        header.sectionHandleDoubleClicked.connect(self._forget_width)
+
+    def setColumnWidth(self, column: int, width: int) -> None:
+        """Set the width of a column, unless the user has chosen another."""
+        self._is_fitting = True
+        super().setColumnWidth(column, self._chosen_widths.get(self._cells.columns[column].title, width))
+        self._is_fitting = False
 
     def fit(self, widest: Sequence[Cell], *, title_suffix: str = "") -> None:
         """Give every column the width of its widest cell, or of its title with `title_suffix`."""
@@ -212,6 +230,17 @@ class CellTable(QTableView):
         others = sum(header.sectionSize(n) for n in range(header.count()) if n != self._elastic)
         preferred = min(self._elastic_preferred, self._elastic_max)
         self.setColumnWidth(self._elastic, max(preferred, self.viewport().width() - others))
+
+    def _choose_width(self, column: int, before: int, width: int) -> None:
+        """Remember the width of a column that the user dragged; hiding one and showing it is a change from or to 0."""
+        if self._state is not None and not self._is_fitting and before and width:
+            self._chosen_widths[self._cells.columns[column].title] = width
+            self._state.keep("widths", self._chosen_widths)
+
+    def _forget_width(self, column: int) -> None:
+        if self._state is not None:
+            self._chosen_widths.pop(self._cells.columns[column].title, None)
+            self._state.keep("widths", self._chosen_widths)
 
     def _configure(self) -> None:
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
