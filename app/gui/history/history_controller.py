@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, QTimer
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.history.edits_controller import HistoryEdits
+from app.gui.history.run_menu_controller import RunMenuController
 from app.gui.history.screen import HistoryView
 from app.gui.history.transfer_controller import TransferController
 from app.gui.threads import Background
@@ -121,6 +122,7 @@ class HistoryController(QObject):
         self._requested_run: int | None = None
         self._edits = HistoryEdits(view, database, background, self)
         self._storage = HistoryStorage(view, database, background, self)
+        self._menu = RunMenuController(view, database, background, actions, self)
         self.transfer = TransferController(view, database, actions.runs_imported)
         self._connect()
 
@@ -130,10 +132,18 @@ class HistoryController(QObject):
         self._read()
         self._storage.refresh()
 
-    def open_run(self, run: int) -> None:
-        """Read one run and turn to its page."""
+    def open_run(self, run: int, *, at_log: bool = False) -> None:
+        """Read one run and turn to its page, into its log where `at_log`."""
         self._requested_run = run
-        self._background.run(lambda: _read_run(self._database, run), self._show_run, self._show_error)
+
+        def show(detail: RunDetail) -> None:
+            if detail.run == self._requested_run:
+                self._view.show_problem("")
+                self._view.show_run(detail)
+                if at_log:
+                    self._view.detail.focus_search()
+
+        self._background.run(lambda: _read_run(self._database, run), show, self._show_error)
 
     def _read(self) -> None:
         """Read the runs of the query; a change while reading is read once afterwards."""
@@ -198,11 +208,6 @@ class HistoryController(QObject):
         self._reading_rows = False
         self._show_error(error)
 
-    def _show_run(self, detail: RunDetail) -> None:
-        if detail.run == self._requested_run:
-            self._view.show_problem("")
-            self._view.show_run(detail)
-
     def _show_error(self, error: UserError) -> None:
         self._view.show_problem(str(error))
 
@@ -210,6 +215,7 @@ class HistoryController(QObject):
         self._view.overview.bar.query_changed.connect(self._set_query)
         self._view.table.rows_requested.connect(self._read_rows)
         self._view.table.opened.connect(self.open_run)
+        self._view.overview.run_menu.log_requested.connect(lambda runs: self.open_run(runs[0], at_log=True))
         self._edits.changed.connect(self.refresh)
         timer = QTimer(self._view, interval=_POLL_MS)
         timer.timeout.connect(self._poll)

@@ -1,6 +1,7 @@
 """The page of one stored run: outcome, figures, plots, environment details and log."""
 
 import html
+from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
@@ -95,11 +96,13 @@ class RunPageView(QWidget):
         self._details = QTextBrowser()
         self._log = LogView(theme)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
-        self._copy = button("Copy as co&mmand", "Copy the command that runs this variant again")
+        self._again = button("R&un again …", "Put this variant into the form on the Run screen")
+        self._copy = button("Copy co&mmand", "Copy the command that runs this variant again")
         self._replay = button("Re&play", "Replay this run on the Run screen")
         self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
         self._back.clicked.connect(self.back_requested)
-        self._replay.clicked.connect(self._play)
+        self._replay.clicked.connect(lambda: self._with_run(self._actions.replay))
+        self._again.clicked.connect(lambda: self._with_run(self._actions.run_again))
         self._copy.clicked.connect(self._copy_command)
         self._time_bar.range_requested.connect(self._panels.show_named_range)
         self._panels.moved.connect(self._mark_range)
@@ -190,9 +193,9 @@ class RunPageView(QWidget):
         detail = self._detail
         self._time_bar.show_reading("" if time is None or detail is None else detail.plots.describe_time(time))
 
-    def _play(self) -> None:
+    def _with_run(self, act: Callable[[int], None]) -> None:
         if self._detail is not None:
-            self._actions.replay(self._detail.run)
+            act(self._detail.run)
 
     def _copy_command(self) -> None:
         if self._detail is not None:
@@ -229,6 +232,7 @@ class RunPageView(QWidget):
         top.addWidget(self._back)
         top.addStretch(1)
         top.addWidget(self._replay)
+        top.addWidget(self._again)
         top.addWidget(self._copy)
         state = QHBoxLayout()
         state.setSpacing(2 * GRID)

@@ -1,18 +1,17 @@
 """The list of stored runs with its filter bar, actions on the selected runs, and the status line below."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, QPoint, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.filter_bar import FilterBar
+from app.gui.history.run_menu import RunMenu
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
-from app.paths import RUNS_SUFFIX
 from app.viewmodels.history.table import (
     COLUMNS,
     ORDERS,
@@ -28,75 +27,6 @@ from app.viewmodels.history.table import (
     retention_label,
     toggle_order,
 )
-
-EXPORT_LABELS = {
-    "db": f"&Database ({RUNS_SUFFIX}) …",
-    "csv": "&CSV tables …",
-    "json": "&JSON tables …",
-    "parquet": "&Parquet tables …",
-    "trace": "&Timeline (Perfetto) …",
-}
-"""The formats for export, with their labels in the menu."""
-
-
-class RunMenu(QObject):
-    """The menu and the keys for the chosen runs; each signal has these, oldest first."""
-
-    tags_requested = Signal(list)
-    note_requested = Signal(list)
-    delete_requested = Signal(list)
-    restore_requested = Signal(list)
-    purge_requested = Signal(list)
-    export_requested = Signal(list, str)
-
-    def __init__(self, table: HistoryTable, actions: Actions) -> None:
-        super().__init__(table)
-        self._table = table
-        self._open = QAction("&Open\tEnter", self)
-        self._open.triggered.connect(table.open_current)
-        self.compare = self._action("&Compare", "Ctrl+Shift+C", actions.compare)
-        self.compare.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self._tags = self._action("&Tags …", "T", self.tags_requested.emit)
-        self._note = self._action("&Note …", "N", self.note_requested.emit)
-        self._delete = self._action("&Delete", "Del", self.delete_requested.emit)
-        self.restore = self._action("&Restore", "R", self.restore_requested.emit)
-        self._purge = self._action("Delete for &good …", "Shift+Del", self.purge_requested.emit)
-        self._export = QMenu("&Export", table)
-        for kind, label in EXPORT_LABELS.items():
-            entry = self._export.addAction(label)
-            entry.triggered.connect(lambda _checked, kind=kind: self.export_requested.emit(self._table.chosen(), kind))
-        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        table.customContextMenuRequested.connect(self._show_menu)
-
-    def show_chosen(self, chosen: int, *, deleted: bool) -> None:
-        """Enable what can be done with so many runs, in the trash or not."""
-        self.compare.setText(compare_label(chosen))
-        self.compare.setEnabled(can_compare(chosen) and not deleted)
-        self.restore.setText(restore_label(chosen))
-        for action in (self._tags, self._note, self._delete):
-            action.setEnabled(chosen > 0 and not deleted)
-        for action in (self.restore, self._purge):
-            action.setEnabled(chosen > 0 and deleted)
-        self._export.setEnabled(chosen > 0)
-
-    def _action(self, label: str, key: str, act: Callable[[list[int]], None]) -> QAction:
-        made = QAction(label, self)
-        made.setShortcut(QKeySequence(key))
-        made.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        made.triggered.connect(lambda: act(self._table.chosen()))
-        self._table.addAction(made)
-        return made
-
-    def _show_menu(self, position: QPoint) -> None:
-        """Show the menu, by mouse or by the keyboard's menu key."""
-        menu = QMenu(self._table)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._open.setEnabled(self._table.current_run() is not None)
-        menu.addAction(self._open)
-        offered = (self.compare, self._tags, self._note, self._delete, self.restore, self._purge)
-        menu.addActions([action for action in offered if action.isEnabled()])
-        menu.insertMenu(self._delete, self._export)
-        menu.popup(self._table.viewport().mapToGlobal(position))
 
 
 class HistoryFooter(QWidget):

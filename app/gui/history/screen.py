@@ -1,4 +1,4 @@
-"""The History screen: the list of stored runs, or the page of one run."""
+"""The History screen: the list of stored runs, the page of one run, or the diff of two."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.annotations import NoteDialog, TagDialog
+from app.gui.history.diff import RunDiffView
+from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
 from app.gui.history.table import HistoryTable
@@ -16,11 +18,12 @@ from app.gui.widgets.basic import show_text, text_label
 from app.gui.widgets.dialogs import ask_confirmation
 from app.viewmodels.history.annotations import Annotations, TagChange
 from app.viewmodels.history.run_detail import RunDetail
+from app.viewmodels.history.run_diff import RunDiff
 from app.viewmodels.history.table import Listing, StorageLine, format_run_count
 
 
 class HistoryView(QWidget):
-    """Shows a `Listing`, or a `RunDetail` on top of it."""
+    """Shows a `Listing`, or on top of it a `RunDetail` or a `RunDiff`."""
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -31,13 +34,14 @@ class HistoryView(QWidget):
         self._pages = QStackedWidget()
         self._overview = HistoryList(theme, actions)
         self._detail = RunPageView(theme, actions)
+        self.diff = RunDiffView(theme)
         self._build()
         self._connect()
 
     def showEvent(self, event: QShowEvent) -> None:
         """Focus the table."""
         super().showEvent(event)
-        if not self.shows_run:
+        if self._pages.currentWidget() is self._overview:
             self.table.setFocus()
 
     @property
@@ -77,6 +81,12 @@ class HistoryView(QWidget):
         self._detail.show_model(detail)
         self._pages.setCurrentWidget(self._detail)
         self._detail.setFocus()
+
+    def show_diff(self, diff: RunDiff) -> None:
+        """Show the page of two runs."""
+        self.diff.show_diff(diff)
+        self._pages.setCurrentWidget(self.diff)
+        self.diff.setFocus()
 
     def show_list(self) -> None:
         """Show the list again."""
@@ -126,19 +136,22 @@ class HistoryView(QWidget):
         return ask_confirmation(self, self._theme, "Import runs", question, consequence, "&Add them", "&Cancel")
 
     def _focus_search(self) -> None:
-        if self.shows_run:
-            self._detail.focus_search()
-        else:
-            self._overview.bar.focus_search()
+        pages: dict[QWidget | None, FilterBar | RunPageView | RunDiffView]
+        pages = {self._overview: self._overview.bar, self._detail: self._detail, self.diff: self.diff}
+        pages[self._pages.currentWidget()].focus_search()
 
     def _escape(self) -> None:
-        if self.shows_run:
-            self.show_list()
-        else:
+        """Close the innermost thing: a run's evidence, the page, the filters."""
+        if self._pages.currentWidget() is self._overview:
             self._overview.escape()
+        elif self.shows_run and self._detail.badge.button.isChecked():
+            self._detail.badge.button.setChecked(False)
+        else:
+            self.show_list()
 
     def _connect(self) -> None:
         self._detail.back_requested.connect(self.show_list)
+        self.diff.back_requested.connect(self.show_list)
         for keys, act in (
             ("Ctrl+F", self._focus_search),
             ("Escape", self._escape),
@@ -153,6 +166,7 @@ class HistoryView(QWidget):
         self._problem.hide()
         self._pages.addWidget(self._overview)
         self._pages.addWidget(self._detail)
+        self._pages.addWidget(self.diff)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 from app import units
 from app.gui.run.step_timeline import StepTimelineWidget
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, text_label
+from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, text_label
 from app.gui.widgets.share_bars import ShareBar, StackedBar
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
@@ -187,8 +187,9 @@ class EvidencePanel(QScrollArea):
 
 
 def _kernel_cells(kernel: KernelRow, bar: ShareBar) -> tuple[QWidget, ...]:
-    name = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
+    name = BreakingLabel("")
     name.setText(kernel.name)
+    name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     # Names of kernels are full of angle brackets, which Qt would take for mark-up.
     name.setToolTip(plain_tooltip(kernel.help))
     numbers = (units.percent(100 * kernel.share, 1), f"{kernel.count:,}", kernel.occupancy)

@@ -113,11 +113,11 @@ def run_diff(first: StoredRun, second: StoredRun, zone: tzinfo | None) -> RunDif
     why = why_view(Pair([second], [first], (other, base), (other.lower(), base.lower())), other, base)
     sections = (
         _section("run", "Run", _run_rows(runs, zone)),
-        _section("figures", "Figures", _figure_rows(runs), CAUTION),
         _section("parameters", "Parameters", _parameter_rows(runs)),
         _section("environment", "Environment", _environment_rows(runs, per_run=False)),
         _section("conditions", "Conditions of the run", _environment_rows(runs, per_run=True)),
         _section("evidence", "What ran", _evidence_rows(runs)),
+        _section("figures", "Figures", _figure_rows(runs), CAUTION),
         DiffSection(key="kernels", title="Kernels", rows=tuple(map(_kernel_row, why.rows)), note=why.sentence),
         _section("samples", "Samples, mean while measuring", _sample_rows(runs)),
     )

@@ -253,8 +253,11 @@ def test_the_menu_offers_what_can_be_done_with_the_chosen_runs(screen: HistoryPa
     screen.choose(1, 2)
     screen.view.table.customContextMenuRequested.emit(screen.view.table.rect().center())
     menu = next(m for m in screen.view.table.findChildren(QMenu) if m.isVisible())
-    words = [action.text().replace("&", "") for action in menu.actions()]
-    assert words == ["Open\tEnter", "Compare 2 runs", "Tags …", "Note …", "Export", "Delete"]
+    words = [action.text().replace("&", "") for action in menu.actions() if not action.isSeparator()]
+    assert words == [
+        *("Open\tEnter", "Compare 2 runs", "Diff", "Compare with baseline", "Copy command", "Show files"),
+        *("Tags …", "Note …", "Export", "Delete"),
+    ]
     with screen.qtbot.waitSignal(screen.view.overview.run_menu.export_requested) as requested:
         submenu_entry(screen, "Export", "CSV tables …").trigger()
     assert requested.args == [[1, 2], "csv"]

@@ -143,7 +143,7 @@ def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: HistoryPage) -> 
     screen.open(3)
     assert "The loss is not a finite number." in screen.view.detail.displayed_text()
     assert "Implementation" in screen.view.detail.displayed_text()
-    screen.button("Copy as command").click()
+    screen.button("Copy command").click()
     assert QGuiApplication.clipboard().text().startswith("python -m app run lstm -s implementation=standard")
 
 
