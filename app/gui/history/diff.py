@@ -33,7 +33,7 @@ class RunDiffView(QWidget):
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._alike = toggle_button("Show what is &alike", "List values that both runs share too")
         self._swap = button("S&wap", "Count changes from the other run", small=True)
-        self._compare = button("&Compare", "Compare the two runs: verdict, curves, charts", small=True)
+        self._compare = button("Open in &Compare", "Compare the two runs: verdict, curves, charts", small=True)
         self._search = QLineEdit()
         self._page = QTextBrowser()
         self._back.clicked.connect(self.back_requested)

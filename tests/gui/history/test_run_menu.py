@@ -40,7 +40,7 @@ def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPag
     assert "Layers" in diff.displayed_text()
     screen.button("Swap").click()
     screen.qtbot.waitUntil(lambda: "Runs 2 and 1" in diff.displayed_text())
-    next(each for each in diff.findChildren(QPushButton) if each.text() == "&Compare").click()
+    next(each for each in diff.findChildren(QPushButton) if each.text() == "Open in &Compare").click()
     assert screen.recorded.calls == [("compare", [2, 1])]
     screen.escape()
     assert not diff.isVisible()
