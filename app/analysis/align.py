@@ -98,6 +98,24 @@ def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
     return x[index], y[index]
 
 
+def running_mean(x: Floats, y: Floats, width: float) -> Floats:
+    """Return the mean of the points within half a width of each point, both ends included; a gap stays one.
+
+    Args:
+        x: Ascending, shape (n,).
+        y: Values, shape (n,); NaN is a gap and counts in no mean.
+        width: The window, in the unit of `x`.
+    """
+    known = np.isfinite(y)
+    first = np.searchsorted(x, x - width / 2, side="left")
+    after = np.searchsorted(x, x + width / 2, side="right")
+    sums = np.concatenate([[0.0], np.cumsum(np.where(known, y, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(known)])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = (sums[after] - sums[first]) / (counts[after] - counts[first])
+    return np.where(known, mean, np.nan)
+
+
 def _first_per_bucket(index: Ints, bucket: Ints) -> Ints:
     """Return the first of `index` in each bucket; `index` is grouped by bucket."""
     groups = bucket[index]

@@ -64,7 +64,7 @@ class ProgramPanels(QWidget):
         layout = QVBoxLayout(self)
         for panel in self.panels:
             layout.addWidget(panel, 1)
-            panel.show_time_axis(panel is self.panels[-1])
+            panel.axis.show_labels(panel is self.panels[-1])
             panel.set_x_range(-self._span_s, 0.0)
         for pair, ys in zip(self._series, curves, strict=True):
             for series, y in zip(pair, ys, strict=True):

@@ -92,7 +92,7 @@ class DeviceRowView(QWidget):
             plot, curve = self._plots[panel.key], panel.curves[0]
             plot.set_title(panel.title, panel.unit)
             if panel.y_range is not None:
-                plot.set_y_range(*panel.y_range)
+                plot.values.fix(*panel.y_range)
             plot.set_x_range(*window_s)
             plot.set_source(curve.key, curve.shifted(origin_s), colour=curve.colour, label=curve.label)
             plot.refresh()

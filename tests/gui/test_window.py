@@ -61,7 +61,7 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     panels = compare.tabs.curves.panels
     qtbot.waitUntil(lambda: bool(panels.shown) and not panels.busy, timeout=READ_LIMIT_MS)
     assert compare.isVisible()
-    assert {len(plot.curve_keys()) for plot in panels.shown} == {2}
+    assert {len(plot.shown_keys()) for plot in panels.shown} == {2}
     workbench.actions.open_run(1)
     assert history.isVisible()
     qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)

@@ -27,7 +27,7 @@ class Strip:
     line: int
 
 
-class _Layer(QGraphicsObject):
+class Layer(QGraphicsObject):
     """Something painted in pixels over the whole view of a plot."""
 
     def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
@@ -52,6 +52,12 @@ class _Layer(QGraphicsObject):
         self._paint(painter, area, view.left(), area.width() / (view.width() or 1.0))
         painter.restore()
 
+    @property
+    def view_values(self) -> tuple[float, float]:
+        """The lowest and the highest value in view, in the unit of the axis."""
+        view = self._view.viewRect()
+        return view.top(), view.bottom()
+
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         """Paint on `area`, whose left is the time `start` and where a second takes `scale` pixels."""
         raise NotImplementedError
@@ -65,7 +71,7 @@ class _Layer(QGraphicsObject):
         self.prepareGeometryChange()
 
 
-class Bands(_Layer):
+class Bands(Layer):
     """All bands of one plot in one item, painted behind everything else."""
 
     def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
@@ -116,7 +122,7 @@ class Bands(_Layer):
         return fits
 
 
-class Marks(_Layer):
+class Marks(Layer):
     """Moments as lines with their names, strips at the foot, and the crosshair, before the curves."""
 
     def __init__(self, theme: Theme, view: pg.ViewBox) -> None:

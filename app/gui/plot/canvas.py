@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QGraphicsSceneResizeEvent
 
-from app.viewmodels.charts.model import round_step, tick_labels, time_labels
+from app.viewmodels.charts.model import log_ticks, round_step, tick_labels, time_labels
 
 _LABEL_PX = 18
 _MAX_LABELS = 6
@@ -26,24 +26,41 @@ class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
 class TimeAxis(_Axis):
     """A bottom axis in minutes and seconds, `0:30`, or in counts, `12,000`; negative ones carry a minus sign."""
 
-    _counted = False
+    counted = False
 
     def set_counted(self, counted: bool) -> None:
         """Set whether it counts something instead of seconds."""
-        if counted is not self._counted:
-            self._counted = counted
+        if counted is not self.counted:
+            self.counted = counted
             self.picture = None
             self.update()
 
+    def show_labels(self, shown: bool) -> None:
+        """Show or hide the times; of stacked panels only the lowest needs them."""
+        self.setStyle(showValues=shown)
+        self.setHeight(None if shown else 4)
+
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """Return the labels; whole seconds as a clock, finer steps as seconds."""
-        if self._counted:
+        if self.counted:
             return [label.replace("-", "−") for label in tick_labels(values, spacing)]
         return time_labels(values, spacing)
 
 
 class ValueAxis(_Axis):
-    """A left axis with thousands apart, `80,000`, and a handful of labels, no closer than their height."""
+    """A left axis with thousands apart, `80,000`, and a handful of labels, no closer than their height.
+
+    A logarithmic one has the decimal logarithms of its values as its range.
+    """
+
+    is_log = False
+
+    def tickValues(self, least: float, most: float, size: float) -> list[tuple[float, list[float]]]:
+        """Return the ticks; of a logarithmic axis round values, as logarithms."""
+        if not self.is_log:
+            return super().tickValues(least, most, size)  # type: ignore[no-any-return]
+        ticks = log_ticks(10.0**least, 10.0**most, max(2, min(_MAX_LABELS, int(size / _LABEL_PX))))
+        return [(1.0, [math.log10(value) for value, _ in ticks])]
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
         """Return one level of ticks on multiples of 1, 2 or 5 times a power of ten."""
@@ -51,16 +68,11 @@ class ValueAxis(_Axis):
         return [(round_step(wanted), 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
-        """Return the labels, with as many decimals as their spacing needs."""
+        """Return the labels, with as many decimals as their spacing needs, or on a logarithmic axis their value."""
+        if self.is_log:
+            rounded = (float(f"{10.0**value:.3g}") for value in values)
+            return [f"{value:,.9f}".rstrip("0").rstrip(".") for value in rounded]
         return tick_labels(values, spacing)
-
-
-def nice_ceiling(value: float) -> float:
-    """Return the next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten, so an axis ends on a round number."""
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next((m * power for m in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if m * power >= value * 1.02), 10 * power)
 
 
 _ZOOM_PER_NOTCH = 1.25
@@ -71,21 +83,27 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
     """A view between two axes, without the forty hidden widgets of a `PlotItem`'s menu.
 
     Its ranges are set, never found; only an interactive one takes the wheel and drags. One that `scrolls` leaves the
-    wheel without Ctrl to what is around it.
+    wheel without Ctrl to what is around it. `hovered` has the time and the value under the pointer, `zoomed` a factor
+    and the time that keeps its place; over the value axis `value_zoomed`, `value_dragged` and `value_reset` come.
     """
 
     painting = Signal()
-    hovered = Signal(float)
+    hovered = Signal(float, float)
     left = Signal()
     zoomed = Signal(float, float)
     dragged = Signal(float)
     pressed = Signal()
+    opened = Signal()
+    value_zoomed = Signal(float, float)
+    value_dragged = Signal(float)
+    value_reset = Signal()
 
     def __init__(self, left: pg.AxisItem, bottom: pg.AxisItem, margin: float) -> None:
         super().__init__(background=None)
         self.interactive = False
         self.scrolls = False
-        self._drag_time: float | None = None
+        self._held: QPointF | None = None
+        self._holds_axis = False
         self.view = pg.ViewBox(enableMouse=False, enableMenu=False)
         self.view.disableAutoRange()
         self.axes = (left, bottom)
@@ -114,31 +132,49 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         if not self.interactive or (self.scrolls and without_ctrl):
             event.ignore()
             return
-        notches = event.angleDelta().y() / _NOTCH_ANGLE
-        self.zoomed.emit(_ZOOM_PER_NOTCH**-notches, self._time_at(event.position()))
+        factor = _ZOOM_PER_NOTCH ** (-event.angleDelta().y() / _NOTCH_ANGLE)
+        at = self._position(event.position())
+        if self._is_on_axis(event.position()):
+            self.value_zoomed.emit(factor, at.y())
+        else:
+            self.zoomed.emit(factor, at.x())
         event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Take hold of the time under the pointer."""
+        """Take hold of the time, or on the axis the value, under the pointer."""
         if self.interactive and event.button() == Qt.MouseButton.LeftButton:
-            self._drag_time = self._time_at(event.position())
+            self._held = self._position(event.position())
+            self._holds_axis = self._is_on_axis(event.position())
             self.pressed.emit()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Drag the time held, or report where the pointer is."""
-        time = self._time_at(event.position())
-        if self._drag_time is not None and time != self._drag_time:
-            self.dragged.emit(self._drag_time - time)
-        self.hovered.emit(time)
+        """Drag what is held, or report where the pointer is."""
+        at = self._position(event.position())
+        if self._held is not None and self._holds_axis and at.y() != self._held.y():
+            self.value_dragged.emit(self._held.y() - at.y())
+        elif self._held is not None and not self._holds_axis and at.x() != self._held.x():
+            self.dragged.emit(self._held.x() - at.x())
+        on_axis = self.interactive and self._is_on_axis(event.position())
+        self.setCursor(Qt.CursorShape.SizeVerCursor if on_axis else Qt.CursorShape.ArrowCursor)
+        if not on_axis:
+            self.hovered.emit(at.x(), at.y())
 
     def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
         """Let go."""
-        self._drag_time = None
+        self._held = None
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Ask for the plot alone, or on the value axis for the automatic range."""
+        if self.interactive and event.button() == Qt.MouseButton.LeftButton:
+            (self.value_reset if self._is_on_axis(event.position()) else self.opened).emit()
 
     def leaveEvent(self, event: QEvent) -> None:
         """Report that the pointer is gone."""
         super().leaveEvent(event)
         self.left.emit()
 
-    def _time_at(self, position: QPointF) -> float:
-        return float(self.view.mapSceneToView(self.mapToScene(position.toPoint())).x())
+    def _is_on_axis(self, position: QPointF) -> bool:
+        return position.x() < float(self.axes[0].width())
+
+    def _position(self, position: QPointF) -> QPointF:
+        return QPointF(self.view.mapSceneToView(self.mapToScene(position.toPoint())))

@@ -40,7 +40,7 @@ class _Raster:
             first: The uppermost row of each column.
             depth: The rows below it to fill.
             colour: The pixel value.
-            over: Keep what is there; of two colours the larger is seen.
+            over: Keep what is there; of two colours the more opaque, then the larger one is seen.
         """
         row_type = self._below.dtype
         np.subtract(self._row, first.astype(row_type), out=self._below)
@@ -97,11 +97,18 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
             gaps = _dash_gaps(dash, columns, thickness)
             gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, columns - 1)] = False
             first[gaps], depth[gaps] = rows, 0
-            self._raster.draw(first, depth, colour.rgba(), over=index > 0)
+            self._raster.draw(first, depth, _premultiplied(colour), over=index > 0)
         return QImage(self._raster.pixels.data, columns, rows, 4 * columns, QImage.Format.Format_ARGB32_Premultiplied)
 
     def _view_changed(self, *_: object) -> None:
         self.prepareGeometryChange()
+
+
+def _premultiplied(colour: QColor) -> int:
+    """Return the pixel of a colour in the format of the image."""
+    alpha = colour.alpha()
+    red, green, blue = (part * alpha // 255 for part in (colour.red(), colour.green(), colour.blue()))
+    return alpha << 24 | red << 16 | green << 8 | blue
 
 
 def _row_extents(line: Stroke, bottom: float, top: float, rows: int, thickness: int) -> tuple[Floats, Floats]:

@@ -98,9 +98,9 @@ _X_TICKS, _Y_TICKS = 8, 4
 
 
 def make_curve_plot(
-    title_and_unit: tuple[str, str],
+    title: str,
     x_range: tuple[float, float],
-    y_range: tuple[float, float],
+    y: Axis,
     axis: TimeAxis,
     curves: Sequence[DrawnCurve],
     bands: Sequence[Band],
@@ -108,9 +108,9 @@ def make_curve_plot(
     """Return what is visible of a panel, as a value.
 
     Args:
-        title_and_unit: Its heading and the unit of its values.
+        title: Its heading.
         x_range: The range of its axis in view.
-        y_range: The range of its values.
+        y: The axis of its values.
         axis: The axis, which knows whether it counts.
         curves: The curves as drawn.
         bands: Named ranges of the axis.
@@ -118,17 +118,24 @@ def make_curve_plot(
     values = [value for value, _ in model.linear_ticks(*x_range, _X_TICKS)]
     labels = axis.tickStrings(values, 1.0, values[1] - values[0] if len(values) > 1 else 1.0)
     return CurvePlot(
-        title=title_and_unit[0],
+        title=title,
         x=Axis(title="", low=x_range[0], high=x_range[1], ticks=tuple(zip(values, labels, strict=True))),
-        y=Axis(
-            title=title_and_unit[1],
-            low=y_range[0],
-            high=y_range[1],
-            ticks=tuple(model.linear_ticks(*y_range, _Y_TICKS)),
-        ),
+        y=y,
         curves=tuple(clip_curve(curve, *x_range) for curve in curves),
         bands=tuple(bands),
     )
+
+
+def value_axis(title: str, span: tuple[float, float], *, log: bool) -> Axis:
+    """Return the axis of a panel's values.
+
+    Args:
+        title: Their unit.
+        span: Their range.
+        log: Whether it is logarithmic.
+    """
+    make_ticks = model.log_ticks if log else model.linear_ticks
+    return Axis(title=title, low=span[0], high=span[1], ticks=tuple(make_ticks(*span, _Y_TICKS)), log=log)
 
 
 def drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, style: int) -> DrawnCurve:
@@ -156,15 +163,3 @@ def draw_stacked(plots: Sequence[CurvePlot], theme: Theme, width: float) -> Draw
     """
     name = ", ".join(plot.title for plot in plots if plot.title)
     return draw_curves(plots, theme.colours, width, name)
-
-
-def show_plot_menu(parent: QWidget, make_plot: Callable[[], CurvePlot], theme: Theme, position: QPoint) -> None:
-    """Show a menu that copies or saves a plot as wide as it is.
-
-    Args:
-        parent: The widget that the menu belongs to.
-        make_plot: Makes the plot.
-        theme: The colours.
-        position: Where to show it on the screen.
-    """
-    show_picture_menu(parent, lambda: draw_stacked([make_plot()], theme, parent.width()), position)

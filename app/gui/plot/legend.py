@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -13,6 +13,8 @@ from app.viewmodels.charts.palette import dash_pattern
 
 SWATCH, _DASHED_SWATCH = 12, 24
 _SWATCH_HEIGHT = 3
+MARK_PX = 15
+_MARK_FONT_PX = 10
 _ENTRY_GAP = 2 * GRID
 _DIMMED_ALPHA = 60
 
@@ -21,6 +23,7 @@ _DIMMED_ALPHA = 60
 class _Entry:
     label: str
     colour: int
+    mark: str = ""
     value: str = ""
     value_width: int = 0
 
@@ -43,19 +46,20 @@ class Legend(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.update)
 
-    def set_entry(self, key: str, label: str, colour: int) -> None:
+    def set_entry(self, key: str, label: str, colour: int, mark: str = "") -> None:
         """Add an entry, or change its label; a curve without a label has none.
 
         Args:
             key: The curve.
             label: Its name.
             colour: The index of its colour and dash.
+            mark: What tells it from others without its colour.
         """
         entry = self._entries.get(key)
         if not label:
             return
-        if entry is None or (entry.label, entry.colour) != (label, colour):
-            self._entries[key] = _Entry(label, colour, entry.value if entry else "")
+        if entry is None or (entry.label, entry.colour, entry.mark) != (label, colour, mark):
+            self._entries[key] = _Entry(label, colour, mark, entry.value if entry else "")
             self._changed()
 
     def set_value(self, key: str, text: str) -> None:
@@ -131,6 +135,10 @@ class Legend(QWidget):
         colour = self._theme.curve_colour(entry.colour)
         colour.setAlpha(_DIMMED_ALPHA if dimmed else 255)
         paint_swatch(painter, area.left(), area.center().y(), colour, entry.colour)
+        if entry.mark:
+            centre = QPointF(area.left() + swatch_width(entry.colour) / 2, area.center().y() + 0.5)
+            paint_mark(painter, centre, colour, entry.mark, self._theme)
+            painter.setFont(tabular_font())
         painter.setPen(QColor(colours.faint if dimmed else colours.muted))
         text_area = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
         painter.drawText(text_area, LEFT, entry.label)
@@ -166,6 +174,26 @@ def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, styl
         x += pixels
 
 
+def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, theme: Theme) -> None:
+    """Paint a disc in a curve's colour with the mark in it.
+
+    Args:
+        painter: Where to paint.
+        centre: Its centre.
+        colour: The colour of the curve.
+        mark: A letter or two.
+        theme: The colour of the letters, that of the ground.
+    """
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(theme.colours.surface), 1))
+    painter.setBrush(colour)
+    area = QRectF(centre.x() - MARK_PX / 2, centre.y() - MARK_PX / 2, MARK_PX, MARK_PX).adjusted(0.5, 0.5, -0.5, -0.5)
+    painter.drawEllipse(area)
+    painter.setFont(tabular_font(_MARK_FONT_PX, bold=True))
+    painter.drawText(area, Qt.AlignmentFlag.AlignCenter, mark)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+
+
 _MAX_ROWS_PER_COLUMN = 10
 _SWATCH_SPACE = 24
 
@@ -176,6 +204,7 @@ class Reading(NamedTuple):
     style: int
     label: str
     value: str
+    mark: str = ""
 
 
 class Readout(QWidget):
@@ -228,6 +257,10 @@ class Readout(QWidget):
             paint_swatch(
                 painter, area.left(), area.center().y(), self._theme.curve_colour(reading.style), reading.style
             )
+            if reading.mark:
+                centre = QPointF(area.left() + _SWATCH_SPACE / 2, area.center().y() + 0.5)
+                paint_mark(painter, centre, self._theme.curve_colour(reading.style), reading.mark, self._theme)
+                painter.setFont(tabular_font())
             text_area = area.adjusted(_SWATCH_SPACE + GRID // 2, 0, 0, 0)
             painter.setPen(QColor(colours.muted))
             painter.drawText(text_area, LEFT, reading.label)

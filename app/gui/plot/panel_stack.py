@@ -1,16 +1,17 @@
 """The stack of plots with one time axis and crosshair: of a live, replayed or stored run, or of compared runs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QCursor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
-from app.gui.plot.bands import Strip
 from app.gui.plot.legend import Reading, Readout
+from app.gui.plot.panel_slot import PanelGrid, PanelSlot
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
+from app.viewmodels.plot.look import Look
 from app.viewmodels.plot.model import Panel, Plots, Span, panned, zoomed
 
 _CROSSHAIR_STEP, _PAN_STEP = 0.01, 0.1
@@ -18,63 +19,6 @@ _CROSSHAIR_STEP, _PAN_STEP = 0.01, 0.1
 _KEY_ZOOM = 1.5
 _MAX_NEW_PLOTS = 2
 _SCROLLED_HEIGHT = 12 * GRID
-
-
-class _Slot:
-    """A plot in its place, and what it was given of its panel."""
-
-    def __init__(self, plot: TimePanel) -> None:
-        self.plot = plot
-        self.key = ""
-        self._has_fixed_y = False
-        self._given: dict[str, tuple[object, ...]] = {}
-        self._hidden: frozenset[str] = frozenset()
-
-    def draw(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
-        """Give the plot what changed since the last call, but its range of time and the values of its legend.
-
-        Args:
-            panel: The panel to show.
-            plots: The plots that it belongs to.
-            hidden: Keys of the curves that are not drawn.
-        """
-        plot = self.plot
-        if self.key != panel.key:
-            plot.clear()
-            self.key, self._given = panel.key, {}
-        plot.set_title(panel.title, panel.unit)
-        plot.set_counted(plots.counts)
-        if panel.y_range is not None:
-            plot.set_y_range(*panel.y_range)
-        elif self._has_fixed_y:
-            plot.set_auto_y()
-        self._has_fixed_y = panel.y_range is not None
-        plot.set_bands(plots.bands)
-        plot.set_marks(plots.markers, _strips(panel, plots.origin_s))
-        self._give_curves(panel, plots)
-        self.hide_curves(hidden)
-
-    def hide_curves(self, keys: frozenset[str]) -> None:
-        """Draw every curve but these."""
-        if keys != self._hidden:
-            self._hidden = keys
-            self.plot.hide_curves(keys)
-
-    def _give_curves(self, panel: Panel, plots: Plots) -> None:
-        for key in self._given.keys() - {curve.key for curve in panel.curves}:
-            self.plot.remove_curve(key)
-            del self._given[key]
-        end_s = plots.origin_s + plots.window[1]
-        for curve in panel.curves:
-            newest_s = min(curve.source.newest_s, end_s)  # what comes after the end of a held view changes nothing
-            state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label)
-            before = self._given.get(curve.key)
-            if before == state:
-                continue
-            if panel.y_range is None and (before is None or before[:2] != state[:2]):
-                self.plot.set_auto_y()
-            self._given[curve.key] = state
-            self.plot.set_source(curve.key, curve.shifted(plots.origin_s), colour=curve.colour, label=curve.label)
 
 
 class PanelStack(QWidget):
@@ -103,8 +47,10 @@ class PanelStack(QWidget):
         self._columns = 1
         self._window: Span = (0.0, 1.0)
         self._fit = False
-        self._slots: list[_Slot] = []
+        self._slots: list[PanelSlot] = []
+        self._looks: dict[str, Look] = {}
         self._hidden: frozenset[str] = frozenset()
+        self._raised = ""
         self._crosshair: float | None = None
         self._hovered: TimePanel | None = None
         self._readout = Readout(theme, self)
@@ -112,7 +58,7 @@ class PanelStack(QWidget):
         self._draw_timer = QTimer(self)
         self._draw_timer.setInterval(0)
         self._draw_timer.timeout.connect(self._draw_next)
-        self._grid = QGridLayout(self)
+        self._grid = PanelGrid(self)
         self._grid.setContentsMargins(0, 0 if staggered else GRID // 2, 0, 0)
         self._grid.setHorizontalSpacing(3 * GRID)
         self._grid.setVerticalSpacing(GRID if staggered else GRID // 2)
@@ -196,13 +142,19 @@ class PanelStack(QWidget):
         for slot in self._slots[: len(self._plots.panels)]:
             slot.hide_curves(self._hidden)
 
+    def raise_curve(self, key: str) -> None:
+        """Let the curves with this key stand out in all panels; "" for none."""
+        self._raised = key
+        for plot in self.shown:
+            plot.raise_curve(key)
+
     def set_crosshair(self, position: float | None) -> None:
         """Put the crosshair at a time of the axis, over all plots, with the values there; None removes it."""
         self._crosshair = position
         self._readout.show_readings((), QPoint())
         for slot, panel in zip(self._slots, self._plots.panels, strict=False):
             slot.plot.set_crosshair(position)
-            self._show_values(slot.plot, panel)
+            self._show_values(slot, panel)
         self.crosshair_moved.emit(position)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -245,9 +197,15 @@ class PanelStack(QWidget):
         if self._plots.ranges:
             self.show_range(panned(self._window, by, self._plots.whole))
 
-    def _hover(self, plot: TimePanel | None, position: float | None) -> None:
+    def _hover(self, plot: TimePanel, time: float, value: float) -> None:
         self._hovered = plot
-        self.set_crosshair(position)
+        self.raise_curve(plot.curve_at(time, value))
+        self.set_crosshair(time)
+
+    def _leave(self) -> None:
+        self._hovered = None
+        self.raise_curve("")
+        self.set_crosshair(None)
 
     def _start(self) -> None:
         """Lay everything out, at once so that no panel is drawn in a passing size, and draw it again."""
@@ -261,7 +219,7 @@ class PanelStack(QWidget):
     def _draw_next(self) -> None:
         if self._next == len(self._slots):
             self._add_plot()
-            self._place(self._next)
+            self._grid.place(self._next, self._slots[self._next].plot)
         self._draw(self._next)
         self._next += 1
         if self._next >= len(self._plots.panels):
@@ -275,60 +233,33 @@ class PanelStack(QWidget):
         canvas.scrolls = plot.legend.all_or_none = self._staggered
         if self._staggered:
             plot.setMinimumHeight(_SCROLLED_HEIGHT)
-        canvas.hovered.connect(lambda position: self._hover(plot, position))
-        canvas.left.connect(lambda: self._hover(None, None))
+        canvas.hovered.connect(lambda time, value: self._hover(plot, time, value))
+        canvas.left.connect(self._leave)
         canvas.pressed.connect(self.setFocus)
         canvas.zoomed.connect(self.zoomed)
         canvas.dragged.connect(self.panned)
         plot.legend.clicked.connect(self.curve_clicked)
-        self._slots.append(_Slot(plot))
+        self._slots.append(PanelSlot(plot, self._looks))
 
     def _lay_out(self) -> None:
-        count = len(self._plots.panels)
-        rows = -(-count // self._columns)
-        for index in range(max(self._grid.rowCount(), self._grid.columnCount(), rows, self._columns)):
-            self._grid.setRowStretch(index, int(index < rows))
-            self._grid.setColumnStretch(index, int(index < self._columns))
-        for spare in self._slots[count:]:
-            self._grid.removeWidget(spare.plot)
-            spare.plot.hide()
-        for index in range(min(count, len(self._slots))):
-            self._place(index)
-
-    def _place(self, index: int) -> None:
-        """Place a plot row by row; where the last row would not be full, the first plot takes the room that is over."""
-        in_last_row = len(self._plots.panels) % self._columns
-        spare_columns = self._columns - in_last_row if in_last_row else 0
-        row, column = divmod(index + (spare_columns if index else 0), self._columns)
-        plot = self._slots[index].plot
-        plot.show_time_axis(index >= len(self._plots.panels) - self._columns)
-        self._grid.removeWidget(plot)
-        self._grid.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
+        self._grid.arrange([slot.plot for slot in self._slots], len(self._plots.panels), self._columns)
 
     def _draw(self, index: int) -> None:
         slot, panel = self._slots[index], self._plots.panels[index]
         slot.plot.set_x_range(*self._window, fit=self._fit)
         slot.draw(panel, self._plots, self._hidden)
-        self._show_values(slot.plot, panel)
+        self._show_values(slot, panel)
         slot.plot.setVisible(True)
         slot.plot.refresh()
 
-    def _show_values(self, plot: TimePanel, panel: Panel) -> None:
-        """Write the values into the legend, and next to the pointer where the legend has no room for them."""
+    def _show_values(self, slot: PanelSlot, panel: Panel) -> None:
+        """Write the values into the legend; next to the pointer that of the raised curve, or all without room there."""
         at_s = None if self._crosshair is None else self._plots.origin_s + self._crosshair
-        values = {curve.key: curve.value_text if at_s is None else curve.value_at(at_s) for curve in panel.curves}
-        for key, value in values.items():
-            plot.set_value(key, value)
-        if self._staggered and at_s is not None and plot is self._hovered and not plot.legend.shows_values:
-            shown = [curve for curve in panel.curves if curve.key not in self._hidden]
-            readings = [Reading(curve.colour, curve.label, values[curve.key]) for curve in shown]
+        values = slot.show_values(panel, at_s)
+        if at_s is None or slot.plot is not self._hovered:
+            return
+        shown = [curve for curve in panel.curves if curve.key not in self._hidden]
+        raised = [curve for curve in shown if curve.key == self._raised]
+        if raised or (self._staggered and not slot.plot.legend.shows_values):
+            readings = [Reading(curve.colour, curve.label, values[curve.key], curve.mark) for curve in raised or shown]
             self._readout.show_readings(readings, self.mapFromGlobal(QCursor.pos()))
-
-
-def _strips(panel: Panel, origin_s: float) -> Sequence[Strip]:
-    """Return the times at which GPUs were throttled, a line per GPU."""
-    lines = {curve.key: (line, curve.colour) for line, curve in enumerate(panel.curves)}
-    return [
-        Strip(each.start_s - origin_s, each.end_s - origin_s, lines[each.device][1], lines[each.device][0])
-        for each in panel.throttles
-    ]

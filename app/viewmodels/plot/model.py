@@ -167,6 +167,8 @@ class Curve:
         scale: The divisor that turns stored values into the panel's unit.
         format_value: The text of a stored value; None writes the number in the panel's unit.
         value_text: The text beside the label while no crosshair is shown.
+        mark: A letter or two that tell the curve from others without its colour; "" for none.
+        spread: The lowest and the highest of several curves of which this is the mean; shaded behind it.
     """
 
     key: str
@@ -176,6 +178,8 @@ class Curve:
     scale: float = 1.0
     format_value: Callable[[float | None], str] | None = None
     value_text: str = ""
+    mark: str = ""
+    spread: tuple[CurveSource, CurveSource] | None = None
 
     @property
     def x(self) -> Floats:
@@ -190,6 +194,13 @@ class Curve:
     def shifted(self, origin_s: float) -> ShiftedCurve:
         """Return what to draw, in the panel's unit, on an axis with its zero at `origin_s`."""
         return ShiftedCurve(self.source, origin_s, self.scale)
+
+    def shifted_spread(self, origin_s: float) -> tuple[ShiftedCurve, ShiftedCurve] | None:
+        """Return the spread as it is drawn on that axis."""
+        if self.spread is None:
+            return None
+        low, high = self.spread
+        return ShiftedCurve(low, origin_s, self.scale), ShiftedCurve(high, origin_s, self.scale)
 
     def value_at(self, t_s: float) -> str:
         """Return the text of the value at a time; of older times, known only as a range, both ends."""

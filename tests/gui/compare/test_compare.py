@@ -166,7 +166,7 @@ def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage
     assert screen.column("Variant") == ["Units 64", "Units 128"]
     assert screen.column("Speed-up") == ["baseline", "1.064×"]
     throughput = screen.panel("Throughput")
-    assert throughput.curve_keys() == ("1", "2")
+    assert throughput.shown_keys() == ("1", "2")
     first, second = throughput.points("1"), throughput.points("2")
     assert first[0] == pytest.approx(second[0])
     assert first[0][0] == pytest.approx(0.2)
@@ -293,7 +293,7 @@ def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePa
     screen.compare(1, 2)
     screen.panels.set_crosshair(4.1)
     for title, value in (("Throughput", "1,600"), ("CPU load", "90.0")):
-        assert screen.panel(title).legend_text() == f"Run 1 {value}, Run 2 {value}"
+        assert screen.panel(title).legend.text() == f"Run 1 {value}, Run 2 {value}"
     before = screen.panels.span
     screen.panels.setFocus()
     QTest.keyClick(screen.panels, Qt.Key.Key_Plus)
@@ -324,10 +324,10 @@ def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None
         screen.view.tabs.curves.per_run_button.click()
     assert len(screen.panels.shown) == 2 * together
     first, second = screen.panels.shown[0], screen.panels.shown[together]
-    assert (first.curve_keys(), second.curve_keys()) == (("1",), ("2",))
+    assert (first.shown_keys(), second.shown_keys()) == (("1",), ("2",))
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.press(Qt.Key.Key_Space, row=0)
-    assert {plot.curve_keys() for plot in screen.panels.shown} == {("2",)}, "a hidden run has no row"
+    assert {plot.shown_keys() for plot in screen.panels.shown} == {("2",)}, "a hidden run has no row"
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.view.tabs.curves.per_run_button.click()
     assert screen.drawn() == {"2"}, "it stays hidden in panels for all"
@@ -369,7 +369,7 @@ def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePag
     screen.compare(1, 3, 8, 9)
     assert screen.column("Outcome") == ["completed", "refused", "out of memory", "running"]
     assert "Run 3 (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in screen.view.displayed_text()
-    assert screen.panel("Throughput").curve_keys() == ("1",)
+    assert screen.panel("Throughput").shown_keys() == ("1",)
     assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
 
 
@@ -521,10 +521,10 @@ def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: 
         numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
     screen.compare(*numbers)
     load = screen.panel("CPU load")
-    load.plot.hovered.emit(4.0)
+    load.plot.hovered.emit(4.0, -1e9)
     assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers]
     screen.view.table.toggle_runs([numbers[0]])
-    load.plot.hovered.emit(4.1)
+    load.plot.hovered.emit(4.1, -1e9)
     assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers[1:]]
     load.plot.left.emit()
     assert not screen.panels.readout.isVisible()

@@ -130,8 +130,8 @@ def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(s
     screen.key(Qt.Key.Key_Return)
     screen.wait_for_page(2)
     plots = screen.view.detail.panels.shown
-    assert [len(plot.curve_keys()) for plot in plots] == [1, 1, 1, 1, 1]
-    x, y = plots[0].points(plots[0].curve_keys()[0])
+    assert [len(plot.shown_keys()) for plot in plots] == [1, 1, 1, 1, 1]
+    x, y = plots[0].points(plots[0].shown_keys()[0])
     assert (x[0], y[0]) == (0.0, 600.0)
     assert "43,601" in screen.visible_text()
     screen.escape()
@@ -150,7 +150,7 @@ def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: HistoryPage) -> 
 def test_one_page_after_another_shows_only_its_own_panels(screen: HistoryPage) -> None:
     screen.open(2)
     screen.open(3)
-    assert [len(plot.curve_keys()) for plot in screen.view.detail.panels.shown] == [1, 2]
+    assert [len(plot.shown_keys()) for plot in screen.view.detail.panels.shown] == [1, 2]
 
 
 def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(

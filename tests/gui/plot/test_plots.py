@@ -67,7 +67,7 @@ def test_nothing_is_drawn_while_nobody_looks(qtbot: QtBot, theme: Theme) -> None
 
 def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) -> None:
     made = panel(qtbot, theme)
-    made.set_y_range(0.0, 10.0)
+    made.values.fix(0.0, 10.0)
     made.set_curve("a", np.array([0.0, 60.0]), np.array([90.0, 90.0]), colour=0, label="GPU 0")
     made.refresh()
     assert count(made, LIGHT.curves[0]) == 0
@@ -99,9 +99,9 @@ def test_a_band_too_narrow_for_its_name_tells_it_to_the_pointer(qtbot: QtBot, th
     made = panel(qtbot, theme)
     made.set_bands([Band("import", 0.0, 30.0), Band("build", 30.0, 30.5), Band("measure", 30.5, 60.0)])
     made.grab()
-    made.plot.hovered.emit(30.2)
+    made.plot.hovered.emit(30.2, -1e9)
     assert made.plot.toolTip() == plain_tooltip("build")
-    made.plot.hovered.emit(10.0)
+    made.plot.hovered.emit(10.0, -1e9)
     assert made.plot.toolTip() == ""
 
 
@@ -191,7 +191,7 @@ def test_a_hidden_curve_is_not_drawn_but_named_and_the_rest_has_the_room(qtbot: 
     assert count(made, LIGHT.curves[0]) == 0
     assert count(made, LIGHT.curves[1]) > 400
     assert made.plot.view.viewRange()[1][1] < 20
-    assert made.legend_text() == "Run 1, Run 2"
+    assert made.legend.text() == "Run 1, Run 2"
 
 
 def test_a_click_on_a_name_in_the_legend_tells_which(qtbot: QtBot, theme: Theme) -> None:

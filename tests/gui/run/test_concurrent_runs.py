@@ -46,7 +46,7 @@ def is_measured(live: LiveView, gpu: str, batch: int) -> bool:
     words = live.displayed_text()
     if f"batch {batch}" not in live.name or "Measuring" not in words or "steps/s" not in words:
         return False
-    return live.stack.panel("power_mw").curve_keys() == (gpu,) and losses(live) > 1
+    return live.stack.panel("power_mw").shown_keys() == (gpu,) and losses(live) > 1
 
 
 def losses(live: LiveView) -> int:

@@ -92,6 +92,7 @@ def shown_run(qtbot: QtBot, theme: Theme) -> tuple[RunView, LiveModel]:
         view.show()
         view.activateWindow()
     handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 16), *training()))
+    model.follow("30 s")
     show(view.live, model)
     return view, model
 
@@ -99,14 +100,14 @@ def shown_run(qtbot: QtBot, theme: Theme) -> tuple[RunView, LiveModel]:
 def test_the_crosshair_stands_in_all_panels_with_the_values_of_its_time(qtbot: QtBot, theme: Theme) -> None:
     view, _ = shown_run(qtbot, theme)
     stack, bar = view.live.stack, view.live.time_bar
-    stack.panel("load_pct").plot.hovered.emit(3.5)
+    stack.panel("load_pct").plot.hovered.emit(3.5, -1e9)
     assert stack.crosshair == 3.5
     assert bar.reading == "0:03.5  ·  compile"
-    assert "601" in stack.panel("power_mw").legend_text()
-    assert stack.panel("throughput").legend_text() == "Block –"  # before the first block
+    assert "601" in stack.panel("power_mw").legend.text()
+    assert stack.panel("throughput").legend.text() == "Block –"  # before the first block
     stack.panel("load_pct").plot.left.emit()
     assert bar.reading == ""
-    assert "images/s" in stack.panel("throughput").legend_text()
+    assert "images/s" in stack.panel("throughput").legend.text()
 
 
 def test_the_wheel_zooms_about_the_pointer_and_a_drag_moves(qtbot: QtBot, theme: Theme) -> None:
@@ -165,7 +166,7 @@ def test_a_held_view_says_so_and_each_gpu_can_have_its_panel(qtbot: QtBot, theme
     show(view.live, model)
     assert view.live.time_bar.chip == "Paused"
     assert view.live.time_bar.per_gpu_button.isChecked()
-    assert view.live.stack.panel("power_mw GPU-1").curve_keys() == ("GPU-1",)
+    assert view.live.stack.panel("power_mw GPU-1").shown_keys() == ("GPU-1",)
     model.handle(ended(Outcome(name="completed")))
     view.live.show_model(model.state())
     assert view.live.time_bar.chip == "Part of the run"

@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from app.analysis.align import TimeSeries, combine, decimate, interpolate_done, seconds_since, with_gaps
+from app.analysis.align import (
+    TimeSeries,
+    combine,
+    decimate,
+    interpolate_done,
+    running_mean,
+    seconds_since,
+    with_gaps,
+)
 from app.records import BlockColumns, Floats, Ints
 
 MS = 1_000_000
@@ -103,6 +111,16 @@ def test_the_mean_of_equal_devices_is_one_of_them(y: Floats, devices: int) -> No
     one = TimeSeries(np.arange(len(y), dtype=np.int64) * 100 * MS, y)
     np.testing.assert_allclose(combine([one] * devices, "mean").y, y, atol=1e-9)
     np.testing.assert_allclose(combine([one] * devices, "sum").y, y * devices, atol=1e-6)
+
+
+@given(curves(), st.floats(0.01, 100.0))
+def test_a_running_mean_is_that_of_the_points_around_and_keeps_gaps(curve: tuple[Floats, Floats], width: float) -> None:
+    x, y = curve
+    mean = running_mean(x, y, width)
+    assert np.array_equal(np.isnan(mean), np.isnan(y))
+    for n in np.flatnonzero(~np.isnan(y))[:5]:
+        near = y[(x >= x[n] - width / 2) & (x <= x[n] + width / 2)]
+        assert mean[n] == pytest.approx(np.nanmean(near), rel=1e-6, abs=1e-3)
 
 
 @pytest.mark.parametrize("how", ["sum", "mean"])

@@ -1,0 +1,130 @@
+"""The curves of one plot as strokes: raw and smoothed, with their spreads; hidden, faint and raised ones."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from PySide6.QtGui import QColor
+
+from app.analysis.pyramid import Stroke, stroke_columns
+from app.gui.plot.curves import Dash
+from app.gui.plot.labels import LabelledLine
+from app.gui.theme import Theme
+from app.viewmodels.charts.palette import dash_pattern
+from app.viewmodels.plot.look import Look
+from app.viewmodels.plot.model import CurveSource, Span
+
+_SOLID, _EDGE, _FAINT, _SHADE = 255, 150, 80, 45
+"""Opacity of a line, of the edges of a spread, of what lies behind a smoothed or raised line, and within a spread."""
+_REACH_COLUMNS = 4
+"""Pixel columns at both sides of the pointer in which a curve is looked for."""
+
+Spread = tuple[CurveSource, CurveSource]
+"""The lowest and the highest of several curves."""
+
+
+@dataclass(slots=True)
+class PanelCurve:
+    """A curve and what is drawn of it, the line last, each with its opacity; nothing until it is seen."""
+
+    colour: int
+    label: str
+    source: CurveSource
+    mark: str = ""
+    spread: Spread | None = None
+    strokes: list[tuple[Stroke, int]] = field(default_factory=list)
+
+    @property
+    def line(self) -> Stroke | None:
+        """The line as it was drawn last; None before that."""
+        return self.strokes[-1][0] if self.strokes else None
+
+    def draw(self, look: Look, span: tuple[float, float], columns: int) -> None:
+        """Make the strokes of a range of time, as the user wants to see them."""
+
+        def stroke(source: CurveSource) -> Stroke:
+            return stroke_columns(source.window(*span, columns), *span, columns)
+
+        if self.spread is not None:
+            low, high = (stroke(look.drawn(each)) for each in self.spread)
+            self.strokes += [(_between(low, high), _SHADE), (low, _EDGE), (high, _EDGE)]
+        raw, smoothed = stroke(look.drawn(self.source)), look.smoothed(self.source)
+        self.strokes.append((raw, _SOLID if smoothed is None else _FAINT))
+        if smoothed is not None:
+            self.strokes.append((stroke(smoothed), _SOLID))
+
+
+def _between(low: Stroke, high: Stroke) -> Stroke:
+    """Return what fills the room between two lines."""
+    return Stroke(low.low, high.high, high.top, low.bottom, low.dots[:0])
+
+
+class DrawnCurves(dict[str, PanelCurve]):
+    """Curves by key, in the order they came; drawn anew where data, range or look have changed."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.look = Look()
+        self.hidden: frozenset[str] = frozenset()
+        self.raised = ""
+
+    def shown(self) -> tuple[str, ...]:
+        """Return the keys of the curves that are not hidden."""
+        return tuple(key for key in self if key not in self.hidden)
+
+    def forget_strokes(self) -> None:
+        """Draw every curve anew the next time."""
+        for curve in self.values():
+            curve.strokes.clear()
+
+    def draw(self, span: Span, columns: int) -> list[tuple[Stroke, QColor, Dash]]:
+        """Return all strokes of a range of time, each with its colour and its dash."""
+        drawn: list[tuple[Stroke, QColor, Dash]] = []
+        for key in self.shown():
+            curve = self[key]
+            if not curve.strokes:
+                curve.draw(self.look, span, columns)
+            share = _FAINT / _SOLID if self._is_faint(key) else 1.0
+            for stroke, opacity in curve.strokes:
+                colour = self._theme.curve_colour(curve.colour)
+                if share * opacity < _SOLID:
+                    colour.setAlpha(round(share * opacity))
+                drawn.append((stroke, colour, dash_pattern(curve.colour)))
+        return drawn
+
+    def labelled(self) -> list[LabelledLine]:
+        """Return every line that was drawn, and what names it; faint ones are not named."""
+        return [
+            LabelledLine(
+                curve.line,
+                self._theme.curve_colour(curve.colour),
+                curve.mark,
+                "" if self._is_faint(key) else curve.label,
+            )
+            for key, curve in ((key, self[key]) for key in self.shown())
+        ]
+
+    def nearest(self, share: float, value: float, reach: float) -> str:
+        """Return the key of the curve nearest to a position, as it is drawn; "" where none is within reach.
+
+        Args:
+            share: Where it is on the width, from 0 to 1.
+            value: The value, in the unit of the axis.
+            reach: How far a curve may be from it, in that unit.
+        """
+        distances = {}
+        for key in self.shown():
+            line = self[key].line
+            if line is None:
+                continue
+            at = int(share * len(line.low))
+            seen = slice(max(0, at - _REACH_COLUMNS), max(0, at + _REACH_COLUMNS + 1))
+            away = np.fmax(np.fmax(line.low[seen] - value, value - line.high[seen]), 0.0)
+            if np.isfinite(away).any():
+                distances[key] = float(np.nanmin(away))
+        key = min(distances, key=lambda key: distances[key], default="")
+        return key if key and distances[key] <= reach else ""
+
+    def _is_faint(self, key: str) -> bool:
+        """Return whether another curve is raised."""
+        return self.raised != key and self.raised in self

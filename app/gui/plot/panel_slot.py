@@ -1,0 +1,137 @@
+"""Plots in their places of a stack, each given only what changed of its panel."""
+
+from collections.abc import Sequence
+
+from PySide6.QtWidgets import QGridLayout, QWidget
+
+from app.gui.plot.bands import Strip
+from app.gui.plot.time_panel import TimePanel
+from app.viewmodels.plot.look import Look
+from app.viewmodels.plot.model import Panel, Plots
+
+
+class PanelGrid(QGridLayout):
+    """Places plots row by row; where the last row would not be full, the first plot takes the room that is over."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._shown, self._columns = 0, 1
+
+    def arrange(self, plots: Sequence[TimePanel], shown: int, columns: int) -> None:
+        """Place the first plots, and hide the others.
+
+        Args:
+            plots: All that are there; those that are not made yet are placed one by one.
+            shown: How many are shown.
+            columns: In how many columns.
+        """
+        self._shown, self._columns = shown, columns
+        rows = -(-shown // columns)
+        for index in range(max(self.rowCount(), self.columnCount(), rows, columns)):
+            self.setRowStretch(index, int(index < rows))
+            self.setColumnStretch(index, int(index < columns))
+        for spare in plots[shown:]:
+            self.removeWidget(spare)
+            spare.hide()
+        for index, plot in enumerate(plots[:shown]):
+            self.place(index, plot)
+
+    def place(self, index: int, plot: TimePanel) -> None:
+        """Place one plot; the lowest ones have the times below them."""
+        in_last_row = self._shown % self._columns
+        spare_columns = self._columns - in_last_row if in_last_row else 0
+        row, column = divmod(index + (spare_columns if index else 0), self._columns)
+        plot.axis.show_labels(index >= self._shown - self._columns)
+        self.removeWidget(plot)
+        self.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
+
+
+class PanelSlot:
+    """A plot in its place, and what it was given of its panel.
+
+    Args:
+        plot: The plot.
+        looks: What the user has chosen, by the key of a panel; choices are added to it.
+    """
+
+    def __init__(self, plot: TimePanel, looks: dict[str, Look]) -> None:
+        self.plot = plot
+        self.key = ""
+        self._has_fixed_y = False
+        self._given: dict[str, tuple[object, ...]] = {}
+        self._hidden: frozenset[str] = frozenset()
+        self._looks = looks
+        plot.look_changed.connect(self._keep_look)
+
+    def draw(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
+        """Give the plot what changed since the last call, but its range of time and the values of its legend.
+
+        Args:
+            panel: The panel to show.
+            plots: The plots that it belongs to.
+            hidden: Keys of the curves that are not drawn.
+        """
+        plot = self.plot
+        if self.key != panel.key:
+            plot.clear()
+            self.key, self._given = panel.key, {}
+            plot.set_look(self._looks.get(panel.key, Look()))
+        plot.set_title(panel.title, panel.unit)
+        plot.set_counted(plots.counts)
+        if panel.y_range is not None:
+            plot.values.fix(*panel.y_range)
+        elif self._has_fixed_y:
+            plot.values.release()
+        self._has_fixed_y = panel.y_range is not None
+        plot.set_bands(plots.bands)
+        plot.set_marks(plots.markers, _strips(panel, plots.origin_s))
+        self._give_curves(panel, plots)
+        self.hide_curves(hidden)
+
+    def hide_curves(self, keys: frozenset[str]) -> None:
+        """Draw every curve but these."""
+        if keys != self._hidden:
+            self._hidden = keys
+            self.plot.hide_curves(keys)
+
+    def show_values(self, panel: Panel, at_s: float | None) -> dict[str, str]:
+        """Write the values at a time, None for the newest, into the legend; return them by curve."""
+        values = {curve.key: curve.value_text if at_s is None else curve.value_at(at_s) for curve in panel.curves}
+        for key, value in values.items():
+            self.plot.set_value(key, value)
+        return values
+
+    def _keep_look(self, look: Look) -> None:
+        self._looks[self.key] = look
+
+    def _give_curves(self, panel: Panel, plots: Plots) -> None:
+        for key in self._given.keys() - {curve.key for curve in panel.curves}:
+            self.plot.remove_curve(key)
+            del self._given[key]
+        end_s = plots.origin_s + plots.window[1]
+        for curve in panel.curves:
+            newest_s = min(curve.source.newest_s, end_s)  # what comes after the end of a held view changes nothing
+            state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label)
+            before = self._given.get(curve.key)
+            if before == state:
+                continue
+            if panel.y_range is None and (before is None or before[:2] != state[:2]):
+                self.plot.values.release()
+            self._given[curve.key] = state
+            self.plot.set_source(
+                curve.key,
+                curve.shifted(plots.origin_s),
+                colour=curve.colour,
+                label=curve.label,
+                mark=curve.mark,
+                spread=curve.shifted_spread(plots.origin_s),
+            )
+
+
+def _strips(panel: Panel, origin_s: float) -> Sequence[Strip]:
+    """Return the times at which GPUs were throttled, a line per GPU."""
+    lines = {curve.key: (line, curve.colour) for line, curve in enumerate(panel.curves)}
+    return [
+        Strip(each.start_s - origin_s, each.end_s - origin_s, lines[each.device][1], lines[each.device][0])
+        for each in panel.throttles
+    ]
