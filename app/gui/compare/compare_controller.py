@@ -28,7 +28,7 @@ from app.viewmodels.compare.comparison import (
 )
 from app.viewmodels.compare.curves import Alignment, CompareCurves
 from app.viewmodels.compare.warnings import EARLIER_RUNS
-from app.viewmodels.history.table import format_run_count
+from app.viewmodels.history.labels import format_run_count
 
 if TYPE_CHECKING:
     from app.runs.experiment.article_runs import ArticleRuns

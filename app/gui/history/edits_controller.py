@@ -12,7 +12,7 @@ from app.queries import RunQuery
 from app.storage.library import Library
 from app.storage.store import Store
 from app.viewmodels.history.annotations import Annotations, TagChange, collect_annotations
-from app.viewmodels.history.table import deleted_label
+from app.viewmodels.history.labels import deleted_label
 
 
 class HistoryEdits(QObject):

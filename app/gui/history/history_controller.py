@@ -17,18 +17,15 @@ from app.storage.files import disk_space
 from app.storage.reference import reference_runs
 from app.storage.retention import Pruned
 from app.storage.store import Store
+from app.viewmodels.history.labels import StorageLine, prune_consequence, prune_question, prune_result
 from app.viewmodels.history.run_detail import RunDetail, run_detail
 from app.viewmodels.history.table import (
     DEFAULT_COLUMNS,
     HistoryOptions,
     HistoryRow,
     Listing,
-    StorageLine,
     group_by_experiment,
     history_rows,
-    prune_consequence,
-    prune_question,
-    prune_result,
     visible_page,
 )
 

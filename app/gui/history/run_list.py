@@ -12,11 +12,8 @@ from app.gui.history.run_menu import RunMenu
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
-from app.viewmodels.history.table import (
-    COLUMNS,
-    ORDERS,
+from app.viewmodels.history.labels import (
     RETENTION_CHOICES,
-    Listing,
     StorageLine,
     can_compare,
     compare_label,
@@ -25,8 +22,8 @@ from app.viewmodels.history.table import (
     offers_reference,
     restore_label,
     retention_label,
-    toggle_order,
 )
+from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, toggle_order
 
 
 class HistoryFooter(QWidget):

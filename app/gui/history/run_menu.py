@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QMenu
 from app.gui.actions import Actions
 from app.gui.history.table import HistoryTable
 from app.paths import RUNS_SUFFIX
-from app.viewmodels.history.table import can_compare, compare_label, restore_label
+from app.viewmodels.history.labels import can_compare, compare_label, restore_label
 
 EXPORT_LABELS = {
     "db": f"&Database ({RUNS_SUFFIX}) …",

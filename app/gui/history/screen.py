@@ -17,9 +17,10 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import show_text, text_label
 from app.gui.widgets.dialogs import ask_confirmation
 from app.viewmodels.history.annotations import Annotations, TagChange
+from app.viewmodels.history.labels import StorageLine, format_run_count
 from app.viewmodels.history.run_detail import RunDetail
 from app.viewmodels.history.run_diff import RunDiff
-from app.viewmodels.history.table import Listing, StorageLine, format_run_count
+from app.viewmodels.history.table import Listing
 
 
 class HistoryView(QWidget):

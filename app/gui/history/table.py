@@ -3,20 +3,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
 from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
+from app.gui.widgets.cell_table import ROW_HEIGHT, SYMBOL_WIDTH, CellTable, tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     COLUMNS,
     DEVICES_COLUMN,
+    EVIDENCE_COLUMN,
     HOST_COLUMN,
     ORDERS,
+    OUTCOME_COLUMN,
     VARIANT_COLUMN,
     Group,
     HistoryRow,
@@ -27,6 +29,8 @@ from app.viewmodels.history.table import (
 
 _VARIANT_MAX = 24 * GRID
 _ANNOTATIONS_MIN = 17 * GRID
+_NARROW_ANNOTATIONS = 11 * GRID
+_SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 _FIRST_SHARE = 40 * GRID
 """Pixels of spare width: first for variants, then for notes, before variants get more."""
 _DEVICES_MAX = 24 * GRID
@@ -47,7 +51,8 @@ class HistoryTable(CellTable):
     def __init__(self, theme: Theme) -> None:
         self._lines = HistoryModel()
         self._widest: tuple[Cell, ...] = ()
-        self._preferred_widths = {VARIANT_COLUMN: 0, ANNOTATIONS_COLUMN: 0}
+        self._preferred_widths = dict.fromkeys((VARIANT_COLUMN, ANNOTATIONS_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN), 0)
+        self._essential_width = 0
         super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_max=_VARIANT_MAX)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setSelectionModel(GroupSelection(self._lines))
@@ -106,6 +111,7 @@ class HistoryTable(CellTable):
     def add_rows(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
         """Show rows that were read for these runs."""
         self._lines.fill(requested, rows)
+        self._fit(rows.values())
         self._emit_shown()
 
     def chosen(self) -> list[int]:
@@ -175,18 +181,41 @@ class HistoryTable(CellTable):
         return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
 
     def _stretch(self) -> None:
-        """Divide the width that other columns leave between variants and notes."""
+        """Divide the width that other columns leave between variants and notes; where it is little, words give way.
+
+        A variant needs what tells it from the others. Before the table gets wider than its view, outcome and evidence
+        are symbols alone, whose words are in their tooltips.
+        """
         preferred, annotations = self._preferred_widths[VARIANT_COLUMN], self._preferred_widths[ANNOTATIONS_COLUMN]
-        annotations_min = min(annotations, _ANNOTATIONS_MIN)
+        self._elastic_max = max(_VARIANT_MAX, self._essential_width)
+        missing = self._missing_width(self._essential_width + min(annotations, _ANNOTATIONS_MIN))
+        missing -= self._shrink(EVIDENCE_COLUMN, missing)
+        annotations_min = min(annotations, max(_NARROW_ANNOTATIONS, _ANNOTATIONS_MIN - max(0, missing)))
+        self._shrink(OUTCOME_COLUMN, missing - (_ANNOTATIONS_MIN - annotations_min))
         self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min)
         super()._stretch()
-        variant, first = self.columnWidth(VARIANT_COLUMN), min(preferred, _FIRST_SHARE)
+        variant = self.columnWidth(VARIANT_COLUMN)
+        first = min(preferred, max(_FIRST_SHARE, self._essential_width))
         spare = variant - first
         if spare > 0 and not self.isColumnHidden(ANNOTATIONS_COLUMN):
             notes = min(spare, min(annotations, _FIRST_SHARE) - annotations_min)
             notes += max(0, spare - notes - (preferred - first))
             self.setColumnWidth(VARIANT_COLUMN, variant - notes)
             self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min + notes)
+
+    def _missing_width(self, elastic: int) -> int:
+        """Return by how much the columns are wider than the view with so many pixels for variants and notes."""
+        header, view = self.horizontalHeader(), self.viewport().width()
+        shown = (n for n in range(header.count()) if not self.isColumnHidden(n))
+        fixed = (n for n in shown if n not in (VARIANT_COLUMN, ANNOTATIONS_COLUMN))
+        return elastic - view + sum(self._preferred_widths.get(n, header.sectionSize(n)) for n in fixed)
+
+    def _shrink(self, column: int, missing: int) -> int:
+        """Show a column as symbols alone where width is missing, else with its words; return the pixels saved."""
+        narrow = missing > 0 and not self.isColumnHidden(column)
+        self._lines.show_title(column, shown=not narrow)
+        self.setColumnWidth(column, _SYMBOL_ONLY if narrow else self._preferred_widths[column])
+        return self._preferred_widths[column] - _SYMBOL_ONLY if narrow else 0
 
     def _handle_fold_key(self, key: int, line: Line | None) -> bool:
         """Fold, unfold, or go from a run to its group; return whether the key does that."""
@@ -216,9 +245,14 @@ class HistoryTable(CellTable):
     def _fit(self, rows: Iterable[HistoryRow]) -> None:
         """Fit the columns to new rows; they only grow, so that nothing jumps while scrolling."""
         needed = widest(rows, self._widest)
+        metrics = QFontMetrics(tabular(self.font()))
+        essential = max(map(metrics.horizontalAdvance, self._lines.differences), default=0) + 2 * GRID + 2
         if needed != self._widest:
-            self._widest = needed
+            self._widest, self._essential_width = needed, essential
             self.fit(needed, title_suffix=" ↓")
+        elif essential != self._essential_width:
+            self._essential_width = essential
+            self._stretch()
 
     def _first_in_view(self) -> Line | None:
         """Return the first visible line; None for the first of all, so that new lines above it show."""

@@ -9,10 +9,11 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QStyleOptionViewItem
 
 from app.gui.theme import GRID, LEFT
-from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel, tabular
+from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel, elide_name, tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
-from app.viewmodels.history.table import ANNOTATIONS_COLUMN, COLUMNS, ORDERS, Group, HistoryRow, Line
+from app.viewmodels.format.naming import SEPARATOR, leave_out
+from app.viewmodels.history.table import ANNOTATIONS_COLUMN, COLUMNS, ORDERS, VARIANT_COLUMN, Group, HistoryRow, Line
 
 FOLDED_ROLE = CELL_ROLE + 1
 """Whether a group is folded; None on the line of a run."""
@@ -34,6 +35,10 @@ class HistoryModel(CellModel):
         self._rows: dict[int, HistoryRow] = {}
         self._up_to_date: set[int] = set()
         self._query = RunQuery()
+        self._shared: dict[str, frozenset[str]] = {}
+        self._untitled: set[int] = set()
+        self.differences: set[str] = set()
+        """Names of variants without the parts that all runs of their workload share."""
 
     def set_lines(self, lines: Sequence[Line], query: RunQuery) -> None:
         """Show these lines, and in the header what orders them."""
@@ -48,17 +53,34 @@ class HistoryModel(CellModel):
     def mark_outdated(self) -> None:
         """Have every row read again; until then it is shown as it was."""
         self._up_to_date.clear()
+        self._shared.clear()
+        self.differences.clear()
 
     def fill(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
         """Take rows that were read; requested runs that were not found stay blank."""
+        shared = dict(self._shared)
         for run, row in rows.items():
             self._rows.pop(run, None)
             self._rows[run] = row
+            parts = frozenset(row.cells[VARIANT_COLUMN].text.split(SEPARATOR))
+            self._shared[row.workload] = parts & self._shared.get(row.workload, parts)
         self._up_to_date.update(requested)
+        fresh = rows if shared == self._shared else self._rows.keys() & self._up_to_date
+        self.differences.update(self._difference(self._rows[run]) for run in fresh)
         self._evict_oldest()
         changed = [self._run_rows[run] for run in rows if run in self._run_rows]
         if changed:
             self.dataChanged.emit(self.index(min(changed), 0), self.index(max(changed), len(COLUMNS) - 1))
+
+    def shared_parts(self, row: int) -> frozenset[str]:
+        """Return the parts of a variant's name that all runs of its workload have, among those read."""
+        line = self.lines[row]
+        known = self._rows.get(line) if isinstance(line, int) else None
+        return self._shared.get(known.workload, frozenset()) if known else frozenset()
+
+    def _difference(self, row: HistoryRow) -> str:
+        """Return the name of a variant without the parts that all runs of its workload share."""
+        return leave_out(row.cells[VARIANT_COLUMN].text, self._shared[row.workload], lambda _: False)
 
     def missing(self, first: int, last: int) -> tuple[int, ...]:
         """Return the runs of lines `first` to before `last` whose rows are to be read."""
@@ -103,6 +125,20 @@ class HistoryModel(CellModel):
             return bool(self.folded_runs(line)) if isinstance(line, Group) else None
         return super().data(index, role)
 
+    def show_title(self, column: int, *, shown: bool) -> None:
+        """Show the title of a column, or leave it out where there is no room for it."""
+        if shown == (column in self._untitled):
+            self._untitled ^= {column}
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Return the title, also for screen readers where it is not shown."""
+        if section in self._untitled and role == Qt.ItemDataRole.DisplayRole:
+            return ""
+        if role == Qt.ItemDataRole.AccessibleTextRole and orientation == Qt.Orientation.Horizontal:
+            return self.title(section)
+        return super().headerData(section, orientation, role)
+
     def title(self, column: int) -> str:
         """Return the title, with an arrow where the rows are ordered by it: Qt's own would cover right-aligned text."""
         title = super().title(column)
@@ -127,6 +163,22 @@ _MIN_NOTE_CHARS = 10
 
 class HistoryDelegate(CellDelegate):
     """Adds groups and chips to the cells of all tables."""
+
+    def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
+        """Return what fits of a cell's text; of a variant's name nothing is left out that tells it from others.
+
+        Args:
+            cell: The cell.
+            index: Its index.
+            metrics: Of the font that it is painted in.
+            width: In pixels.
+        """
+        text, model = cell.text, index.model()
+        if index.column() == VARIANT_COLUMN and isinstance(model, HistoryModel):
+            text = leave_out(
+                text, model.shared_parts(index.row()), lambda tried: metrics.horizontalAdvance(tried) <= width
+            )
+        return elide_name(text, metrics, width)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint a group's line, a cell with chips, or a plain cell."""

@@ -12,7 +12,7 @@ from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file, ask_for_new_file
 from app.paths import DATABASE_SUFFIXES, RUNS_SUFFIX
 from app.storage.transfer.progress import StoppedError, TransferProgress
-from app.viewmodels.history.table import format_run_count
+from app.viewmodels.history.labels import format_run_count
 
 ExportKind = Literal["db", "csv", "json", "parquet", "trace"]
 

@@ -56,7 +56,7 @@ class CellDelegate(QStyledItemDelegate):
         if index.column() in self.unit_widths:
             self._paint_quantity(painter, area, cell, self.unit_widths[index.column()])
         else:
-            self._paint_text(painter, area, cell)
+            self._paint_text(painter, area, cell, index)
         painter.restore()
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
@@ -86,13 +86,24 @@ class CellDelegate(QStyledItemDelegate):
             QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), LEFT, cell.unit
         )
 
-    def _paint_text(self, painter: QPainter, area: QRect, cell: Cell) -> None:
+    def shown_text(self, cell: Cell, _index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
+        """Return what fits of a cell's text.
+
+        Args:
+            cell: The cell.
+            _index: Its index.
+            metrics: Of the font that it is painted in.
+            width: In pixels.
+        """
+        return elide_name(cell.text, metrics, width)
+
+    def _paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
         colour = QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text)
         painter.setPen(colour)
         if cell.symbol:
             painter.drawText(area, LEFT, cell.symbol)
             area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        painter.drawText(area, LEFT, elide_name(cell.text, painter.fontMetrics(), area.width()))
+        painter.drawText(area, LEFT, self.shown_text(cell, index, painter.fontMetrics(), area.width()))
 
 
 def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:

@@ -10,7 +10,7 @@ from app.records import RunRow
 from app.viewmodels.experiment.preview import reference_label
 from app.viewmodels.format.cells import local_time
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.history.table import format_run_count
+from app.viewmodels.history.labels import format_run_count
 
 OfferAction = Literal["compare", "article", "add", "build"]
 """Compare runs, the same with the article they repeat first, add the reference runs, or build an experiment."""

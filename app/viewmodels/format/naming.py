@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePath
 
 from app.environment_keys import CUSTOM_PATH_KEY
@@ -28,6 +28,33 @@ def format_gpu_counts(names: Iterable[str], *, separator: str = ", ", single_pre
     """
     counts = Counter(map(short_gpu_name, names))
     return separator.join(f"{single_prefix if count == 1 else f'{count}× '}{name}" for name, count in counts.items())
+
+
+SEPARATOR = " · "
+"""Between the parts of a name."""
+
+ELLIPSIS = "…"
+
+
+def leave_out(name: str, shared: Collection[str], fits: Callable[[str], bool]) -> str:
+    """Return a name without as many of its shared parts as it takes to fit, the last ones first; "…" is in their place.
+
+    What is not shared stays, whether it fits or not: it is what tells the name from others.
+
+    Args:
+        name: The whole name.
+        shared: Parts that all names next to it have too.
+        fits: Whether a text fits.
+    """
+    parts, shown = name.split(SEPARATOR), name
+    for place in reversed(range(len(parts))):
+        if fits(shown):
+            break
+        if parts[place] in shared:
+            parts[place] = ELLIPSIS
+            left = [part for n, part in enumerate(parts) if part != ELLIPSIS or n == 0 or parts[n - 1] != ELLIPSIS]
+            shown = SEPARATOR.join(left)
+    return shown
 
 
 _NAMED_FIRST = catalog.parameter_names(lambda parameter: parameter.named == "first")
@@ -128,11 +155,14 @@ def _non_default(spec: RunSpec) -> list[str]:
 
 
 def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> str:
-    said = choice_label(spec, name, spec.variant[name])
+    label, value = parameter_label(spec, name).lower(), spec.variant[name]
+    if isinstance(value, bool):
+        return label if value else f"{label} off"
+    said = choice_label(spec, name, value)
     if parameter is None or parameter.kind != "path":
         said = said.lower()
     unit = f" {parameter.unit}" if parameter and parameter.unit else ""
-    return f"{parameter_label(spec, name).lower()} {said}{unit}"
+    return f"{label} {said}{unit}"
 
 
 _UUID_SHOWN = len("GPU-0f9e5287")

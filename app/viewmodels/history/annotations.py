@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.records import RunRow
-from app.viewmodels.history.table import format_run_count
+from app.viewmodels.history.labels import format_run_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

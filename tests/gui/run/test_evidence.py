@@ -12,7 +12,7 @@ from app.gui.history.page import RunPageView
 from app.gui.run.evidence import EvidencePanel
 from app.gui.run.live import LiveView
 from app.gui.theme import DARK, LIGHT, Theme
-from app.gui.widgets.basic import ElidedLabel
+from app.gui.widgets.basic import BreakingLabel
 from app.gui.widgets.share_bars import StackedBar
 from app.records import Outcome
 from app.storage.store import Store
@@ -71,8 +71,10 @@ def test_what_differs_stands_out_by_a_symbol_too(panel: EvidencePanel) -> None:
 
 def test_names_are_short_and_whole_under_the_pointer(panel: EvidencePanel) -> None:
     panel.show_view(view_of(AS_REQUESTED))
-    name = panel.findChildren(ElidedLabel)[1]
+    first, name, *_ = panel.findChildren(BreakingLabel)
     assert name.text() == "elemWiseRNNcell"
+    assert first.fontMetrics().horizontalAdvance(first.text()) > first.width(), "a long name"
+    assert first.height() >= 2 * first.fontMetrics().height(), "is in two lines, whole"
     assert "elemWiseRNNcell&lt;float" in name.toolTip(), "brackets are no mark-up"
     assert panel.horizontalScrollBar().maximum() == 0
     assert "13 more kernels, 0.7\N{NO-BREAK SPACE}% together" in visible(panel)

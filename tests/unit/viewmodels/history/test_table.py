@@ -10,6 +10,14 @@ from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.history.annotations import TagChange, collect_annotations, parse_tags, tag_change
+from app.viewmodels.history.labels import (
+    can_compare,
+    compare_label,
+    count_label,
+    deleted_label,
+    empty_text,
+    restore_label,
+)
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
@@ -21,14 +29,8 @@ from app.viewmodels.history.table import (
     HistoryOptions,
     HistoryRow,
     Listing,
-    can_compare,
-    compare_label,
-    count_label,
-    deleted_label,
-    empty_text,
     group_by_experiment,
     history_rows,
-    restore_label,
     toggle_order,
     visible_page,
     widest,

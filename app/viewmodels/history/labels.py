@@ -1,0 +1,116 @@
+"""The words around the list of runs: buttons, counts, an empty list, the database's size and what pruning asks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import units
+from app.storage.retention import Pruned
+from app.viewmodels.charts.palette import MAX_COMPARED
+from app.viewmodels.history.table import Listing, is_filtered
+
+
+def compare_label(chosen: int) -> str:
+    """Return the label of the Compare button for so many selected runs."""
+    if chosen > MAX_COMPARED:
+        return f"Compare (at most {MAX_COMPARED})"
+    return f"Compare {chosen} runs" if chosen > 1 else "Compare"
+
+
+def can_compare(chosen: int) -> bool:
+    """Return whether so many runs can be compared."""
+    return 2 <= chosen <= MAX_COMPARED
+
+
+def restore_label(chosen: int) -> str:
+    """Return the label of the Restore button for so many selected runs."""
+    return f"Restore {format_run_count(chosen)}" if chosen else "Restore"
+
+
+def count_label(listing: Listing, chosen: int) -> str:
+    """Return how many runs there are: "12 of 1,034 runs · 2 chosen"."""
+    shown, total = len(listing.runs), listing.options.facets.total
+    noun = "deleted " if listing.query.deleted else ""
+    total_text = f"{total:,} {noun}{units.plural('run', total)}"
+    found = total_text if shown == total else f"{shown:,} of {total_text}"
+    return f"{found} · {chosen:,} chosen" if chosen > 1 else found
+
+
+def deleted_label(runs: Sequence[int]) -> str:
+    """Return what was just moved to the trash."""
+    return f"{f'Run {runs[0]}' if len(runs) == 1 else format_run_count(len(runs))} deleted"
+
+
+def format_run_count(count: int) -> str:
+    """Return a number of runs as text."""
+    return f"{count:,} {units.plural('run', count)}"
+
+
+def offers_reference(listing: Listing) -> bool:
+    """Return whether an empty table offers the reference runs: if there is no run at all."""
+    return not listing.options.facets.total and not listing.query.deleted
+
+
+def empty_text(listing: Listing) -> str:
+    """Return the text of an empty table, its first line the heading; "" if there are runs."""
+    if listing.runs:
+        return ""
+    if is_filtered(listing.query) and listing.options.facets.total:
+        return "No run matches\nPress Escape to clear the search and the filters."
+    if listing.query.deleted:
+        return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
+    return (
+        "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts. "
+        "Runs of another database come in by View, Import runs.\n"
+        "Until then you can look at runs measured on real GPUs: copies are added to yours, marked as reference, "
+        "and View removes them again."
+    )
+
+
+RETENTION_CHOICES: tuple[int | None, ...] = (None, 7, 30, 90, 365)
+"""Days that samples can be stored; None is for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageLine:
+    """The database's size, the free space on its disk and its retention; `note` is what was last deleted."""
+
+    path: Path
+    size_bytes: int
+    free_bytes: int | None
+    retention_days: int | None
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The line: `profiles.db · 12.4 MiB · 212 GiB free on its disk`."""
+        free = "" if self.free_bytes is None else f"{units.byte_size(self.free_bytes)} free on its disk"
+        return " · ".join(filter(None, (self.path.name, units.byte_size(self.size_bytes), free, self.note)))
+
+
+def retention_label(days: int | None) -> str:
+    """Return the label of a retention choice."""
+    if days is None:
+        return "Keep all samples"
+    return "Keep samples of the last year" if days == 365 else f"Keep samples of the last {days} days"
+
+
+def prune_question(found: Pruned, days: int) -> str:
+    """Return the question to ask before anything is deleted."""
+    runs = f"{len(found.runs):,} {units.plural('run', len(found.runs))}"
+    return f"Delete the samples and logs of {runs} that ended more than {days} days ago?"
+
+
+def prune_consequence(found: Pruned) -> str:
+    """Return what pruning would do and how long it takes."""
+    seconds = max(1.0, found.before_bytes / 100e6)
+    return (
+        f"{found.rows:,} samples and log lines would be deleted; figures, phases and blocks stay. "
+        f"Giving the space back takes about {units.duration(seconds)} for this database."
+    )
+
+
+def prune_result(done: Pruned) -> str:
+    """Return what pruning did."""
+    freed = max(0, done.before_bytes - done.after_bytes)
+    return f"{units.byte_size(freed)} given back in {units.seconds(done.seconds)}" if done.runs else ""
