@@ -7,6 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import Scroller, toggle_button
@@ -34,6 +35,7 @@ class CurvesView(QWidget):
         self._runs: tuple[int, ...] = ()
         self._hidden: frozenset[int] = frozenset()
         self.panels = PanelStack(theme, staggered=True)
+        self._windows = PlotWindows(self.panels, theme, "compare")
         self._aligns = {name: toggle_button(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
         self._per_run = toggle_button("Run by run", "A row of small panels for each run, all on the same scales")
         self._time_bar = TimeBar(self.panels, STORED_RANGES)

@@ -21,6 +21,7 @@ from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationEditor
 from app.gui.history.log_view import LogView
 from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
@@ -90,6 +91,7 @@ class RunPageView(QWidget):
         self._figures = QHBoxLayout()
         self._traceback = QPlainTextEdit()
         self._panels = PanelStack(theme, staggered=True)
+        self._windows = PlotWindows(self._panels, theme, "run page")
         self._time_bar = TimeBar(self._panels, STORED_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self._annotations = AnnotationEditor()

@@ -1,7 +1,8 @@
 """Plots in their places of a stack, each given only what changed of its panel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.gui.plot.bands import Strip
@@ -62,6 +63,12 @@ class PanelSlot:
         self._hidden: frozenset[str] = frozenset()
         self._looks = looks
         plot.look_changed.connect(self._keep_look)
+
+    def offer(self, text: str, act: Callable[[], None]) -> None:
+        """Add an entry to the plot's menu."""
+        action = QAction(text, self.plot)
+        action.triggered.connect(lambda _=False: act())
+        self.plot.addAction(action)
 
     def draw(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
         """Give the plot what changed since the last call, but its range of time and the values of its legend.

@@ -4,19 +4,17 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QCursor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QCursor, QFocusEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from app.gui.plot.legend import Reading, Readout
 from app.gui.plot.panel_slot import PanelGrid, PanelSlot
+from app.gui.plot.stack_keys import StackKeys
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
 from app.viewmodels.plot.look import Look
 from app.viewmodels.plot.model import Panel, Plots, Span, panned, zoomed
 
-_CROSSHAIR_STEP, _PAN_STEP = 0.01, 0.1
-"""The part of the window by which an arrow moves the crosshair, and with Shift the view."""
-_KEY_ZOOM = 1.5
 _MAX_NEW_PLOTS = 2
 _SCROLLED_HEIGHT = 12 * GRID
 
@@ -28,6 +26,9 @@ class PanelStack(QWidget):
     that changed is drawn at once, and at most two plots are new in each call. `zoomed` and `panned` tell what pointer
     and keyboard ask for, in times of the axis; plots with named ranges follow them by themselves. `moved` comes with
     another window, `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend.
+    `span` is the range that is shown, `crosshair` its time or None, `readout` has the values next to the pointer,
+    `hidden` the keys of curves that are not drawn, `raised` that of the one that stands out, "" for none.
+    `changed` comes whenever something else is shown, and `detach_requested` with the key of a panel, "" for all.
 
     Thread: GUI only.
     """
@@ -38,22 +39,25 @@ class PanelStack(QWidget):
     crosshair_moved = Signal(object)
     curve_clicked = Signal(str)
     drawn = Signal()
+    changed = Signal()
+    detach_requested = Signal(str)
 
     def __init__(self, theme: Theme, *, staggered: bool = False) -> None:
         super().__init__()
         self._theme = theme
         self._staggered = staggered
-        self._plots = Plots()
+        self._offered = self._plots = Plots()
+        self._alone = ""
         self._columns = 1
-        self._window: Span = (0.0, 1.0)
+        self.span: Span = (0.0, 1.0)
         self._fit = False
         self._slots: list[PanelSlot] = []
         self._looks: dict[str, Look] = {}
-        self._hidden: frozenset[str] = frozenset()
-        self._raised = ""
-        self._crosshair: float | None = None
+        self.hidden: frozenset[str] = frozenset()
+        self.raised = ""
+        self.crosshair: float | None = None
         self._hovered: TimePanel | None = None
-        self._readout = Readout(theme, self)
+        self.readout = Readout(theme, self)
         self._next = 0
         self._draw_timer = QTimer(self)
         self._draw_timer.setInterval(0)
@@ -66,6 +70,7 @@ class PanelStack(QWidget):
         self.setAccessibleName("Plots")
         self.zoomed.connect(self._zoom)
         self.panned.connect(self._pan)
+        StackKeys(self)
 
     @property
     def shown(self) -> list[TimePanel]:
@@ -73,42 +78,42 @@ class PanelStack(QWidget):
         return [slot.plot for slot in self._slots[: len(self._plots.panels)]]
 
     @property
-    def readout(self) -> Readout:
-        """The values next to the pointer."""
-        return self._readout
-
-    @property
-    def span(self) -> Span:
-        """The range of the axis that is shown."""
-        return self._window
-
-    @property
     def shown_range(self) -> str:
         """The name of the range that is shown; "" where it is none of those offered."""
-        return next((name for name, span in self._plots.ranges.items() if span == self._window), "")
+        return next((name for name, span in self._plots.ranges.items() if span == self.span), "")
+
+    @property
+    def offered(self) -> Plots:
+        """All plots in the range that is shown, also those behind one that is shown alone."""
+        return replace(self._offered, window=self.span, fit=self._fit)
+
+    @property
+    def maximised(self) -> bool:
+        """Whether one plot is shown alone."""
+        return any(panel.key == self._alone for panel in self._offered.panels)
 
     @property
     def busy(self) -> bool:
         """Whether some panels are still to be drawn."""
         return self._draw_timer.isActive()
 
-    @property
-    def crosshair(self) -> float | None:
-        """The time of the crosshair on the axis."""
-        return self._crosshair
-
     def panel(self, key: str) -> TimePanel:
         """Return the plot of the panel with that key."""
         return next(slot.plot for slot in self._slots[: len(self._plots.panels)] if slot.key == key)
 
     def show_plots(self, plots: Plots) -> None:
-        """Show these plots with all their curves, drawing only what changed."""
+        """Show these plots with all their curves, drawing only what changed; one alone if the user wants it so."""
+        self._offered = plots
+        alone = tuple(panel for panel in plots.panels if panel.key == self._alone)
+        if alone:
+            plots = replace(plots, panels=alone, columns=1)
         limit = len(self._slots) + _MAX_NEW_PLOTS
         if not self._staggered and len(plots.panels) > limit:
             plots = replace(plots, panels=plots.panels[:limit])
         laid_out = len(self._plots.panels), self._columns
-        self._plots, self._window, self._fit, self._columns = plots, plots.window, plots.fit, plots.columns
-        self._hidden = frozenset()
+        self._plots, self.span, self._fit, self._columns = plots, plots.window, plots.fit, plots.columns
+        self.hidden = frozenset()
+        self.changed.emit()
         if self._staggered:
             self._start()
             return
@@ -119,18 +124,28 @@ class PanelStack(QWidget):
         for index in range(len(plots.panels)):
             self._draw(index)
 
+    def maximise(self, plot: TimePanel | None) -> None:
+        """Show one plot alone; None, or the one that is alone already, shows all again."""
+        keys = {slot.plot: slot.key for slot in self._slots}
+        self._alone = "" if plot is None or self.maximised else keys[plot]
+        hidden = self.hidden
+        self.show_plots(self.offered)
+        self.hide_curves(hidden)
+
     def set_columns(self, columns: int) -> None:
         """Lay what is shown out in so many columns."""
-        if columns != self._columns:
+        if columns != self._columns and not self.maximised:
             self._columns = columns
+            self._offered = replace(self._offered, columns=columns)
             self._start()
 
     def show_range(self, span: Span) -> None:
         """Show another range of the axis; a y that is free follows what is in view."""
-        self._window, self._fit = span, True
+        self.span, self._fit = span, True
         for plot in self.shown:
             plot.set_x_range(*span, fit=True)
         self.moved.emit()
+        self.changed.emit()
 
     def show_named_range(self, name: str) -> None:
         """Show one of the ranges that the plots offer."""
@@ -138,43 +153,25 @@ class PanelStack(QWidget):
 
     def hide_curves(self, keys: Collection[str]) -> None:
         """Show every curve but these, in all panels."""
-        self._hidden = frozenset(keys)
+        self.hidden = frozenset(keys)
         for slot in self._slots[: len(self._plots.panels)]:
-            slot.hide_curves(self._hidden)
+            slot.hide_curves(self.hidden)
+        self.changed.emit()
 
     def raise_curve(self, key: str) -> None:
         """Let the curves with this key stand out in all panels; "" for none."""
-        self._raised = key
+        self.raised = key
         for plot in self.shown:
             plot.raise_curve(key)
 
     def set_crosshair(self, position: float | None) -> None:
         """Put the crosshair at a time of the axis, over all plots, with the values there; None removes it."""
-        self._crosshair = position
-        self._readout.show_readings((), QPoint())
+        self.crosshair = position
+        self.readout.show_readings((), QPoint())
         for slot, panel in zip(self._slots, self._plots.panels, strict=False):
             slot.plot.set_crosshair(position)
             self._show_values(slot, panel)
         self.crosshair_moved.emit(position)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Move the crosshair with arrows, with Shift the view; zoom with plus and minus; Escape ends the crosshair."""
-        start, end = self._window
-        middle = (start + end) / 2 if self._crosshair is None else self._crosshair
-        shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-        direction = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
-        if direction and shifted:
-            self.panned.emit(direction * _PAN_STEP * (end - start))
-        elif direction:
-            self.set_crosshair(min(max(middle + direction * _CROSSHAIR_STEP * (end - start), start), end))
-        elif event.key() in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
-            self.zoomed.emit(1 / _KEY_ZOOM, middle)
-        elif event.key() == Qt.Key.Key_Minus:
-            self.zoomed.emit(_KEY_ZOOM, middle)
-        elif event.key() == Qt.Key.Key_Escape and self._crosshair is not None:
-            self.set_crosshair(None)
-        else:
-            super().keyPressEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Mark with a line at the top that the plots have the keyboard."""
@@ -191,11 +188,11 @@ class PanelStack(QWidget):
 
     def _zoom(self, factor: float, at: float) -> None:
         if self._plots.ranges:
-            self.show_range(zoomed(self._window, factor, at, self._plots.whole))
+            self.show_range(zoomed(self.span, factor, at, self._plots.whole))
 
     def _pan(self, by: float) -> None:
         if self._plots.ranges:
-            self.show_range(panned(self._window, by, self._plots.whole))
+            self.show_range(panned(self.span, by, self._plots.whole))
 
     def _hover(self, plot: TimePanel, time: float, value: float) -> None:
         self._hovered = plot
@@ -238,28 +235,33 @@ class PanelStack(QWidget):
         canvas.pressed.connect(self.setFocus)
         canvas.zoomed.connect(self.zoomed)
         canvas.dragged.connect(self.panned)
+        canvas.opened.connect(lambda: self.maximise(plot))
         plot.legend.clicked.connect(self.curve_clicked)
-        self._slots.append(PanelSlot(plot, self._looks))
+        slot = PanelSlot(plot, self._looks)
+        self._slots.append(slot)
+        slot.offer("Show this plot &alone, or all again", lambda: self.maximise(plot))
+        slot.offer("Open in a &window of its own", lambda: self.detach_requested.emit(slot.key))
+        slot.offer("Open a&ll plots in a window", lambda: self.detach_requested.emit(""))
 
     def _lay_out(self) -> None:
         self._grid.arrange([slot.plot for slot in self._slots], len(self._plots.panels), self._columns)
 
     def _draw(self, index: int) -> None:
         slot, panel = self._slots[index], self._plots.panels[index]
-        slot.plot.set_x_range(*self._window, fit=self._fit)
-        slot.draw(panel, self._plots, self._hidden)
+        slot.plot.set_x_range(*self.span, fit=self._fit)
+        slot.draw(panel, self._plots, self.hidden)
         self._show_values(slot, panel)
         slot.plot.setVisible(True)
         slot.plot.refresh()
 
     def _show_values(self, slot: PanelSlot, panel: Panel) -> None:
         """Write the values into the legend; next to the pointer that of the raised curve, or all without room there."""
-        at_s = None if self._crosshair is None else self._plots.origin_s + self._crosshair
+        at_s = None if self.crosshair is None else self._plots.origin_s + self.crosshair
         values = slot.show_values(panel, at_s)
         if at_s is None or slot.plot is not self._hovered:
             return
-        shown = [curve for curve in panel.curves if curve.key not in self._hidden]
-        raised = [curve for curve in shown if curve.key == self._raised]
+        shown = [curve for curve in panel.curves if curve.key not in self.hidden]
+        raised = [curve for curve in shown if curve.key == self.raised]
         if raised or (self._staggered and not slot.plot.legend.shows_values):
             readings = [Reading(curve.colour, curve.label, values[curve.key], curve.mark) for curve in raised or shown]
-            self._readout.show_readings(readings, self.mapFromGlobal(QCursor.pos()))
+            self.readout.show_readings(readings, self.mapFromGlobal(QCursor.pos()))

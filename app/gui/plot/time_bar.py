@@ -49,6 +49,7 @@ class TimeBar(QWidget):
         self._per_gpu = toggle_button(
             "A panel for each GPU", "One panel per quantity with all GPUs in it, or one for each (G)"
         )
+        self._restore = button("All plots", "Show all plots again (Escape)", small=True)
         self._chip = text_label("", "chip")
         self._reading = ElidedLabel("muted")
         self._reading.setFont(tabular_font())
@@ -97,9 +98,11 @@ class TimeBar(QWidget):
         """Show what is known of the time at the crosshair."""
         self._reading.setText(text)
 
-    def _connect(self, plots: QWidget) -> None:
+    def _connect(self, plots: PanelStack) -> None:
         for name, made in self._ranges.items():
             made.clicked.connect(lambda _=False, name=name: self.range_requested.emit(name))
+        self._restore.clicked.connect(lambda: plots.maximise(None))
+        plots.changed.connect(lambda: self._restore.setVisible(plots.maximised))
         self._pause.clicked.connect(self._request_pause)
         self._follow.clicked.connect(self.follow_requested)
         self._per_gpu.clicked.connect(self.per_gpu_toggled)
@@ -124,10 +127,10 @@ class TimeBar(QWidget):
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GRID // 2)
-        for widget in (*self._ranges.values(), self._pause, self._follow, self._chip):
+        for widget in (*self._ranges.values(), self._pause, self._follow, self._restore, self._chip):
             layout.addWidget(widget)
         layout.addWidget(self._reading, 1)
         layout.addSpacing(2 * GRID)
         layout.addWidget(self._per_gpu)
-        for widget in (self._pause, self._follow, self._chip, self._per_gpu):
+        for widget in (self._pause, self._follow, self._restore, self._chip, self._per_gpu):
             widget.setVisible(False)

@@ -33,7 +33,7 @@ _REACH_PX = 10
 """How near the pointer must come to a curve to mean it."""
 
 
-class _Head(QHBoxLayout):
+class PanelHead(QHBoxLayout):
     """The line above a plot: its name, its unit, the legend, and the button of its menu."""
 
     def __init__(self, theme: Theme) -> None:
@@ -57,6 +57,12 @@ class _Head(QHBoxLayout):
         self.unit.setText(" · ".join(filter(None, (unit, how))))
         self.menu.setAccessibleName(f"Menu of {title}")
 
+    def mark_current(self, current: bool) -> None:
+        """Show whether keys act on this plot."""
+        font = self.title.font()
+        font.setUnderline(current)
+        self.title.setFont(font)
+
 
 class TimePanel(QWidget):
     """A titled plot over time whose curves are keyed by an id (a device, a run).
@@ -65,7 +71,7 @@ class TimePanel(QWidget):
     curves that changed, and only where someone can see them. The range of time is set by `set_x_range`, that of
     `values` follows the data, from 0, unless it is fixed. What the user wants instead is the `look`; `look_changed`
     comes when the user changes it. `plot` is the pyqtgraph widget itself, for the pointer's signals, `axis` that of
-    time, `span` its range; `labels` name the curves.
+    time, `span` its range; `labels` name the curves, the `head` is the line above.
     """
 
     look_changed = Signal(object)
@@ -77,8 +83,8 @@ class TimePanel(QWidget):
         self._curves = DrawnCurves(theme)
         self._fit = self._dirty = False
         self.span = (0.0, 60.0)
-        self._head = _Head(theme)
-        self.legend = self._head.legend
+        self.head = PanelHead(theme)
+        self.legend = self.head.legend
         self._left, self.axis = ValueAxis("left"), TimeAxis("bottom")
         self.plot = PlotCanvas(self._left, self.axis, margin=GRID)
         view = self._view = self.plot.view
@@ -232,7 +238,7 @@ class TimePanel(QWidget):
 
         visible = [self._curves[key] for key in self.shown_keys()]
         curves = [drawn_curve(curve.source, self.span, curve.label, curve.colour) for curve in visible]
-        y_axis = value_axis(self._head.unit.text(), self.values.span, log=self.look.mode == "log")
+        y_axis = value_axis(self.head.unit.text(), self.values.span, log=self.look.mode == "log")
         return make_curve_plot(self.title, self.span, y_axis, self.axis, curves, self._bands.bands)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
@@ -262,14 +268,14 @@ class TimePanel(QWidget):
         self.change_look(replace(self.look, values=values))
 
     def _describe(self) -> None:
-        self._head.describe(self.title, self.unit, self.look.describe(counts=self.axis.counted))
-        self.plot.setAccessibleName(f"{self.title} over time, {self._head.unit.text()}")
+        self.head.describe(self.title, self.unit, self.look.describe(counts=self.axis.counted))
+        self.plot.setAccessibleName(f"{self.title} over time, {self.head.unit.text()}")
 
     def _show_band_name(self, time: float) -> None:
         self.plot.setToolTip(plain_tooltip(self._bands.unnamed_at(time)))
 
     def _connect(self) -> None:
-        canvas, menu = self.plot, self._head.menu
+        canvas, menu = self.plot, self.head.menu
         canvas.painting.connect(self.refresh)
         canvas.hovered.connect(lambda time, _: self._show_band_name(time))
         canvas.value_zoomed.connect(lambda factor, at: self._set_values(self.values.zoomed(factor, at)))
@@ -281,7 +287,7 @@ class TimePanel(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GRID // 2)
-        layout.addLayout(self._head)
+        layout.addLayout(self.head)
         layout.addWidget(self.plot, 1)
         self._describe()
         for item in (self._bands, self._image, self.labels, self._marks):

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.plot.legend import SWATCH, paint_swatch
 from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import LIVE_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
@@ -107,7 +108,7 @@ class LiveView(QWidget):
     run_chosen = Signal(int)
     """Another one of the runs that go on at the same time."""
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, screen: str = "run") -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -143,6 +144,7 @@ class LiveView(QWidget):
         self._offer.clicked.connect(self.offer_accepted)
         self._offer_text = text_label("", "muted", wrap=True)
         self._stack = PanelStack(theme)
+        self._windows = PlotWindows(self._stack, theme, screen)
         self._time_bar = TimeBar(self._stack, LIVE_RANGES)
         self._state: LiveState | None = None
         self._stack.crosshair_moved.connect(self._show_reading)

@@ -23,7 +23,7 @@ class ReplayView(QWidget):
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.live = LiveView(theme)
+        self.live = LiveView(theme, "replay")
         self._chip = text_label("", "chip")
         self._chip.setAccessibleName("Replayed recording")
         self._position = text_label("", "muted")

@@ -1,0 +1,157 @@
+"""A stack of plots: one alone, windows of their own, and the keys."""
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMainWindow, QMenu
+from pytestqt.qtbot import QtBot
+
+from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.plot_window import ALL_PLOTS, PlotWindows
+from app.gui.plot.time_bar import STORED_RANGES, TimeBar
+from app.gui.theme import Theme
+from app.gui.window_state import write_states
+from app.viewmodels.plot.look import Look
+from app.viewmodels.plot.model import Curve, Panel, Plots, Points
+
+OFF_SCREEN = pytest.mark.qt_log_ignore("does not support", extend=True)
+TIMES = np.arange(61.0)
+
+
+def plots(*keys: str) -> Plots:
+    """A panel for each key, with two curves, a and b."""
+    return Plots(
+        panels=tuple(
+            Panel(
+                key=key,
+                title=key.capitalize(),
+                unit="W",
+                curves=tuple(
+                    Curve(key=name, label=f"Run {name}", colour=n, source=Points(TIMES, TIMES * 0 + 10.0 * (n + 1)))
+                    for n, name in enumerate("ab")
+                ),
+            )
+            for key in keys
+        ),
+        window=(0.0, 60.0),
+        ranges={"measured": (10.0, 50.0), "full run": (0.0, 60.0)},
+    )
+
+
+class Shown:
+    """A window with a stack in it."""
+
+    def __init__(self, qtbot: QtBot, theme: Theme) -> None:
+        self.window = QMainWindow()
+        qtbot.addWidget(self.window)
+        self.stack = PanelStack(theme)
+        self.bar = TimeBar(self.stack, STORED_RANGES)
+        self.windows = PlotWindows(self.stack, theme, "test")
+        self.window.setCentralWidget(self.stack)
+        self.window.resize(900, 600)
+        with qtbot.waitActive(self.window):
+            self.window.show()
+            self.window.activateWindow()
+        self.stack.show_plots(plots("power", "load"))
+        self.stack.setFocus()
+
+    def titles(self) -> list[str]:
+        return [plot.title for plot in self.stack.shown]
+
+
+@pytest.fixture
+def made(qtbot: QtBot, theme: Theme) -> Shown:
+    return Shown(qtbot, theme)
+
+
+def test_a_double_click_shows_a_plot_alone_and_escape_all_again(made: Shown) -> None:
+    closed: list[bool] = []
+    QShortcut(QKeySequence("Escape"), made.window).activated.connect(lambda: closed.append(True))
+    made.stack.hide_curves(["b"])
+    load = made.stack.panel("load").plot
+    QTest.mouseDClick(load.viewport(), Qt.MouseButton.LeftButton, pos=load.rect().center())
+    assert made.titles() == ["Load"]
+    assert made.stack.shown[0].shown_keys() == ("a",), "what is hidden stays hidden"
+    made.stack.show_plots(plots("power", "load"))
+    assert made.titles() == ["Load"], "data that arrive change nothing"
+    made.stack.setFocus()
+    made.stack.set_crosshair(None)
+    made.stack.raise_curve("")
+    QTest.keyClick(made.stack, Qt.Key.Key_Escape)
+    assert made.titles() == ["Power", "Load"]
+    assert not closed, "the shortcut of the screen around it waits"
+    QTest.keyClick(made.stack, Qt.Key.Key_Escape)
+    assert closed
+
+
+@OFF_SCREEN
+def test_everything_is_there_for_the_keyboard(made: Shown) -> None:
+    stack = made.stack
+    QTest.keyClick(stack, Qt.Key.Key_Down)
+    assert stack.raised == "a"
+    QTest.keyClick(stack, Qt.Key.Key_Up)
+    assert stack.raised == ""
+    for key in (Qt.Key.Key_PageDown, Qt.Key.Key_PageDown, Qt.Key.Key_Return):
+        QTest.keyClick(stack, key)
+    assert made.titles() == ["Load"]
+    QTest.keyClick(stack, Qt.Key.Key_Menu)
+    (menu,) = [menu for menu in stack.shown[0].findChildren(QMenu) if menu.parent() is stack.shown[0]]
+    assert len(menu.actions()) > 5
+    menu.close()
+
+
+def test_what_was_chosen_for_a_plot_follows_it(made: Shown) -> None:
+    made.stack.panel("load").change_look(Look(mode="log"))
+    made.stack.show_plots(plots("load", "power"))
+    assert [plot.look.mode for plot in made.stack.shown] == ["log", "zero"]
+    made.stack.show_plots(plots("power"))
+    made.stack.show_plots(plots("power", "load"))
+    assert [plot.look.mode for plot in made.stack.shown] == ["zero", "log"]
+
+
+def test_the_pointer_raises_a_curve_in_all_plots_and_names_it(made: Shown) -> None:
+    made.stack.panel("power").refresh()
+    made.stack.panel("power").plot.hovered.emit(30.0, 20.0)
+    assert made.stack.raised == "b"
+    assert made.stack.readout.text() == "Run b 20.0"
+    made.stack.panel("power").plot.left.emit()
+    assert (made.stack.raised, made.stack.readout.text()) == ("", "")
+
+
+@OFF_SCREEN
+def test_a_plot_in_a_window_of_its_own_has_the_range_and_the_crosshair_of_its_stack(made: Shown, qtbot: QtBot) -> None:
+    made.windows.show_window("load")
+    window = made.windows.open["load"]
+    assert window.windowTitle() == "Load – VariantScope"
+    assert [plot.title for plot in window.plots.shown] == ["Load"]
+    made.stack.show_named_range("measured")
+    assert window.plots.span == (10.0, 50.0)
+    window.plots.zoomed.emit(0.5, 30.0)
+    assert made.stack.span == window.plots.span == (20.0, 40.0)
+    made.stack.set_crosshair(25.0)
+    assert window.plots.crosshair == 25.0
+    window.plots.set_crosshair(None)
+    assert made.stack.crosshair is None
+    made.windows.show_window(ALL_PLOTS)
+    assert [plot.title for plot in made.windows.open[ALL_PLOTS].plots.shown] == ["Power", "Load"]
+    window.close()
+    assert list(made.windows.open) == [ALL_PLOTS]
+    made.window.close()
+    assert not made.windows.open[ALL_PLOTS].isVisible()
+
+
+@OFF_SCREEN
+@pytest.mark.usefixtures("window_state")
+def test_windows_that_were_open_open_again_where_they_were(made: Shown, qtbot: QtBot, theme: Theme) -> None:
+    for key in ("load", "power"):
+        made.windows.show_window(key)
+    made.windows.open["load"].resize(500, 333)
+    made.windows.open["power"].close()
+    made.window.close()
+    write_states(made.window)
+    again = Shown(qtbot, theme)
+    assert list(again.windows.open) == ["load"]
+    assert (again.windows.open["load"].width(), again.windows.open["load"].height()) == (500, 333)
+    again.window.close()
