@@ -209,8 +209,9 @@ class CellTable(QTableView):
 
     def setColumnWidth(self, column: int, width: int) -> None:
         """Set the width of a column, unless the user has chosen another."""
+        titles = [each.title for each in self._cells.columns[column : column + 1]]  # none before there are cells
         self._is_fitting = True
-        super().setColumnWidth(column, self._chosen_widths.get(self._cells.columns[column].title, width))
+        super().setColumnWidth(column, next((self._chosen_widths.get(title, width) for title in titles), width))
         self._is_fitting = False
 
     def fit(self, widest: Sequence[Cell], *, title_suffix: str = "") -> None:
