@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.paths import PROGRAM, checkout_root, default_database
+from app.paths import PROGRAM, checkout_root
 
 if TYPE_CHECKING:
     import click
@@ -77,8 +77,8 @@ def _open_window(
     """Open the window and return its exit status.
 
     Args:
-        database: The file; the default one where None.
-        sample_ms: Milliseconds between two telemetry readings; the usual where None.
+        database: The file; where None, the one that the user chose in the window, else the usual one.
+        sample_ms: Milliseconds between two telemetry readings; where None, what the user chose, else the usual.
         opened: A file to open in the window, or a stored run or a trace to play and how many times as fast as it was.
     """
     if not _has_display():
@@ -92,9 +92,7 @@ def _open_window(
             raise
         sys.stderr.write(_NO_QT.format(error=error, remedy=_qt_remedy(error)))
         return 1
-    from app.samples import SAMPLE_MS
-
-    return window(database or default_database(), sample_ms=sample_ms or SAMPLE_MS, opened=opened)
+    return window(database, sample_ms=sample_ms, opened=opened)
 
 
 _NOT_INSTALLED = (

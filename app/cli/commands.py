@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from app.paths import PROGRAM, RUNS_SUFFIX, TRACE_SUFFIX
 
-OpenWindow = Callable[[Path | None, float, Path | tuple[int | Path, float] | None], int]
+OpenWindow = Callable[[Path | None, float | None, Path | tuple[int | Path, float] | None], int]
 """Opens the window: database, ms between readings, and a file to open, or a recording to play with its speed."""
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {

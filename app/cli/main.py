@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from app.cli.commands import ProgramGroup, UpperLayers, describe_wrong_use
 from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
@@ -93,7 +94,8 @@ def program(context: click.Context, database: Path | None, sample_ms: float, log
     open_window = context.ensure_object(UpperLayers).open_window
     if open_window is None:
         raise UsageError(f"A command is missing. `{PROGRAM} --help` shows how it is used.")
-    return open_window(database, sample_ms, None)
+    is_given = context.get_parameter_source("sample_ms") is not ParameterSource.DEFAULT
+    return open_window(database, sample_ms if is_given else None, None)
 
 
 def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:

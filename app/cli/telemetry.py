@@ -25,7 +25,7 @@ from app.errors import TelemetryError
 from app.fields import FAST_FIELDS, FIELDS, Sample
 from app.plain import cell_text
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
-from app.samples import HOST, SAMPLE_MS, Device, DeviceLost, Inventory, TelemetryGap
+from app.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.replay import Recording, Replay, RunRecording
 from app.telemetry.trace import read_trace
@@ -272,7 +272,7 @@ def replay(context: click.Context, database: Path | None, as_json: bool, recordi
     """Play it in the window where there is one; else print the readings until the end or Ctrl-C."""
     upper = context.ensure_object(UpperLayers)
     if upper.open_window is not None and upper.has_display and not as_json:
-        return upper.open_window(database, SAMPLE_MS, (recording, speed))
+        return upper.open_window(database, None, (recording, speed))
     _print_recording(_open_recording(database, recording), "json" if as_json else "text", f"replay:{recording}", speed)
     return 0
 

@@ -30,7 +30,6 @@ from app.report.trace import export_trace
 from app.runs.experiment.queue import exportable_queue, import_with_queue
 from app.runs.leases import Leases
 from app.runs.weight_transfer import export_model, weights_file
-from app.samples import SAMPLE_MS
 from app.storage.reference import ReferenceFile, add_reference, reference_files, reference_runs, remove_reference
 from app.storage.transfer.import_export import export_database
 from app.viewmodels.format.environment import environment_label
@@ -165,7 +164,7 @@ def open_file(context: click.Context, database: Path | None, as_json: bool, file
             f"There is no window to open {file.name} in: `{PROGRAM} import {file}` adds the runs of a database, "
             f"`{PROGRAM} replay {file}` plays a trace."
         )
-    return upper.open_window(database, SAMPLE_MS, file)
+    return upper.open_window(database, None, file)
 
 
 @command("reference", "reference", "reference --add")

@@ -25,7 +25,8 @@ from app.gui.run.first_start_controller import FirstStart
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
-from app.gui.settings import RunEndNotifier, SettingsStore, StandbySetting
+from app.gui.settings.settings import Settings
+from app.gui.settings.stored import Chosen, SettingsStore
 from app.gui.shell.shell import Shell
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
@@ -33,7 +34,7 @@ from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
 from app.gui.window import COMPARE, HISTORY, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
-from app.paths import DESKTOP_NAME
+from app.paths import DESKTOP_NAME, default_database
 from app.storage.files import disk_space
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
@@ -46,12 +47,17 @@ if TYPE_CHECKING:
     from app.runs.experiment.queue_runner import QueueRunner
 
 
-def main(database: Path, *, sample_ms: float, opened: Path | tuple[int | Path, float] | None = None) -> int:
+def main(
+    database: Path | None = None,
+    *,
+    sample_ms: float | None = None,
+    opened: Path | tuple[int | Path, float] | None = None,
+) -> int:
     """Show the window on a database until it is closed.
 
     Args:
-        database: File of the database; made where there is none.
-        sample_ms: Sampling period of telemetry, in milliseconds.
+        database: File of the database; made where there is none. None is the one that the user chose.
+        sample_ms: Sampling period of telemetry, in milliseconds; None is the one that the user chose.
         opened: File to open at once; or stored run, or file of a trace, to play, and how many times as fast as it was.
 
     Returns:
@@ -66,10 +72,11 @@ def main(database: Path, *, sample_ms: float, opened: Path | tuple[int | Path, f
     theme.start()
     collector = GuiGarbageCollector()
     diagnostics = Diagnostics(theme)
-    next_database: Path | None = database
+    chosen = Chosen(application)
+    next_database: Path | None = database or chosen.database or default_database()
     status = 0
     while next_database is not None:
-        workbench = Workbench(next_database, theme, sample_ms=sample_ms)
+        workbench = Workbench(next_database, theme, sample_ms=sample_ms or chosen.sample_ms)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_, stop=workbench.quit: stop())
         workbench.window.painted.connect(collector.start)
@@ -139,18 +146,18 @@ class Workbench(QObject):
         self.experiments = ExperimentController(
             run_view, self.run, form, database, self.reads, inventory, self.queue.add, show_run, self.actions
         )
-        settings_store = SettingsStore(database, self.reads, self.run.show_error)
+        store = SettingsStore(database, self.reads, self.run.show_error)
+        self.settings = Settings(
+            self.window, theme, store, self.feed, self.run, self._prepare_worker, self._switch_database
+        )
         self._first_start = FirstStart(
             run_view,
             self.run,
-            settings_store,
-            self.window.settings_menu,
+            store,
             self.actions,
             self.experiments.compare_quickly,
             self._prepare_worker,
         )
-        self._notifier = RunEndNotifier(self.window, settings_store)
-        self._standby = StandbySetting(self.window.settings_menu, settings_store, self._prepare_worker)
         self.shell = Shell(self.window, theme, database, self.reads, self.actions, self._run, self.run.stop)
 
     def _make_actions(self) -> Actions:
@@ -179,6 +186,9 @@ class Workbench(QObject):
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
         self.run.ended.connect(self._run_ended)
+        self.settings.place_requested.connect(lambda: self.window.show_page(RUN))
+        self.settings.place_requested.connect(self._first_start.open)
+        self.settings.hosts_requested.connect(self.hosts.manage)
         self._connect_queue()
         self.hosts.start(self.queue, self.monitor)
         self.experiments.start()
@@ -190,8 +200,8 @@ class Workbench(QObject):
     def _connect_queue(self) -> None:
         self.queue.running_changed.connect(self._queue_changed)
         self.queue.run_stored.connect(lambda: self.stored.refresh(HISTORY))
-        self.queue.entry_ended.connect(self._notifier.notify_experiment_end)
-        self.queue.entry_cancelled.connect(self._notifier.discard)
+        self.queue.entry_ended.connect(self.settings.notifier.notify_experiment_end)
+        self.queue.entry_cancelled.connect(self.settings.notifier.discard)
         self.queue.start()
 
     def quit(self) -> None:
@@ -264,8 +274,7 @@ class Workbench(QObject):
         self.feed.wait_inventory()
 
     def _database_ready(self) -> None:
-        self._notifier.start()
-        self._standby.start()
+        self.settings.start()
         self._first_start.start()
         self.custom_workloads.restore()
         self._check_disk_space()
@@ -281,8 +290,7 @@ class Workbench(QObject):
     def _handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
         self.hosts.handle(event, run)
         if not isinstance(event, HostMessage):
-            self._notifier.handle(event)
-            self._standby.handle(event)
+            self.settings.handle(event)
             self._first_start.handle(event)
 
     def _refresh(self) -> None:
@@ -310,7 +318,7 @@ class Workbench(QObject):
         self.queue.check_entries()
 
     def _run_ended(self) -> None:
-        self._notifier.notify()
+        self.settings.notifier.notify()
         self._refresh_after_runs()
 
     def _refresh_after_runs(self) -> None:

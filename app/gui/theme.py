@@ -1,4 +1,4 @@
-"""Colours, fonts and distances of the window; light or dark after the system, through Qt itself."""
+"""Colours, fonts and distances of the window; light or dark as the user chose or the system is, through Qt itself."""
 
 from dataclasses import asdict, dataclass
 from string import Template
@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.gui.window_state import WindowState
 from app.paths import RESOURCES
 from app.viewmodels.charts import palette
 from app.viewmodels.format.cells import Tone
@@ -68,14 +69,22 @@ DARK = Colours(
 )
 
 
+SYSTEM, LIGHT_ALWAYS, DARK_ALWAYS = "system", "light", "dark"
+"""What the user can choose; the first follows the system."""
+
+_SCHEMES = {LIGHT_ALWAYS: Qt.ColorScheme.Light, DARK_ALWAYS: Qt.ColorScheme.Dark}
+
+
 class Theme(QObject):
-    """The current colours; `changed` is emitted after the system switches between light and dark."""
+    """The current colours; `changed` is emitted after the user or the system switches between light and dark."""
 
     changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.colours = LIGHT
+        self.choice = SYSTEM
+        self._state = WindowState("theme", self)
         self._sheet = style_sheet(LIGHT)
 
     def start(self) -> None:
@@ -86,7 +95,20 @@ class Theme(QObject):
         QApplication.setFont(font)
         hints = QGuiApplication.styleHints()
         hints.colorSchemeChanged.connect(self.apply)
-        self.apply(hints.colorScheme())
+        self._follow(self._state.read("choice", SYSTEM))
+
+    def choose(self, choice: str) -> None:
+        """Follow the system, or be light or dark always; the next start remembers it."""
+        self._state.keep("choice", choice)
+        self._state.write()
+        self._follow(choice)
+
+    def _follow(self, choice: str) -> None:
+        """Tell Qt too, which draws the frames of windows and the desktop's own dialogs, and apply its scheme."""
+        hints = QGuiApplication.styleHints()
+        self.choice = choice if choice in _SCHEMES else SYSTEM
+        hints.setColorScheme(_SCHEMES.get(choice, Qt.ColorScheme.Unknown))
+        self.apply(_SCHEMES.get(choice, hints.colorScheme()))
 
     def apply(self, scheme: Qt.ColorScheme) -> None:
         """Switch to a scheme; an unknown one counts as light."""

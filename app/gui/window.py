@@ -45,6 +45,7 @@ class MainWindow(QMainWindow):
     close_requested = Signal()
     show_log_requested = Signal()
     keys_requested = Signal()
+    settings_requested = Signal()
 
     def __init__(self, pages: Sequence[Page], theme: Theme) -> None:
         super().__init__()
@@ -59,10 +60,8 @@ class MainWindow(QMainWindow):
         self._chip = text_label("", "chip")
         self._machine = text_label("Looking for GPUs …", "muted")
         self._dot = text_label("●", "muted")
-        self._settings = button("Settings", "Settings for every window on this database", flat=True)
-        self._settings.setProperty("menu", "true")
-        self.settings_menu = QMenu(self._settings)
-        self._settings.setMenu(self.settings_menu)
+        self._settings = button("Settings", "Theme, database, retention and more (Ctrl+,)", flat=True)
+        self._settings.clicked.connect(self.settings_requested)
         self._help = button("?", "Keys and actions (F1), and the program's log", flat=True)
         self._help.setProperty("menu", "true")
         self.help_menu = QMenu(self._help)

@@ -53,12 +53,12 @@ class WindowState(QObject):
     Thread: GUI only.
     """
 
-    def __init__(self, screen: str, parent: QWidget, database: Path | None = None) -> None:
+    def __init__(self, screen: str, parent: QObject, database: Path | None = None) -> None:
         """Open the state of a screen.
 
         Args:
             screen: Name of the screen; a name never changes, or users would lose what they had.
-            parent: A widget of the window, best the screen itself.
+            parent: A widget of the window, best the screen itself; what has none writes by itself.
             database: Of what makes sense with its runs alone, such as a filter by tag.
         """
         super().__init__(parent)

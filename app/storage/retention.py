@@ -94,6 +94,21 @@ def save_days(path: Path, days: int | None) -> None:
         set_setting(connection, KEEP_SAMPLES_DAYS, days)
 
 
+def preview_days(path: Path, days: int | None) -> Pruned | None:
+    """Return what storing samples for so many days would delete; where that is nothing, set it."""
+    preview = None if days is None else prune(path, days, dry_run=True)
+    if preview is None or not preview.runs:
+        save_days(path, days)
+    return preview
+
+
+def apply_days(path: Path, days: int) -> Pruned:
+    """Store samples for so many days from now on, and delete what is older."""
+    done = prune(path, days)
+    save_days(path, days)
+    return done
+
+
 def prune_by_setting(path: Path) -> Pruned | None:
     """Prune by the database's setting, without packing; return None where it is not set or a run is in progress."""
     days = load_days(path)

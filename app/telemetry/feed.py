@@ -10,7 +10,7 @@ import msgspec
 
 from app.errors import TelemetryError
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
-from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage
+from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage, SetRate
 from app.telemetry.sampler_process import Sampler, SamplerProcess, StartSampler
 
 
@@ -96,7 +96,8 @@ class TelemetryFeed:
             start_sampler: Starts the machine's sampler.
             now_ns: Returns now on the machine's monotonic clock.
         """
-        self._hz = hz
+        self.hz = hz
+        """Readings a second."""
         self._start_sampler = start_sampler
         self.now_ns = now_ns
         """Returns now on the clock by which everything is stamped that is read."""
@@ -113,7 +114,7 @@ class TelemetryFeed:
 
     def start(self) -> None:
         """Start sampling; the first message is the inventory."""
-        self._sampler = self._start_sampler(self._hz)
+        self._sampler = self._start_sampler(self.hz)
         self._reader = threading.Thread(target=self._read, name="telemetry", daemon=True)
         self._reader.start()
 
@@ -154,6 +155,11 @@ class TelemetryFeed:
         with self._changed:
             lists = [found for device, found in self._processes.items() if device in devices]
         return next((found.reason for found in lists if found.reason is not None), None)
+
+    def set_rate(self, hz: float) -> None:
+        """Read the fast fields so many times a second from now on."""
+        self.hz = hz
+        self._send(SetRate(hz))
 
     def read_energy(self) -> None:
         """Read the energy counters now, because a phase begins or ends."""
@@ -226,7 +232,7 @@ class TelemetryFeed:
 
     def _relaunch(self, ended: Sampler) -> Sampler:
         ended.end()
-        self._sampler = self._start_sampler(self._hz)
+        self._sampler = self._start_sampler(self.hz)
         self._follow(self._followed)
         return self._sampler
 

@@ -19,4 +19,10 @@ class ReadEnergy(msgspec.Struct, frozen=True, tag="read_energy", tag_field="type
     """An order to the sampler: read the energy counters now, because a phase begins or ends."""
 
 
-SamplerCommand = Follow | ReadEnergy
+class SetRate(msgspec.Struct, frozen=True, tag="set_rate", tag_field="type"):
+    """An order to the sampler: read the fast fields so many times a second from now on."""
+
+    hz: float
+
+
+SamplerCommand = Follow | ReadEnergy | SetRate

@@ -21,7 +21,7 @@ import msgspec
 
 from app.samples import Inventory
 from app.telemetry.host import HostSource
-from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand
+from app.telemetry.messages import Follow, SamplerCommand, SetRate
 from app.telemetry.nvml import NvmlSource
 from app.telemetry.pipe import Output, sampler_output
 
@@ -45,14 +45,24 @@ def take_inventory() -> Inventory:
     return inventory
 
 
+class Pace:
+    """The period of the fast fields.
+
+    Thread: any; orders change it.
+    """
+
+    def __init__(self, hz: float) -> None:
+        self.period_ns = int(1e9 / hz)
+
+
 class FastThread(threading.Thread):
     """Reads the fast fields of the GPUs at a steady rate, until it is stopped or another takes its place."""
 
-    def __init__(self, nvml: NvmlSource, output: Output, period_ns: int) -> None:
+    def __init__(self, nvml: NvmlSource, output: Output, pace: Pace) -> None:
         super().__init__(name="fast", daemon=True)
         self._nvml = nvml
         self._output = output
-        self._period_ns = period_ns
+        self._pace = pace
         nvml.replace_fast_thread(self)
 
     def run(self) -> None:
@@ -66,8 +76,9 @@ class FastThread(threading.Thread):
                 next_ns = time.monotonic_ns()  # a GPU that comes back begins a grid of its own
                 continue
             # Ticks that were missed are left out, never made up for: the next one is the next of the same grid.
-            missed = max(0, time.monotonic_ns() - next_ns) // self._period_ns
-            next_ns += (1 + missed) * self._period_ns
+            period_ns = self._pace.period_ns
+            missed = max(0, time.monotonic_ns() - next_ns) // period_ns
+            next_ns += (1 + missed) * period_ns
             left_s = max(0, next_ns - time.monotonic_ns()) / 1e9
             # Waiting on the event costs more processor time than the GPUs' cheapest fields; a short sleep ends soon.
             if left_s > _LONGEST_SLEEP_S:
@@ -78,7 +89,7 @@ class FastThread(threading.Thread):
 
 def main() -> None:
     """Sample until stdin closes."""
-    period_ns = int(1e9 / float(sys.argv[1]))
+    pace = Pace(float(sys.argv[1]))
     has_slow = "fast" not in sys.argv[2:]
     output = sampler_output(sys.argv[2:])
     host = HostSource()
@@ -87,16 +98,16 @@ def main() -> None:
     nvml.start()
     nvml.wait(_PROBED_S, probed=True)
     nvml.begin(slow=has_slow)
-    _start_log(period_ns)
-    FastThread(nvml, output, period_ns).start()
-    threading.Thread(target=_handle_commands, args=(sys.stdin.buffer, nvml, host, output), daemon=True).start()
+    _start_log(pace)
+    FastThread(nvml, output, pace).start()
+    threading.Thread(target=_handle_commands, args=(sys.stdin.buffer, nvml, host, output, pace), daemon=True).start()
     # What lives now lives on: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
     slow_due_s, opened_due_s = 0.0 if has_slow else math.inf, time.monotonic() + _OPENED_S
     while not nvml.stopped.is_set():
         if nvml.leave_hanging():
-            FastThread(nvml, output, period_ns).start()
+            FastThread(nvml, output, pace).start()
         if has_slow or not nvml.has_gpus:
             output.write(host.read())
         if (now_s := time.monotonic()) >= opened_due_s:
@@ -105,28 +116,39 @@ def main() -> None:
         if now_s >= slow_due_s:
             slow_due_s = now_s + _HOST_SLOW_EVERY_S
             output.write([host.read_slow()])
-        nvml.stopped.wait(_HOST_EVERY_S if nvml.has_gpus else max(period_ns / 1e9, _HOST_ALONE_EVERY_S))
+        nvml.stopped.wait(_HOST_EVERY_S if nvml.has_gpus else max(pace.period_ns / 1e9, _HOST_ALONE_EVERY_S))
     nvml.close(_CLOSE_S)
     # Not by returning: a thread that hangs in the driver would hold up the interpreter's end.
     os._exit(0)
 
 
-def _start_log(period_ns: int) -> None:
+def _start_log(pace: Pace) -> None:
     # Imported after the inventory is written: the program waits for that.
     import logging
 
     from app.log import configure_child
 
     configure_child()
-    logging.getLogger("variantscope.telemetry").info("sampling every %g ms", period_ns / 1e6)
+    logging.getLogger("variantscope.telemetry").info("sampling every %g ms", pace.period_ns / 1e6)
 
 
-def _handle_commands(stdin: BinaryIO, nvml: NvmlSource, host: HostSource, output: Output) -> None:
-    decoder: msgspec.json.Decoder[SamplerCommand] = msgspec.json.Decoder(Follow | ReadEnergy)
+def _handle_commands(stdin: BinaryIO, nvml: NvmlSource, host: HostSource, output: Output, pace: Pace) -> None:
+    """Follow orders until stdin closes, then stop the source.
+
+    Args:
+        stdin: The orders.
+        nvml: Source of the GPUs' fields.
+        host: Source of the host's.
+        output: Where readings go.
+        pace: The period, which an order changes.
+    """
+    decoder: msgspec.json.Decoder[SamplerCommand] = msgspec.json.Decoder(SamplerCommand)
     for line in stdin:
         command = decoder.decode(line)
         if isinstance(command, Follow):
             host.follow(command.pid)
+        elif isinstance(command, SetRate):
+            pace.period_ns = int(1e9 / command.hz)
         else:
             nvml.read_energy()
             output.write([host.read_slow()])

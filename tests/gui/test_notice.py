@@ -8,9 +8,10 @@ from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
-from app.gui import settings
 from app.gui.app import Workbench
-from app.gui.settings import RunEndNotifier, SettingsStore
+from app.gui.settings import notifications
+from app.gui.settings.notifications import RunEndNotifier
+from app.gui.settings.stored import SettingsStore
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.window import MainWindow
@@ -34,10 +35,6 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def pick(window: MainWindow, words: str) -> None:
-    next(action for action in window.settings_menu.actions() if action.text() == words).trigger()
-
-
 def fail(error: UserError) -> None:
     raise error
 
@@ -54,14 +51,15 @@ def end_of_a_run(notice: RunEndNotifier, lasted_s: float) -> None:
 @pytest.mark.parametrize(
     ("choice", "lasted_s", "active", "expected"),
     [
-        ("Show a &message", 61.0, False, ["alert"]),
-        ("Show a message, and play a s&ound", 61.0, False, ["alert", "beep"]),
-        ("Show a message, and play a s&ound", 59.0, False, []),
-        ("Show a message, and play a s&ound", 61.0, True, []),
-        ("Show &nothing", 61.0, False, []),
+        ("message", 61.0, False, ["alert"]),
+        ("sound", 61.0, False, ["alert", "beep"]),
+        ("sound", 59.0, False, []),
+        ("sound", 61.0, True, []),
+        ("off", 61.0, False, []),
     ],
 )
 def test_a_long_run_is_told_of_when_another_window_is_in_front(
+    qtbot: QtBot,
     workbench: Workbench,
     notices: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -71,8 +69,9 @@ def test_a_long_run_is_told_of_when_another_window_is_in_front(
     expected: list[str],
 ) -> None:
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: active)
-    pick(workbench.window, choice)
-    end_of_a_run(workbench._notifier, lasted_s)
+    with qtbot.waitSignal(workbench.settings.notifier.choice.saved):
+        workbench.settings.notifier.choice.choose(choice)
+    end_of_a_run(workbench.settings.notifier, lasted_s)
     assert notices == expected
 
 
@@ -83,14 +82,14 @@ def test_a_tray_shows_which_run_ended_and_how(
     monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
     monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: notices.append("shown"))
     monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
-    end_of_a_run(workbench._notifier, 75.0)
+    end_of_a_run(workbench.settings.notifier, 75.0)
     assert notices == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
 
 
 def test_a_run_of_the_window_is_told_of(
     qtbot: QtBot, workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "LONG_RUN_S", 0.2)
+    monkeypatch.setattr(notifications, "LONG_RUN_S", 0.2)
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
     choose(workbench)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
@@ -104,11 +103,9 @@ def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database
     for window in windows:
         qtbot.addWidget(window)
     first, second = (RunEndNotifier(window, SettingsStore(database_path, background, fail)) for window in windows)
-    first.start()
-    pick(windows[0], "Show &nothing")
-    second.start()
-    _, *actions = windows[1].settings_menu.actions()
-    qtbot.waitUntil(lambda: [action.isChecked() for action in actions] == [True, False, False])
+    first.choice.choose("off")
+    second.choice.start()
+    qtbot.waitUntil(lambda: second.choice.value == "off")
     background.close()
     assert load_setting(database_path, NOTICE) == "off"
     for window in windows:

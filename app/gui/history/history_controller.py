@@ -1,4 +1,4 @@
-"""The History screen's controller: reads runs off the GUI thread, shows the database size, prunes old samples."""
+"""The History screen's controller: reads runs off the GUI thread, and shows the database's size."""
 
 from pathlib import Path
 
@@ -10,14 +10,12 @@ from app.gui.history.edits_controller import HistoryEdits
 from app.gui.history.run_menu_controller import RunMenuController
 from app.gui.history.screen import HistoryView
 from app.gui.history.transfer_controller import TransferController
+from app.gui.settings.controller import read_storage
 from app.gui.threads import Background
 from app.queries import RunQuery
 from app.storage import retention
-from app.storage.files import disk_space
 from app.storage.reference import reference_runs
-from app.storage.retention import Pruned
 from app.storage.store import Store
-from app.viewmodels.history.labels import StorageLine, prune_consequence, prune_question, prune_result
 from app.viewmodels.history.run_detail import RunDetail, run_detail
 from app.viewmodels.history.table import (
     DEFAULT_COLUMNS,
@@ -28,74 +26,6 @@ from app.viewmodels.history.table import (
     history_rows,
     visible_page,
 )
-
-
-class HistoryStorage(QObject):
-    """Shows the database's size and prunes samples older than the user's setting."""
-
-    def __init__(self, view: HistoryView, database: Path, background: Background, parent: QObject) -> None:
-        super().__init__(parent)
-        self._view = view
-        self._database = database
-        self._background = background
-        self._note = ""
-        view.overview.footer.retention_requested.connect(self._set_retention)
-
-    def refresh(self) -> None:
-        """Read the size again."""
-        note, self._note = self._note, ""
-        self._background.run(lambda: _read_storage(self._database, note), self._view.show_storage, self._show_error)
-
-    def _set_retention(self, days: int | None) -> None:
-        """Keep samples for so many days; where that deletes any, ask first."""
-
-        def show_preview(preview: Pruned | None) -> None:
-            if days is not None and preview is not None and preview.runs:
-                question, consequence = prune_question(preview, days), prune_consequence(preview)
-                self._view.ask_to_prune(question, consequence, lambda: self._prune(days))
-            else:
-                self.refresh()
-
-        self._background.run(lambda: _check_retention(self._database, days), show_preview, self._show_error)
-
-    def _prune(self, days: int) -> None:
-        self._background.run(lambda: _prune(self._database, days), self._show_pruned, self._fail_prune)
-
-    def _show_pruned(self, done: Pruned) -> None:
-        self._note = prune_result(done)
-        self.refresh()
-
-    def _fail_prune(self, error: UserError) -> None:
-        self.refresh()
-        self._show_error(error)
-
-    def _show_error(self, error: UserError) -> None:
-        self._view.show_problem(str(error))
-
-
-def _read_storage(database: Path, note: str) -> StorageLine:
-    return StorageLine(
-        path=database,
-        size_bytes=retention.size_bytes(database),
-        free_bytes=disk_space(database).free_bytes,
-        retention_days=retention.load_days(database),
-        note=note,
-    )
-
-
-def _check_retention(database: Path, days: int | None) -> Pruned | None:
-    """Return what so few days would delete; where that is nothing, store the setting."""
-    preview = None if days is None else retention.prune(database, days, dry_run=True)
-    if preview is None or not preview.runs:
-        retention.save_days(database, days)
-    return preview
-
-
-def _prune(database: Path, days: int) -> Pruned:
-    done = retention.prune(database, days)
-    retention.save_days(database, days)
-    return done
-
 
 _POLL_MS = 2_000
 
@@ -118,7 +48,6 @@ class HistoryController(QObject):
         self._reading_rows = False
         self._requested_run: int | None = None
         self._edits = HistoryEdits(view, database, background, self)
-        self._storage = HistoryStorage(view, database, background, self)
         self._menu = RunMenuController(view, database, background, actions, self)
         self.transfer = TransferController(view, database, actions.runs_imported)
         self._connect()
@@ -127,7 +56,7 @@ class HistoryController(QObject):
         """Read the runs again; selection, order and position stay."""
         self._outdated = True
         self._read()
-        self._storage.refresh()
+        self._background.run(lambda: read_storage(self._database), self._view.show_storage, self._show_error)
 
     def open_run(self, run: int, *, at_log: bool = False) -> None:
         """Read one run and turn to its page, into its log where `at_log`."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.filter_bar import FilterBar
@@ -13,7 +13,6 @@ from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
 from app.viewmodels.history.labels import (
-    RETENTION_CHOICES,
     StorageLine,
     can_compare,
     compare_label,
@@ -21,15 +20,13 @@ from app.viewmodels.history.labels import (
     empty_text,
     offers_reference,
     restore_label,
-    retention_label,
 )
 from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, toggle_order
 
 
 class HistoryFooter(QWidget):
-    """Shows counts, messages, progress and the database; changes retention, undoes a deletion, stops a transfer."""
+    """Shows counts, messages, progress and the database; undoes a deletion, stops a transfer."""
 
-    retention_requested = Signal(object)
     undo_requested = Signal()
     stop_requested = Signal()
 
@@ -41,9 +38,6 @@ class HistoryFooter(QWidget):
         self._progress = _shrinking_label("caption")
         self._stop = button("&Stop", "Stop and discard it", flat=True)
         self._storage = _shrinking_label("caption")
-        self._retention = QComboBox()
-        self._retention_days: int | None = None
-        self._retention.activated.connect(lambda index: self.retention_requested.emit(self._retention.itemData(index)))
         self._undo.clicked.connect(self.undo_requested)
         self._stop.clicked.connect(self.stop_requested)
         self._build()
@@ -65,26 +59,11 @@ class HistoryFooter(QWidget):
         self._storage.setVisible(not text)
 
     def show_storage(self, line: StorageLine) -> None:
-        """Show the database's size and its retention of samples."""
+        """Show the database's size and how long it stores samples."""
         self._storage.setText(line.text)
         self._storage.setToolTip(plain_tooltip(str(line.path)))
-        self._retention_days = line.retention_days
-        choices = dict.fromkeys((*RETENTION_CHOICES, line.retention_days))
-        self._retention.clear()
-        for days in choices:
-            self._retention.addItem(retention_label(days), days)
-        self.show_retention()
-
-    def show_retention(self) -> None:
-        """Show the stored retention again."""
-        self._retention.setCurrentIndex(self._retention.findData(self._retention_days))
 
     def _build(self) -> None:
-        self._retention.setAccessibleName("How long samples are kept")
-        self._retention.setToolTip(
-            "Samples and logs of older runs are deleted when the window opens; their figures stay"
-        )
-        self._retention.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         footer = QHBoxLayout(self)
         footer.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
         footer.setSpacing(GRID)
@@ -95,9 +74,6 @@ class HistoryFooter(QWidget):
         footer.addStretch(1)
         for widget in (self._progress, self._stop, self._storage):
             footer.addWidget(widget)
-        footer.addSpacing(GRID)
-        footer.addWidget(text_label("Retention:", "caption"))
-        footer.addWidget(self._retention)
 
 
 def _shrinking_label(role: str) -> ElidedLabel:

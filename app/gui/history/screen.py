@@ -74,7 +74,7 @@ class HistoryView(QWidget):
         show_text(self._problem, sentence)
 
     def show_storage(self, line: StorageLine) -> None:
-        """Show the database's size and its retention of samples."""
+        """Show the database's size and how long it stores samples."""
         self._overview.footer.show_storage(line)
 
     def show_run(self, detail: RunDetail) -> None:
@@ -105,18 +105,6 @@ class HistoryView(QWidget):
         dialog = NoteDialog(annotations, self)
         dialog.changed.connect(changed)
         dialog.open()
-
-    def ask_to_prune(self, question: str, consequence: str, agreed: Callable[[], None]) -> None:
-        """Ask before samples are deleted; the setting stays as it was unless the user agrees.
-
-        Args:
-            question: What is about to be deleted.
-            consequence: What is lost, and what stays.
-            agreed: Called when the user agrees.
-        """
-        box = self._ask_to_delete("Old samples", question, consequence)
-        box.accepted.connect(agreed)
-        box.rejected.connect(self._overview.footer.show_retention)
 
     def ask_to_purge(self, runs: Sequence[int], agreed: Callable[[], None]) -> None:
         """Ask before runs are deleted for good; `agreed` is called when the user agrees."""

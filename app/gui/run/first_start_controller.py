@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QMenu
 
 from app.gui.actions import Actions
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
-from app.gui.settings import SettingsStore
+from app.gui.settings.stored import SettingsStore
 from app.gui.threads import CancellableJob, JobControl
 from app.samples import Inventory
 from app.storage.known_settings import ANSWERED, FIRST_START
-from app.viewmodels.run.first_start import TITLE, Action, Installation, Place, first_choices
+from app.viewmodels.run.first_start import Action, Installation, Place, first_choices
 from workloads.catalog import Machine, default_interpreter, installed_framework
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Known(NamedTuple):
 
 
 class FirstStart(QObject):
-    """Shows the places for runs on a new database, and again when the menu's entry is chosen.
+    """Shows the places for runs on a new database, and again when the settings lead to them.
 
     Thread: GUI only; an environment is made on a job's thread.
     """
@@ -44,7 +43,6 @@ class FirstStart(QObject):
         view: RunView,
         run: RunController,
         store: SettingsStore,
-        menu: QMenu,
         actions: Actions,
         compare: Callable[[Machine], None],
         installed: Callable[[], None],
@@ -55,7 +53,6 @@ class FirstStart(QObject):
             view: The Run screen.
             run: Its runs: the choice makes room when one begins.
             store: Where the answer is stored.
-            menu: Gets the entry that leads back to the choice.
             actions: The window's.
             compare: Starts the quick comparison on a machine.
             installed: Called when runs have their environment.
@@ -72,7 +69,6 @@ class FirstStart(QObject):
         self._accepted = threading.Event()
         self._job = CancellableJob(self)
         self._is_read = False
-        menu.addAction(f"&{TITLE} …").triggered.connect(self.open)
         run.form_shown.connect(self._make_room)
 
     def start(self) -> None:

@@ -76,6 +76,7 @@ GROUPS = (
             Action("Start a prepared experiment", (), "presets"),
             Action("Show reference runs", (), "reference"),
             Action("Add, check and remove hosts", (), "hosts"),
+            Action("Settings", ("Ctrl+,",), "settings"),
             Action("Show the program's log", (), "log"),
             Action("All actions with their keys", ("F1", "?"), "keys"),
             Action("Close the window", ("Ctrl+Q",), "quit"),

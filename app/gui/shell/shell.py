@@ -83,6 +83,7 @@ class Shell(QObject):
             "presets": actions.open_presets,
             "reference": actions.show_reference,
             "hosts": actions.manage_hosts,
+            "settings": window.settings_requested.emit,
             "log": window.show_log_requested.emit,
             "quit": window.close,
             "palette": self.open_palette,

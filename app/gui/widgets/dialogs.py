@@ -67,8 +67,31 @@ def ask_for_another_database(
     box = message_box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
     other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
     box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
-    box.finished.connect(lambda _: on_answer(_ask_database_path(window) if box.clickedButton() is other else None))
+
+    def take(_: int) -> None:
+        if box.clickedButton() is other:
+            ask_for_database(window, Path.home(), on_answer)
+        else:
+            on_answer(None)
+
+    box.finished.connect(take)
     box.open()
+
+
+def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | None], None]) -> None:
+    """Ask for a database, which need not exist yet.
+
+    Args:
+        parent: Widget that the dialog belongs to.
+        folder: Folder that it starts in.
+        on_answer: Gets the path, None where the user cancels.
+    """
+    dialog = QFileDialog(parent, "Database", str(folder), "Databases (*.db)")
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setFileMode(QFileDialog.FileMode.AnyFile)
+    dialog.setDefaultSuffix("db")
+    dialog.finished.connect(lambda taken: on_answer(Path(dialog.selectedFiles()[0]) if taken else None))
+    dialog.open()
 
 
 def ask_for_file(
@@ -171,14 +194,3 @@ def _plain_box(icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
     box = QMessageBox(icon, title, text)
     box.setTextFormat(Qt.TextFormat.PlainText)
     return box
-
-
-def _ask_database_path(window: QMainWindow) -> Path | None:
-    name, _ = QFileDialog.getSaveFileName(
-        window,
-        "Database",
-        str(Path.home()),
-        "Databases (*.db)",
-        options=QFileDialog.Option.DontConfirmOverwrite,
-    )
-    return Path(name) if name else None

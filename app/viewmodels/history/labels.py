@@ -83,9 +83,10 @@ class StorageLine:
 
     @property
     def text(self) -> str:
-        """The line: `profiles.db · 12.4 MiB · 212 GiB free on its disk`."""
+        """The line: `profiles.db · 12.4 MiB · 212 GiB free on its disk · keep samples of the last 30 days`."""
         free = "" if self.free_bytes is None else f"{units.byte_size(self.free_bytes)} free on its disk"
-        return " · ".join(filter(None, (self.path.name, units.byte_size(self.size_bytes), free, self.note)))
+        stored = "" if self.retention_days is None else retention_label(self.retention_days).lower()
+        return " · ".join(filter(None, (self.path.name, units.byte_size(self.size_bytes), free, stored, self.note)))
 
 
 def retention_label(days: int | None) -> str:

@@ -16,6 +16,7 @@ from app.gui.app import Workbench
 from app.gui.hosts.hosts_dialog import HostsDialog
 from app.gui.run import first_start_controller
 from app.gui.run.first_start import FirstStartView
+from app.gui.settings.dialog import SettingsDialog
 from app.gui.theme import Theme
 from app.storage.database import load_setting
 from app.storage.known_settings import ANSWERED, FIRST_START
@@ -57,7 +58,7 @@ def read_to_the_end(workbench: Workbench, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: bool(done), timeout=READ_LIMIT_MS)
 
 
-def test_it_is_asked_once_and_found_again_in_the_menu(qtbot: QtBot, database_path: Path, theme: Theme) -> None:
+def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database_path: Path, theme: Theme) -> None:
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         view = shown(workbench, qtbot)
         assert "TensorFlow" in view.cards[0].displayed_text()
@@ -73,8 +74,10 @@ def test_it_is_asked_once_and_found_again_in_the_menu(qtbot: QtBot, database_pat
     with window_on(qtbot, database_path, theme) as workbench:
         read_to_the_end(workbench, qtbot)
         assert not is_shown(workbench)
-        (entry,) = (each for each in workbench.window.settings_menu.actions() if "Where shall it run" in each.text())
-        entry.trigger()
+        workbench.window.settings_requested.emit()
+        settings = workbench.window.findChild(SettingsDialog)
+        assert isinstance(settings, SettingsDialog)
+        click(settings.place_button)
         view = shown(workbench, qtbot)
         choose(workbench)
         click_run(workbench.run_view.form)

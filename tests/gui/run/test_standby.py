@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QAction
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
+from app.gui.settings.dialog import ChoiceBox, SettingsDialog
 from app.gui.theme import Theme
 from app.runs.standby_setting import STANDBY_VARIABLE
 from app.storage.database import load_setting
 from app.storage.known_settings import STANDBY
 from app.storage.store import Store
 from tests.fakes.standby import empty_libraries, standing_by
+from tests.gui.screens import visible_text
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run, window_on
 
 
@@ -41,9 +42,12 @@ def test_one_stands_by_from_the_start_and_after_every_run(qtbot: QtBot, window_w
         assert store.load(2).environment["standby"] == "yes"
 
 
-def standby_choices(workbench: Workbench) -> list[QAction]:
-    """The heading of the setting, then what can be chosen."""
-    return workbench.window.settings_menu.actions()[-4:]
+def standby_box(workbench: Workbench) -> ChoiceBox:
+    """The choice in the Settings dialog."""
+    workbench.window.settings_requested.emit()
+    dialog = workbench.window.findChild(SettingsDialog)
+    assert isinstance(dialog, SettingsDialog)
+    return dialog.standby_box
 
 
 def test_switching_it_on_and_off_takes_effect_at_once_and_is_kept(
@@ -52,19 +56,19 @@ def test_switching_it_on_and_off_takes_effect_at_once_and_is_kept(
     monkeypatch.setenv("PYTHONPATH", str(empty_libraries(tmp_path)))
     monkeypatch.delenv(STANDBY_VARIABLE)
     with window_on(qtbot, database_path, theme) as workbench:
-        _, automatic, on, off = standby_choices(workbench)
-        assert automatic.text().startswith(("&Automatic: on here", "&Automatic: off here, "))
-        on.trigger()
+        box = standby_box(workbench)
+        assert box.currentText().startswith(("Automatic: on here", "Automatic: off here, "))
+        box.chosen.emit("on")
         qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
-        off.trigger()
+        box.chosen.emit("off")
         qtbot.waitUntil(lambda: standing_by() == [], timeout=RUN_LIMIT_MS)
         assert load_setting(database_path, STANDBY) == "off"
     with window_on(qtbot, database_path, theme) as workbench:
-        _, _, _, off = standby_choices(workbench)
-        qtbot.waitUntil(off.isChecked, timeout=RUN_LIMIT_MS)
+        box = standby_box(workbench)
+        qtbot.waitUntil(lambda: box.currentText() == "Off", timeout=RUN_LIMIT_MS)
 
 
-def test_the_variable_decides_and_the_menu_says_so(window_with_standby: Workbench) -> None:
-    heading, *ways = standby_choices(window_with_standby)
-    assert heading.text() == "Standby: on, as VARIANTSCOPE_STANDBY says"
-    assert [(way.isEnabled(), way.isChecked()) for way in ways] == [(False, False), (False, True), (False, False)]
+def test_the_variable_decides_and_the_dialog_says_so(window_with_standby: Workbench) -> None:
+    box = standby_box(window_with_standby)
+    assert (box.currentText(), box.isEnabled()) == ("On", False)
+    assert "The environment variable VARIANTSCOPE_STANDBY decides." in visible_text(box.window())

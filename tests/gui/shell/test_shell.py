@@ -96,7 +96,7 @@ def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbe
 def test_buttons_in_sight_and_their_menus_are_in_the_palette(workbench: Workbench) -> None:
     workbench.shell.open_palette()
     assert any(title.startswith("Compare values, Several values of any parameter") for title in titles(workbench))
-    assert any(title.startswith("Settings: Show a message (on)") for title in titles(workbench))
+    assert any(title.startswith("Show log") for title in titles(workbench))
     QTest.keyClicks(workbench.shell.palette.line, "compare values several")
     QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)
     assert workbench.run_view.matrix_view().isVisible()

@@ -116,7 +116,7 @@ def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixtur
 
     opened: list[object] = []
 
-    def window(database: Path | None, sample_ms: float, first: object) -> int:
+    def window(database: Path | None, sample_ms: float | None, first: object) -> int:
         opened.append((database, first))
         return 0
 

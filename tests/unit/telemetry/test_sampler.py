@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeVar
 
 import msgspec
@@ -24,9 +25,9 @@ import pytest
 from app.fields import SLOW_FIELDS, Sample, SlowSample
 from app.samples import HOST, DeviceLost, FieldsUpdated, Inventory
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.messages import SamplerMessage
+from app.telemetry.messages import SamplerMessage, SetRate
 from app.telemetry.pipe import Output
-from app.telemetry.sampler import FastThread
+from app.telemetry.sampler import FastThread, Pace, _handle_commands
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import ENERGY, SLOW_ENERGY, TWO_H200, Card, Driver, Flaw
 from tests.fakes.sessions import started_feed
@@ -80,9 +81,17 @@ class _Driver:
 
 def test_a_gpu_that_comes_back_is_read_at_its_rate_at_once() -> None:
     driver = _Driver(*[b""] * 20, b"1\n", b"2\n", None)
-    FastThread(driver, Output(io.BytesIO()), period_ns=60 * 10**9).run()  # type: ignore[arg-type]
+    FastThread(driver, Output(io.BytesIO()), Pace(1 / 60)).run()  # type: ignore[arg-type]
     assert driver.waits_s[:20] == [0.25] * 20
     assert all(59 < wait_s <= 120 for wait_s in driver.waits_s[20:])
+
+
+def test_an_order_changes_the_rate_of_what_is_read_next() -> None:
+    orders = io.BytesIO(b"".join(msgspec.json.encode(SetRate(hz)) + b"\n" for hz in (1, 100)))
+    stopped, pace = threading.Event(), Pace(20.0)
+    _handle_commands(orders, SimpleNamespace(stopped=stopped), None, Output(io.BytesIO()), pace)  # type: ignore[arg-type]
+    assert pace.period_ns == 10_000_000
+    assert stopped.is_set(), "and the end of orders ends it"
 
 
 def until(said: Messages, kind: type[M], that: Callable[[M], bool] = lambda _: True) -> M:

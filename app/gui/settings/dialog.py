@@ -1,0 +1,205 @@
+"""The Settings dialog: one row per setting, each of which takes effect at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.gui.settings.stored import StoredChoice
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import (
+    BreakingLabel,
+    ElidedComboBox,
+    Scroller,
+    button,
+    plain_tooltip,
+    show_text,
+    text_label,
+)
+from app.viewmodels.settings import THEMES, SettingsState
+from workloads.catalog import FRAMEWORK
+
+_WIDTH, _HEIGHT = 76 * GRID, 84 * GRID
+_LABEL_WIDTH = 18 * GRID
+_WHEN_IDLE = "Can be changed when no run is active."
+_SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
+_DATABASE = "Windows that are started without --db open it from now on."
+_RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
+_NOTICE = "When a run or experiment of over a minute ends while another window is active."
+_STANDBY = f"Imports {FRAMEWORK.name} ahead of the next run, which then starts some seconds earlier."
+_PLACE = f"Which Python and {FRAMEWORK.name} runs have on this machine."
+
+
+class ChoiceBox(ElidedComboBox):
+    """A list of options; `chosen` has the key of the one that the user takes."""
+
+    chosen = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activated.connect(lambda index: self.chosen.emit(self.itemData(index)))
+
+    def show_options(self, options: Mapping[Any, str], current: object) -> None:
+        """Show these options, by key, with the current one."""
+        self.clear()
+        for key, label in options.items():
+            self.addItem(label, key)
+        self.setCurrentIndex(list(options).index(current) if current in options else -1)
+        self.setToolTip(plain_tooltip(self.currentText()))
+
+
+class SettingsDialog(QDialog):
+    """Shows every setting; each signal has what the user chose."""
+
+    theme_chosen = Signal(object)
+    sampling_chosen = Signal(object)
+    database_chosen = Signal(object)
+    """With a path; None for another one."""
+    retention_chosen = Signal(object)
+    place_requested = Signal()
+    hosts_requested = Signal()
+    folder_requested = Signal()
+
+    def __init__(self, parent: QWidget, theme: Theme, notice: StoredChoice, standby: StoredChoice) -> None:
+        """Make the dialog.
+
+        Args:
+            parent: The window.
+            theme: Styles it.
+            notice: The choice of notifications.
+            standby: The choice of the standby worker.
+        """
+        super().__init__(parent)
+        self._theme = theme
+        self._state: SettingsState | None = None
+        self._busy = False
+        self.theme_box, self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
+        self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
+        self.place_button = button("&Choose …", "Install or choose what runs are made with")
+        self.hosts_button = button("&Manage …", "Add, check and remove hosts")
+        self.folder_button = button("Show &folder", "Open the database's folder in the desktop's file manager")
+        self._problem = BreakingLabel("problem")
+        self._captions: dict[QWidget, BreakingLabel] = {}
+        self._grid = QGridLayout()
+        self._build()
+        self._connect()
+        for box, choice in ((self.notice_box, notice), (self.standby_box, standby)):
+            choice.changed.connect(lambda box=box, choice=choice: _show_choice(box, choice))
+            box.chosen.connect(choice.choose)
+            _show_choice(box, choice)
+        if standby.fixed_by:
+            self._captions[self.standby_box].setText(f"The environment variable {standby.fixed_by} decides.")
+        theme.changed.connect(self._restyle)
+        self._restyle()
+
+    def show_model(self, state: SettingsState) -> None:
+        """Show this state."""
+        self._state = state
+        self.theme_box.show_options(THEMES, state.theme)
+        self.sampling_box.show_options(state.sampling, state.sample_ms)
+        databases = {path: str(path) for path in state.databases}
+        self.database_box.show_options({**databases, None: "Another database …"}, state.databases[0])
+        days = state.storage.retention_days if state.storage is not None else None
+        self.retention_box.show_options(state.retention, days)
+        self.retention_box.setEnabled(state.storage is not None)
+        self._captions[self.hosts_button].setText(
+            f"{state.hosts_text} Machines that are reached by ssh, Slurm, Ray or Docker."
+        )
+        show_text(self._problem, state.problem)
+        self.show_busy(self._busy)
+
+    def show_busy(self, busy: bool) -> None:
+        """Lock what cannot change while a run or the queue is active, and say so."""
+        self._busy = busy
+        if self._state is None:
+            return
+        storage = "" if self._state.storage is None else f"{self._state.storage.text}. "
+        for box, words in ((self.sampling_box, _SAMPLING), (self.database_box, f"{storage}{_DATABASE}")):
+            box.setEnabled(not busy)
+            self._captions[box].setText(_WHEN_IDLE if busy else words)
+
+    def _restyle(self) -> None:
+        self._theme.apply_style_sheet(self)
+
+    def _connect(self) -> None:
+        self.theme_box.chosen.connect(self.theme_chosen)
+        self.sampling_box.chosen.connect(self.sampling_chosen)
+        self.database_box.chosen.connect(self.database_chosen)
+        self.retention_box.chosen.connect(self.retention_chosen)
+        self.place_button.clicked.connect(self.place_requested)
+        self.hosts_button.clicked.connect(self.hosts_requested)
+        self.folder_button.clicked.connect(self.folder_requested)
+
+    def _build(self) -> None:
+        self.setWindowTitle("Settings")
+        self.resize(_WIDTH, _HEIGHT)
+        self._grid.setHorizontalSpacing(2 * GRID)
+        self._grid.setVerticalSpacing(GRID // 2)
+        self._grid.setColumnMinimumWidth(0, _LABEL_WIDTH)
+        self._grid.setColumnStretch(1, 1)
+        self._add_heading("All windows")
+        self._add_row("&Theme", self.theme_box)
+        self._add_row("&Sampling interval", self.sampling_box, _SAMPLING)
+        self._add_row("R&uns are made with", self.place_button, _PLACE)
+        self._add_row("&Hosts", self.hosts_button, " ")
+        self._add_heading("This database")
+        self._add_row("&File", self.database_box, _DATABASE, extra=self.folder_button)
+        self._add_row("&Retention", self.retention_box, _RETENTION)
+        self._add_row("&Notifications", self.notice_box, _NOTICE)
+        self._add_row("Stand&by", self.standby_box, _STANDBY)
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(3 * GRID, GRID, 3 * GRID, 2 * GRID)
+        column.addLayout(self._grid)
+        column.addWidget(self._problem)
+        column.addStretch(1)
+        buttons = QDialogButtonBox()
+        buttons.addButton(button("&Close", "Close the settings (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 2 * GRID)
+        layout.addWidget(Scroller(content, horizontal=False), 1)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(3 * GRID, 0, 3 * GRID, 0)
+        foot.addWidget(buttons)
+        layout.addLayout(foot)
+
+    def _add_heading(self, text: str) -> None:
+        row = self._grid.rowCount()
+        self._grid.setRowMinimumHeight(row, 2 * GRID)
+        self._grid.addWidget(text_label(text, "heading"), row + 1, 0, 1, 2)
+        self._grid.setRowMinimumHeight(row + 2, GRID // 2)
+
+    def _add_row(self, label: str, control: QWidget, caption: str = "", extra: QPushButton | None = None) -> None:
+        """Add a setting.
+
+        Args:
+            label: Its label, with a key.
+            control: What changes it.
+            caption: What it means, below it.
+            extra: A button beside it.
+        """
+        row = self._grid.rowCount()
+        name = text_label(label, "")
+        name.setBuddy(control)
+        control.setAccessibleName(label.replace("&", ""))
+        line = QHBoxLayout()
+        line.setSpacing(GRID)
+        line.addWidget(control, 0 if isinstance(control, QPushButton) else 1)
+        if isinstance(control, QPushButton):
+            line.addStretch(1)
+        if extra is not None:
+            line.addWidget(extra)
+        self._grid.addWidget(name, row, 0)
+        self._grid.addLayout(line, row, 1)
+        if caption:
+            self._captions[control] = BreakingLabel("caption")
+            self._captions[control].setText(caption)
+            self._grid.addWidget(self._captions[control], row + 1, 1)
+        self._grid.setRowMinimumHeight(row + 2, GRID // 2)
+
+
+def _show_choice(box: ChoiceBox, choice: StoredChoice) -> None:
+    box.show_options(choice.options, choice.value)
+    box.setEnabled(not choice.fixed_by)

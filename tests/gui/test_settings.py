@@ -1,0 +1,206 @@
+"""The Settings dialog: each choice takes effect at once and is remembered."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.errors import UserError
+from app.gui.app import Workbench
+from app.gui.settings.controller import SettingsController
+from app.gui.settings.dialog import ChoiceBox, SettingsDialog
+from app.gui.settings.stored import Chosen, SettingsStore, StandbySetting, StoredChoice
+from app.gui.theme import DARK, LIGHT, Theme
+from app.gui.threads import Background
+from app.gui.window import MainWindow, Page
+from app.storage import retention
+from app.storage.known_settings import NOTICE
+from app.storage.store import Store
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.runs import begin
+from tests.gui.screens import visible_text
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+LIMIT_MS = 120_000
+
+
+class Opened:
+    """The Settings of a window on a database with one run, more than a year old or nearly so."""
+
+    def __init__(self, qtbot: QtBot, theme: Theme, database: Path, background: Background) -> None:
+        self.feed = TelemetryFeed()
+        self.switched: list[Path] = []
+        self.page = QWidget()
+        self.window = MainWindow((Page("Run", lambda: self.page),), theme)
+        qtbot.addWidget(self.window)
+        self.window.show_page(0)
+        store = SettingsStore(database, background, self._fail)
+        notice = StoredChoice(store, NOTICE, {"off": "Nothing", "message": "A message"}, default="message")
+        self.dialog = SettingsDialog(self.window, theme, notice, StandbySetting(store, lambda: None).choice)
+        self.settings = SettingsController(self.dialog, theme, store, self.feed, self.switched.append)
+        self.settings.open(busy=False)
+        qtbot.waitUntil(self.dialog.retention_box.isEnabled, timeout=LIMIT_MS)
+
+    @staticmethod
+    def _fail(error: UserError) -> None:
+        raise error
+
+
+@pytest.fixture
+def open_settings(qtbot: QtBot, theme: Theme, database_path: Path, background: Background) -> Callable[[], Opened]:
+    with Store.open(database_path) as store:
+        keep(store, stored_run(run_row(1)))
+    return lambda: Opened(qtbot, theme, database_path, background)
+
+
+@pytest.fixture
+def opened(open_settings: Callable[[], Opened]) -> Opened:
+    return open_settings()
+
+
+@pytest.fixture
+def light_again(theme: Theme) -> Iterator[None]:
+    """Leave the application in light for the tests that follow."""
+    yield
+    theme.apply(Qt.ColorScheme.Light)
+
+
+def take(box: ChoiceBox, key: object) -> None:
+    """As a user does: with the keyboard, entry by entry."""
+    box.setCurrentIndex(next(n for n in range(box.count()) if box.itemData(n) == key))
+    box.activated.emit(box.currentIndex())
+
+
+def answer(qtbot: QtBot, dialog: SettingsDialog, button: str) -> str:
+    """Press a button of the question and return what was asked."""
+    qtbot.waitUntil(lambda: dialog.findChild(QMessageBox) is not None, timeout=LIMIT_MS)
+    box = dialog.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox)
+    question = f"{box.text()} {box.informativeText()}"
+    made = next(b for b in box.findChildren(QPushButton) if b.text() == button)
+    QTest.mouseClick(made, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: dialog.findChild(QMessageBox) is None, timeout=LIMIT_MS)
+    return question
+
+
+def test_a_theme_is_shown_at_once_and_at_the_next_start(
+    window_state: Path, open_settings: Callable[[], Opened], qtbot: QtBot, light_again: None
+) -> None:
+    opened = open_settings()
+    take(opened.dialog.theme_box, "dark")
+    assert DARK.window in opened.dialog.styleSheet()
+    assert DARK.window in opened.page.styleSheet()
+    later = Theme()
+    later.start()
+    assert (later.choice, later.colours) == ("dark", DARK)
+    take(opened.dialog.theme_box, "light")
+    assert LIGHT.window in opened.dialog.styleSheet()
+    window_state.write_text('[theme]\nchoice="\\"pink\\""\n')
+    later = Theme()
+    later.start()
+    assert later.choice == "system"
+
+
+def test_a_sampling_interval_reaches_the_sampler_and_the_next_start(
+    window_state: Path, opened: Opened, qapp: QApplication
+) -> None:
+    assert Chosen(qapp).sample_ms == 50
+    take(opened.dialog.sampling_box, 10.0)
+    assert opened.feed.hz == 100
+    assert Chosen(qapp).sample_ms == 10
+    assert opened.dialog.sampling_box.currentText() == "10 ms (100 a second)"
+
+
+def test_another_database_is_opened_now_and_at_the_next_start(
+    window_state: Path, open_settings: Callable[[], Opened], qapp: QApplication, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    opened = open_settings()
+    assert Chosen(qapp).database is None
+    opened.settings._take_database(other)
+    assert opened.switched == [other]
+    assert Chosen(qapp).database is None, "it is not there yet"
+    Store.open(other).close()
+    assert Chosen(qapp).database == other
+    again = open_settings()
+    assert [again.dialog.database_box.itemText(n) for n in range(3)] == [
+        str(tmp_path / "profiles.db"),
+        str(other),
+        "Another database …",
+    ]
+    take(again.dialog.database_box, other)
+    assert again.switched == [other]
+
+
+def test_what_a_run_depends_on_is_locked_while_one_is_active(opened: Opened) -> None:
+    dialog = opened.dialog
+    for busy in (True, False):
+        dialog.show_busy(busy)
+        locked = [not box.isEnabled() for box in (dialog.sampling_box, dialog.database_box, dialog.theme_box)]
+        assert locked == [busy, busy, False]
+        assert ("Can be changed when no run is active." in visible_text(dialog)) == busy
+
+
+def test_escape_closes_the_settings_and_every_control_has_a_name(opened: Opened) -> None:
+    dialog = opened.dialog
+    controls = [*dialog.findChildren(ChoiceBox), *dialog.findChildren(QPushButton)]
+    assert all(each.accessibleName() or (isinstance(each, QPushButton) and each.text()) for each in controls)
+    QTest.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()
+
+
+def test_the_size_is_told_and_everything_is_kept_at_first(opened: Opened) -> None:
+    assert "profiles.db · " in visible_text(opened.dialog)
+    assert "free on its disk" in visible_text(opened.dialog)
+    assert opened.dialog.retention_box.currentText() == "Keep all samples"
+
+
+def test_nothing_is_deleted_before_the_user_agrees(qtbot: QtBot, opened: Opened, database_path: Path) -> None:
+    take(opened.dialog.retention_box, 7)
+    question = answer(qtbot, opened.dialog, "&Keep them")
+    assert question.startswith("Delete the samples and logs of 1 run that ended more than 7 days ago?")
+    assert "122 samples and log lines would be deleted; figures, phases and blocks stay." in question
+    assert opened.dialog.retention_box.currentText() == "Keep all samples"
+    assert (retention.load_days(database_path), retention.pruned_utc_ns(database_path, 1)) == (None, None)
+
+
+def test_agreed_samples_are_deleted_and_the_setting_stays(qtbot: QtBot, opened: Opened, database_path: Path) -> None:
+    box = opened.dialog.retention_box
+    take(box, 7)
+    answer(qtbot, opened.dialog, "&Delete")
+    qtbot.waitUntil(lambda: "given back in" in visible_text(opened.dialog), timeout=LIMIT_MS)
+    assert retention.load_days(database_path) == 7
+    assert retention.pruned_utc_ns(database_path, 1) is not None
+    assert box.currentText() == "Keep samples of the last 7 days"
+    take(box, None)
+    qtbot.waitUntil(lambda: retention.load_days(database_path) is None, timeout=LIMIT_MS)
+
+
+def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
+    qtbot: QtBot, opened: Opened, database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        begin(store, uid="uid-2")
+    take(opened.dialog.retention_box, 7)
+    answer(qtbot, opened.dialog, "&Delete")
+    qtbot.waitUntil(lambda: "Run 2 is in progress" in visible_text(opened.dialog), timeout=LIMIT_MS)
+    assert opened.dialog.retention_box.currentText() == "Keep all samples"
+    assert retention.pruned_utc_ns(database_path, 1) is None
+
+
+def test_opening_the_window_deletes_what_is_older_than_the_setting(
+    qtbot: QtBot, theme: Theme, database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        keep(store, stored_run(run_row(1)))
+    retention.save_days(database_path, 30)
+    workbench = Workbench(database_path, theme)
+    qtbot.addWidget(workbench.window)
+    workbench.start()
+    qtbot.waitUntil(lambda: retention.pruned_utc_ns(database_path, 1) is not None, timeout=LIMIT_MS)
+    workbench.quit()
+    workbench.close()
