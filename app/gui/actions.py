@@ -9,6 +9,7 @@ from app.errors import UserError
 
 if TYPE_CHECKING:
     from app.plan import Plan
+    from app.runs.undo import Reversal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,12 @@ class Actions:
 
     manage_hosts: Callable[[], None]
     """Show the dialog in which hosts are added, checked and removed."""
+
+    record_change: Callable[[str, "Reversal | None"], None]
+    """Take the name of a change of stored things that was just made, and what undoes it; None where nothing changed."""
+
+    undo: Callable[[], None]
+    """Undo the last such change."""
 
     runs_imported: Callable[[], None]
     """Show runs, and unfinished experiments, that came from another database."""

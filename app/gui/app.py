@@ -28,11 +28,12 @@ from app.gui.run.screen import RunView
 from app.gui.settings.settings import Settings
 from app.gui.settings.stored import Chosen, SettingsStore
 from app.gui.shell.shell import Shell
+from app.gui.shell.undo import UndoStack
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
-from app.gui.window import COMPARE, HISTORY, RUN, MainWindow, Page
+from app.gui.window import HISTORY, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, default_database
 from app.storage.files import disk_space
@@ -111,13 +112,8 @@ class Workbench(QObject):
         self.reads = Background(self)
         self.sessions = Background(self)
         self._theme = theme
-        pages = (
-            Page("Run", lambda: self.run_view),
-            Page("Monitor", lambda: self._monitor_view),
-            Page("History", lambda: self.stored.make_history(self.actions)),
-            Page("Compare", lambda: self.stored.make_compare(self.actions)),
-        )
-        self.window = MainWindow(pages, theme)
+        self.window = MainWindow(self._pages(), theme)
+        self.undo = UndoStack(self.reads, self)
         self.stored = StoredScreens(self.window, theme, database, self.reads)
         self.run_view = run_view = RunView(theme)
         form = VariantForm(hidden=hidden_workloads)
@@ -151,14 +147,17 @@ class Workbench(QObject):
             self.window, theme, store, self.feed, self.run, self._prepare_worker, self._switch_database
         )
         self._first_start = FirstStart(
-            run_view,
-            self.run,
-            store,
-            self.actions,
-            self.experiments.compare_quickly,
-            self._prepare_worker,
+            run_view, self.run, store, self.actions, self.experiments.compare_quickly, self._prepare_worker
         )
-        self.shell = Shell(self.window, theme, database, self.reads, self.actions, self._run, self.run.stop)
+        self.shell = Shell(self.window, theme, database, self.reads, self.actions, self.undo, self._run, self.run.stop)
+
+    def _pages(self) -> tuple[Page, ...]:
+        return (
+            Page("Run", lambda: self.run_view),
+            Page("Monitor", lambda: self._monitor_view),
+            Page("History", lambda: self.stored.make_history(self.actions)),
+            Page("Compare", lambda: self.stored.make_compare(self.actions)),
+        )
 
     def _make_actions(self) -> Actions:
         return Actions(
@@ -173,6 +172,8 @@ class Workbench(QObject):
             show_reference=self.stored.show_reference,
             add_reference=self.stored.add_reference,
             manage_hosts=self.hosts.manage,
+            record_change=self.undo.push,
+            undo=self.undo.undo,
             runs_imported=self._runs_imported,
         )
 
@@ -189,6 +190,8 @@ class Workbench(QObject):
         self.settings.place_requested.connect(lambda: self.window.show_page(RUN))
         self.settings.place_requested.connect(self._first_start.open)
         self.settings.hosts_requested.connect(self.hosts.manage)
+        for take in (self.stored.show_undone, self.queue.edits.take_undone, self.experiments.show_undone):
+            self.undo.undone.connect(take)
         self._connect_queue()
         self.hosts.start(self.queue, self.monitor)
         self.experiments.start()
@@ -236,7 +239,8 @@ class Workbench(QObject):
 
         self.feed.subscribe(self.bridge.post)
         self.feed.start()
-        self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), self._offer_another_database)
+        ask = partial(ask_for_another_database, self.window, self._theme, on_answer=self._switch_database)
+        self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), ask)
         self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error)
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
         # Not when History or Compare opens: then the user waits.
@@ -294,9 +298,8 @@ class Workbench(QObject):
             self._first_start.handle(event)
 
     def _refresh(self) -> None:
-        self.run.refresh()
-        self.monitor.refresh()
-        self.queue.refresh()
+        for part in (self.run, self.monitor, self.queue):
+            part.refresh()
 
     def _telemetry_failed(self, error: UserError) -> None:
         self.hosts.show_failure(str(error))
@@ -313,8 +316,7 @@ class Workbench(QObject):
         self.experiments.open_presets()
 
     def _runs_imported(self) -> None:
-        self.stored.refresh(HISTORY)
-        self.stored.refresh(COMPARE)
+        self.stored.refresh_all()
         self.queue.check_entries()
 
     def _run_ended(self) -> None:
@@ -336,9 +338,6 @@ class Workbench(QObject):
             ask_to_close(self.window, self._theme, self.quit, queue=self.queue.running)
         else:
             self._close_window()
-
-    def _offer_another_database(self, error: UserError) -> None:
-        ask_for_another_database(self.window, self._theme, error, self._switch_database)
 
     def _switch_database(self, database: Path | None) -> None:
         """Close; `main` opens a new window on this database, if any."""

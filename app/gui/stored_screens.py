@@ -99,6 +99,17 @@ class StoredScreens:
         if screen is not None:
             screen.refresh()
 
+    def refresh_all(self) -> None:
+        """Read the runs of both screens again."""
+        self.refresh(HISTORY)
+        self.refresh(COMPARE)
+
+    def show_undone(self) -> None:
+        """Read again what the database has after something was undone."""
+        self.refresh_all()
+        if self.history is not None:
+            self.history.show_undone()
+
     def _set_reference(self, failed: Callable[[UserError], None] | None) -> None:
         if self.history is not None:
             self.history.transfer.set_reference(True, failed)

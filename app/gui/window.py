@@ -111,6 +111,10 @@ class MainWindow(QMainWindow):
         """Show what the screens show in place of this machine, such as a replay; "" hides it."""
         show_text(self._chip, text)
 
+    def add_to_head(self, widget: QWidget) -> None:
+        """Put a widget before the name of the machine."""
+        self._line.insertWidget(self._line.indexOf(self._machine), widget)
+
     def allow_close(self) -> None:
         """Let the next close event close the window."""
         self._close_allowed = True
@@ -169,7 +173,7 @@ class MainWindow(QMainWindow):
         self._tabs.setAccessibleName("Screens")
         self._dot.setAccessibleName("State of telemetry")
         self._help.setAccessibleName("Help")
-        line = QHBoxLayout()
+        self._line = line = QHBoxLayout()
         line.setContentsMargins(GRID, 0, 2 * GRID, 0)
         line.setSpacing(GRID)
         line.addWidget(self._tabs)

@@ -4,7 +4,7 @@ import json
 import time
 import unicodedata
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,8 @@ from app.errors import UserError
 from app.paths import PROGRAM, weights_path
 from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
 from app.records import RunRow
-from app.storage import listing, queue
+from app.storage import changes, listing, queue
+from app.storage.changes import Changes, Result
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
 from app.storage.owner import unfinished_runs
@@ -34,6 +35,14 @@ class Library:
     def __init__(self, db: Database, path: Path) -> None:
         self._db = db
         self.path = path
+
+    def record(self, change: Callable[[], Result]) -> tuple[Result, Changes]:
+        """Make a change of tags, notes, trash, filters or queue, and return its result with what undoes it."""
+        return changes.record(self._db, self.path, change)
+
+    def undo(self, done: Changes) -> Changes:
+        """Undo a change, and return what makes it again; raises `UserError` where all of it has changed since."""
+        return changes.undo(self._db, self.path, done)
 
     def find(self, query: RunQuery) -> list[int]:
         """Return the numbers of the runs that match a query, in its order.

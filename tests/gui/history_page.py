@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.history.history_controller import HistoryController
 from app.gui.history.screen import HistoryView
+from app.gui.shell.undo import UndoStack
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.storage.store import Store
@@ -30,10 +31,18 @@ class HistoryPage(Screen[HistoryView]):
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
         self.recorded = RecordedActions()
-        actions = replace(self.recorded.actions, runs_imported=self._show_imported)
+        self.undo = UndoStack(background)
+        actions = replace(
+            self.recorded.actions,
+            runs_imported=self._show_imported,
+            record_change=self.undo.push,
+            undo=self.undo.undo,
+        )
         super().__init__(qtbot, HistoryView(Theme(), actions), 1200, 700)
         self.database = database
         self.controller = HistoryController(self.view, database, background, actions)
+        self.undo.undone.connect(self.controller.refresh)
+        self.undo.undone.connect(self.controller.show_undone)
 
     @property
     def model(self) -> QAbstractItemModel:

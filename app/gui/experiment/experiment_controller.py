@@ -82,6 +82,11 @@ class ExperimentController(QObject):
         self._matrix.show(busy=self._busy)
         self._view.matrix_view().setFocus()
 
+    def show_undone(self) -> None:
+        """Show the presets again after something was undone."""
+        if self._matrix is not None:
+            self._matrix.show(busy=self._busy)
+
     def open_presets(self) -> None:
         """Show the builder's presets."""
         self._show_screen()

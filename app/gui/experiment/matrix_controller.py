@@ -15,9 +15,10 @@ from app.gui.threads import Background, CancellableJob, JobControl
 from app.plan import Plan
 from app.queries import RemainingWork
 from app.runs.custom import ReadOptions, resolve_workload
-from app.runs.experiment.presets import FindWorkload, add_user_preset_file, load_preset
+from app.runs.experiment.presets import FindWorkload, list_user_preset_file, load_preset
 from app.runs.experiment.progress import estimate_remaining
 from app.runs.experiment.schedule import MAX_REPEATS
+from app.runs.undo import PresetFile
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.experiment.matrix import MatrixForm
@@ -96,7 +97,8 @@ class MatrixController(QObject):
         presets.start_requested.connect(self._submit_preset)
         presets.verdict_requested.connect(lambda key: self._compare(lambda: preset_runs(database, key, inventory())))
         presets.reference_requested.connect(lambda key: self._compare(lambda: preset_reference_runs(database, key)))
-        presets.file_chosen.connect(self._add_file)
+        presets.file_chosen.connect(self.add_file)
+        presets.file_removed.connect(self._remove_file)
         self._view.presets_shown.connect(self._read_presets)
 
     def show(self, *, busy: bool) -> None:
@@ -185,17 +187,35 @@ class MatrixController(QObject):
     def _preset_failed(self, error: UserError) -> None:
         self._view.presets.show_problem(str(error))
 
-    def _add_file(self, file: str) -> None:
+    def add_file(self, file: str) -> None:
         """List one of the user's presets from now on."""
         machine = self._form.machine
 
         def work(find: FindWorkload) -> tuple[PresetLine, ...]:
             load_preset(file, find).plan(machine)
-            add_user_preset_file(self._database, file)
+            list_user_preset_file(self._database, file)
             return preset_lines(self._database, self._inventory())
 
+        def show(lines: tuple[PresetLine, ...]) -> None:
+            self._actions.record_change(f"list the preset {Path(file).name}", PresetFile(self._database, file, True))
+            self._show_presets(lines)
+
         self._view.presets.show_problem("")
-        self._run_on_files(work, self._show_presets)
+        self._run_on_files(work, show)
+
+    def _remove_file(self, file: str) -> None:
+        """Take one of the user's presets from the list; its file stays."""
+
+        def work() -> tuple[PresetLine, ...]:
+            list_user_preset_file(self._database, file, listed=False)
+            return preset_lines(self._database, self._inventory())
+
+        def show(lines: tuple[PresetLine, ...]) -> None:
+            name = f"take the preset {Path(file).name} from the list"
+            self._actions.record_change(name, PresetFile(self._database, file, False))
+            self._show_presets(lines)
+
+        self._reads.run(work, show, self._preset_failed)
 
     def _run_on_files(self, work: Callable[[FindWorkload], Result], done: Callable[[Result], None]) -> None:
         """Do work that may have to read files of custom workloads; the list of presets says what it waits for."""

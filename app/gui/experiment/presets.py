@@ -22,6 +22,7 @@ class PresetList(Scroller):
     verdict_requested = Signal(str)
     reference_requested = Signal(str)
     file_chosen = Signal(str)
+    file_removed = Signal(str)
 
     def __init__(self) -> None:
         super().__init__(horizontal=False)
@@ -99,6 +100,11 @@ class PresetList(Scroller):
             reference.clicked.connect(lambda: self.reference_requested.emit(line.key))
             self._references[line.key] = reference
             column.addWidget(reference, 0, Qt.AlignmentFlag.AlignRight)
+        if line.is_users:
+            remove = button("Remove from list", f"Take {line.name} from this list; its file stays", flat=True)
+            remove.setAccessibleName(remove.toolTip())
+            remove.clicked.connect(lambda: self.file_removed.emit(line.key))
+            column.addWidget(remove, 0, Qt.AlignmentFlag.AlignRight)
         column.addStretch(1)
         return column
 

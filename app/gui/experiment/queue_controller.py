@@ -2,18 +2,19 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app.errors import UserError
 from app.gui.actions import Actions
+from app.gui.experiment.queue_edits import QueueEdits, Runner
 from app.gui.experiment.queue_sync import QueueSync
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.threads import Background
 from app.plan import Plan
-from app.queries import QUEUED_STATES, QueueProgress, SettableState
+from app.queries import QUEUED_STATES, QueueProgress
 from app.viewmodels.experiment.queue_banner import BannerAction, describe_ending
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import RunSpec
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
 
 _REFRESH_ELSEWHERE_S = 2
 """How often the progress of another program is read."""
-
-
-class Runner(Protocol):
-    """Makes the runs of the queue; see `app.runs.experiment.queue_runner`.
-
-    Thread: `run` blocks its thread; the others any, and return at once.
-    """
-
-    def run(self, *, failed: Callable[[UserError], object]) -> None:
-        """Run what waits, until nothing does. `failed` gets the reason when an entry cannot be run."""
-
-    def stop(self) -> None:
-        """Stop the current run and start no other."""
-
-    def cancel(self, entry: int) -> None:
-        """Stop the current run if it is of this entry, then remove the entry."""
-
-    def skip_wait(self) -> None:
-        """Start the next run without waiting for an idle machine."""
 
 
 class QueueController(QObject):
@@ -94,6 +76,7 @@ class QueueController(QObject):
         self._begin_requested = False
         self._shown_s = 0
         self._progress_key: tuple[int, int, tuple[RunSpec, ...]] | None = None
+        self.edits = QueueEdits(sync, actions, lambda: self._runner, self._resume, self._show)
         sync.updated.connect(self._show)
         self._progressed.connect(self._handle_progress, Qt.ConnectionType.QueuedConnection)
         self._runner_failed.connect(self._skip_failed, Qt.ConnectionType.QueuedConnection)
@@ -127,7 +110,7 @@ class QueueController(QObject):
     def add(self, plan: Plan) -> None:
         """Add an experiment at the end of the queue; it begins at once if nothing else runs."""
         self._begin_requested = True
-        self._sync.change(lambda queue: queue.add(plan), self._resume)
+        self.edits.add(plan)
 
     def add_run(self, spec: RunSpec) -> None:
         """Add one run of one variant, whatever runs of it are stored."""
@@ -202,7 +185,7 @@ class QueueController(QObject):
         self._model.finish()
         if stopped:
             self._begin_requested = False
-            self._pause_or_resume(None, "pause")
+            self._sync.change(lambda queue: queue.set_state(None, "paused"))
         else:
             self._sync.read(self.begin)
         self.running_changed.emit(False)
@@ -239,48 +222,25 @@ class QueueController(QObject):
 
         view = self._run_view.queue_view()
         QueueExport(view, self._sync.database)
-        view.move_requested.connect(self._move)
-        view.pause_requested.connect(self._pause_or_resume)
-        view.pause_all_requested.connect(lambda action: self._pause_or_resume(None, action))
-        view.remove_requested.connect(self._remove)
-        view.cancel_all_requested.connect(self._cancel_all)
+        view.move_requested.connect(self.edits.move)
+        view.pause_requested.connect(self.edits.pause_or_resume)
+        view.pause_all_requested.connect(lambda action: self.edits.pause_or_resume(None, action))
+        view.remove_requested.connect(self.edits.remove)
+        view.cancel_all_requested.connect(self.edits.cancel_all)
         view.verdict_requested.connect(self._show_runs)
         view.skip_requested.connect(lambda: self._runner.skip_wait() if self._runner is not None else None)
         view.offer_answered.connect(self._answer_offer)
         view.ending_answered.connect(self._answer_ending)
         return view
 
-    def _move(self, entry: int, by: int) -> None:
-        """Move an entry by so many places, up if negative, before the database has it so."""
-        before = self._model.move(entry, by)
-        self._show()
-        self._sync.change(lambda queue: queue.move(entry, before))
-
-    def _pause_or_resume(self, entry: int | None, action: str) -> None:
-        """Pause an entry or let it go on; None is every entry."""
-        state: SettableState = "paused" if action == "pause" else "waiting"
-        self._sync.change(lambda queue: queue.set_state(entry, state), self._resume if state == "waiting" else None)
-
-    def _remove(self, entry: int) -> None:
-        is_running = self._model.is_running_here(entry)
-        if self._runner is not None:  # which may be just about to claim it
-            self._runner.cancel(entry)
-        if not is_running:
-            self._sync.change(lambda queue: queue.remove(entry))
-
-    def _cancel_all(self) -> None:
-        # The running one last, so that no other takes its place.
-        for entry in reversed(self._model.entries):
-            self._remove(entry.entry)
-
     def _answer_offer(self, action: BannerAction) -> None:
         self._model.withdraw_offer()
         if action == "go on":
-            self._pause_or_resume(None, "go on")
+            self.edits.pause_or_resume(None, "go on")
         elif action == "not now":
             self._sync.change(lambda queue: queue.pause_unowned())
         elif action == "remove":
-            self._cancel_all()
+            self.edits.cancel_all()
         elif action == "unfold" and self._view is not None:
             self._view.unfold()
         self._show()

@@ -7,7 +7,8 @@ from app.plan import Plan
 from app.queries import QueueProgress, SettableState
 from app.report.export import describe_export
 from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import add_plan, enqueue, exportable_queue, pause_unowned_queue
+from app.runs.experiment.queue import add_plan, enqueue, entry_plan, exportable_queue, pause_unowned_queue
+from app.runs.undo import Edit
 from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database
@@ -26,10 +27,13 @@ class QueueDatabase:
     def __init__(self, database: Path, inventory: Inventory) -> None:
         self._database = database
         self._inventory = inventory
+        self.reversal: Edit | None = None
+        """What undoes the last change; None where it changed nothing."""
 
     def read(self) -> Sequence[QueueProgress]:
         """Return every entry, in order, with its progress."""
-        return self._change(lambda _: None)
+        with Store.open(self._database) as store:
+            return queue_progress(store, self._inventory)
 
     def add(self, plan: Plan) -> Sequence[QueueProgress]:
         """Add a plan at the end, or let the unfinished entry of the same experiment go on.
@@ -57,9 +61,14 @@ class QueueDatabase:
         """Pause every entry, unless a living program runs one: nothing starts by itself."""
         return self._change(pause_unowned_queue)
 
-    def remove(self, entry: int) -> Sequence[QueueProgress]:
-        """Remove an entry; its runs stay."""
-        return self._change(lambda store: store.queue.remove(entry))
+    def remove(self, entries: Sequence[int]) -> Sequence[QueueProgress]:
+        """Remove entries; their runs stay."""
+
+        def remove(store: Store) -> None:
+            for entry in entries:
+                store.queue.remove(entry)
+
+        return self._change(remove)
 
     def runs(self, experiment: int) -> Sequence[int]:
         """Return the runs of an experiment."""
@@ -75,10 +84,14 @@ class QueueDatabase:
             return ""
         return compute_verdict(rows, default_baseline(rows)).text
 
-    def _change(self, change: Callable[[Store], object]) -> Sequence[QueueProgress]:
+    def plan(self, entry: int) -> Plan:
+        """Return the plan of an entry."""
         with Store.open(self._database) as store:
-            change(store)
-            return queue_progress(store, self._inventory)
+            return entry_plan(store.queue.entry(entry))
+
+    def _change(self, change: Callable[[Store], object]) -> Sequence[QueueProgress]:
+        _, self.reversal = Edit.make(self._database, change)
+        return self.read()
 
 
 def export_queue(database: Path, target: Path, progress: TransferProgress) -> str:

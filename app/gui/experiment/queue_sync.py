@@ -16,6 +16,7 @@ from app.viewmodels.experiment.queue import QueueModel
 
 if TYPE_CHECKING:
     from app.gui.experiment.queue_database import QueueDatabase
+    from app.runs.undo import Edit
 
 Result = TypeVar("Result")
 QueueSnapshot = tuple[tuple[int, str], ...]
@@ -34,6 +35,8 @@ class QueueSync(QObject):
 
     updated = Signal()
     """The model is up to date."""
+    edited = Signal(str, object)
+    """The user changed the queue: how, and what undoes it; None where nothing changed."""
 
     def __init__(
         self,
@@ -66,16 +69,26 @@ class QueueSync(QObject):
         self,
         change: Callable[["QueueDatabase"], Sequence[QueueProgress]],
         then: Callable[[], None] | None = None,
+        name: str = "",
     ) -> None:
-        """Change the queue and take it over as it is then; `then` is called just before it is shown."""
+        """Change the queue and take it over as it is then.
 
-        def take(entries: Sequence[QueueProgress]) -> None:
+        Args:
+            change: Changes it.
+            then: Called just before the queue is shown.
+            name: The change, in the imperative, where the user made it and may undo it.
+        """
+
+        def take(answer: "tuple[Sequence[QueueProgress], Edit | None]") -> None:
+            entries, reversal = answer
             self.model.update(entries)
+            if name:
+                self.edited.emit(name, reversal)
             if then is not None:
                 then()
             self.updated.emit()
 
-        self.query(change, take)
+        self.query(lambda queue: (change(queue), queue.reversal), take)
 
     def read(self, then: Callable[[], None] | None = None) -> None:
         """Take the queue over as it is; `then` is called just before it is shown."""

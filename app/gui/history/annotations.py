@@ -158,6 +158,11 @@ class AnnotationEditor(QWidget):
         self.note.left.connect(self._emit_note)
         self._build()
 
+    @property
+    def run(self) -> int:
+        """Number of the run that is shown."""
+        return self._run
+
     def show_annotations(self, run: int, tags: Sequence[str], note: str) -> None:
         """Show a run's tags and note, after emitting the changes of the previous run.
 

@@ -1,45 +1,82 @@
-"""Writes the user's edits of stored runs: tags, notes, trash, saved filters, visible columns."""
+"""Writes the user's edits of stored runs: tags, notes, trash, saved filters, visible columns; what can be, undoably."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
 from app.errors import UserError
+from app.gui.actions import Actions
 from app.gui.history.screen import HistoryView
 from app.gui.threads import Background, Result
 from app.queries import RunQuery
+from app.records import RunRow
+from app.runs.undo import Edit
 from app.storage.library import Library
 from app.storage.store import Store
-from app.viewmodels.history.annotations import Annotations, TagChange, collect_annotations
+from app.viewmodels.history.annotations import Annotations, TagChange, collect_annotations, runs_label
 from app.viewmodels.history.labels import deleted_label
 
 
 class HistoryEdits(QObject):
-    """Writes each change off the GUI thread; `changed` is emitted when it is in the database.
+    """Writes each change off the GUI thread; `changed` is emitted when it is in the database, or was undone.
 
     Thread: GUI only.
     """
 
     changed = Signal()
 
-    def __init__(self, view: HistoryView, database: Path, background: Background, parent: QObject) -> None:
+    def __init__(
+        self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
+    ) -> None:
+        """Make the controller of the edits.
+
+        Args:
+            view: The screen.
+            database: The database.
+            background: Writes to it.
+            actions: The window's, which take what undoes a change.
+            parent: Owner of this object.
+        """
         super().__init__(parent)
         self._view = view
         self._database = database
         self._background = background
-        self._deleted: list[int] = []
+        self._actions = actions
         self._connect()
 
-    def _edit(self, change: Callable[[Library], Result], done: Callable[[Result], None] | None = None) -> None:
-        """Write one change, then show its result."""
+    def show_undone(self) -> None:
+        """Show tags and note of the open run as they are in the database after something was undone."""
+        self._view.overview.footer.show_message("")
+        editor = self._view.detail.annotations
 
-        def ended(result: Result) -> None:
-            if done is not None:
-                done(result)
+        def show(rows: Sequence[RunRow]) -> None:
+            for row in rows:
+                editor.show_annotations(row.run, row.tags, row.note)
+
+        if self._view.shows_run:
+            self._with_library(lambda library: library.run_rows([editor.run]), show)
+
+    def _edit(
+        self, name: str, change: Callable[[Library], Result], done: Callable[[Result], None] = lambda _: None
+    ) -> None:
+        """Write one change that can be undone, then show its result.
+
+        Args:
+            name: The change, in the imperative.
+            change: Makes it.
+            done: Gets its result.
+        """
+
+        def ended(made: tuple[Result, Edit | None]) -> None:
+            result, reversal = made
+            self._actions.record_change(name, reversal)
+            done(result)
             self.changed.emit()
 
-        self._with_library(change, ended)
+        work = partial(Edit.make, self._database, lambda store: change(store.library))
+        self._background.run(work, ended, self._show_error)
 
     def _with_library(self, work: Callable[[Library], Result], done: Callable[[Result], None]) -> None:
         def open_and_work() -> Result:
@@ -66,40 +103,49 @@ class HistoryEdits(QObject):
     def _change_tags(self, change: TagChange) -> None:
         if change.added or change.removed:
             annotations = self._view.detail.annotations
-            self._edit(lambda library: _change_tags(library, change), lambda _: annotations.set_stored_tags(change))
+            self._edit(
+                f"change tags of {runs_label(change.runs)}",
+                lambda library: _change_tags(library, change),
+                lambda _: annotations.set_stored_tags(change),
+            )
 
     def _change_note(self, runs: Sequence[int], note: str) -> None:
         annotations = self._view.detail.annotations
-        self._edit(lambda library: _write_note(library, runs, note), lambda _: annotations.set_stored_note(runs, note))
+        self._edit(
+            f"change the note on {runs_label(runs)}",
+            lambda library: _write_note(library, runs, note),
+            lambda _: annotations.set_stored_note(runs, note),
+        )
 
     def _delete(self, runs: Sequence[int]) -> None:
-        self._edit(lambda library: library.delete(runs), self._show_deleted)
+        self._edit(f"delete {runs_label(runs)}", lambda library: library.delete(runs), self._show_deleted)
 
     def _show_deleted(self, runs: list[int]) -> None:
-        self._deleted = runs
         self._view.overview.footer.show_message(deleted_label(runs) if runs else "", can_undo=bool(runs))
 
-    def _undo(self) -> None:
-        if self._deleted:
-            self._restore(self._deleted)
-
     def _restore(self, runs: Sequence[int]) -> None:
-        self._edit(lambda library: library.restore(runs), lambda _: self._show_deleted([]))
+        self._edit(
+            f"restore {runs_label(runs)}", lambda library: library.restore(runs), lambda _: self._show_deleted([])
+        )
 
     def _ask_to_purge(self, runs: Sequence[int]) -> None:
         self._view.ask_to_purge(runs, lambda: self._purge(runs))
 
     def _purge(self, runs: Sequence[int]) -> None:
-        self._edit(lambda library: library.purge(runs), lambda _: self._show_deleted([]))
+        def purged(_: None) -> None:
+            self._show_deleted([])
+            self.changed.emit()
+
+        self._with_library(lambda library: library.purge(runs), purged)
 
     def _save_filter(self, name: str, query: RunQuery) -> None:
-        self._edit(lambda library: library.save_filter(name, query))
+        self._edit(f"save the filter “{name}”", lambda library: library.save_filter(name, query))
 
     def _delete_filter(self, name: str) -> None:
-        self._edit(lambda library: library.delete_filter(name))
+        self._edit(f"delete the filter “{name}”", lambda library: library.delete_filter(name))
 
     def _show_columns(self, columns: Sequence[str]) -> None:
-        self._edit(lambda library: library.show_columns(columns))
+        self._with_library(lambda library: library.show_columns(columns), lambda _: self.changed.emit())
 
     def _connect(self) -> None:
         view = self._view
@@ -111,7 +157,7 @@ class HistoryEdits(QObject):
         menu.purge_requested.connect(self._ask_to_purge)
         view.detail.annotations.tags_changed.connect(self._change_tags)
         view.detail.annotations.note_changed.connect(self._change_note)
-        view.overview.footer.undo_requested.connect(self._undo)
+        view.overview.footer.undo_requested.connect(self._actions.undo)
         view.overview.bar.filter_saved.connect(self._save_filter)
         view.overview.bar.filter_deleted.connect(self._delete_filter)
         view.overview.columns_chosen.connect(self._show_columns)

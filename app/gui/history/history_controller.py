@@ -47,9 +47,10 @@ class HistoryController(QObject):
         self._outdated = True
         self._reading_rows = False
         self._requested_run: int | None = None
-        self._edits = HistoryEdits(view, database, background, self)
+        self._edits = HistoryEdits(view, database, background, actions, self)
         self._menu = RunMenuController(view, database, background, actions, self)
-        self.transfer = TransferController(view, database, actions.runs_imported)
+        self.transfer = TransferController(view, database, actions)
+        self.show_undone = self._edits.show_undone
         self._connect()
 
     def refresh(self) -> None:

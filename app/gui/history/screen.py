@@ -144,7 +144,6 @@ class HistoryView(QWidget):
         for keys, act in (
             ("Ctrl+F", self._focus_search),
             ("Escape", self._escape),
-            ("Ctrl+Z", self._overview.footer.undo_requested.emit),
         ):
             shortcut = QShortcut(QKeySequence(keys), self)
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject
 
 from app.errors import UserError
+from app.gui.actions import Actions
 from app.gui.history.screen import HistoryView
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file, ask_for_new_file
@@ -14,6 +15,11 @@ from app.paths import DATABASE_SUFFIXES, RUNS_SUFFIX
 from app.storage.transfer.progress import StoppedError, TransferProgress
 from app.viewmodels.history.labels import format_run_count
 
+if TYPE_CHECKING:
+    from app.runs.undo import Reversal
+
+_Done = tuple[list[str], "Reversal | None"]
+"""The messages about a transfer, and what undoes it."""
 ExportKind = Literal["db", "csv", "json", "parquet", "trace"]
 
 _NAME_FILTER = f"Runs ({' '.join(f'*{suffix}' for suffix in DATABASE_SUFFIXES)});;All files (*)"
@@ -25,18 +31,18 @@ _SINGLE_FILES = {
 
 
 class TransferController(QObject):
-    """Runs one export or import at a time; `runs_imported` is called when there are new runs.
+    """Runs one export or import at a time.
 
     Thread: GUI only; transfers run on the thread of its job.
     """
 
-    def __init__(self, view: HistoryView, database: Path, runs_imported: Callable[[], None]) -> None:
+    def __init__(self, view: HistoryView, database: Path, actions: Actions) -> None:
         super().__init__(view)
         self._view = view
         self._foot = view.overview.footer
         self._database = database
         self._folder = Path.home()
-        self._runs_imported = runs_imported
+        self._actions = actions
         self._job = CancellableJob(self)
         self._foot.stop_requested.connect(self._job.stop)
         view.overview.run_menu.export_requested.connect(self.export)
@@ -58,71 +64,63 @@ class TransferController(QObject):
     def import_runs(self) -> None:
         """Ask for a database, then add its runs to this one."""
         title = "Import the runs of a database"
-        ask_for_file(self._view, title, self._folder, _NAME_FILTER, lambda file: self._import(Path(file)))
+        ask_for_file(self._view, title, self._folder, _NAME_FILTER, lambda file: self.import_file(Path(file)))
 
     def offer_import(self, file: Path) -> None:
         """Ask whether to add the runs of a database that the user opened."""
-        self._view.ask_to_import(file.name).accepted.connect(lambda: self._import(file))
+        self._view.ask_to_import(file.name).accepted.connect(lambda: self.import_file(file))
 
     def set_reference(self, shown: bool, failed: Callable[[UserError], None] | None = None) -> None:
         """Add the reference runs, or remove them; `failed` gets the error where another screen shows it."""
         task = f"{'Adding' if shown else 'Removing'} the reference runs"
-        self._run_task(
-            task, lambda watch: _set_reference(self._database, watch, shown=shown), self._runs_imported, failed
-        )
+        name = f"{'add' if shown else 'remove'} the reference runs"
+        self._run_task(task, lambda watch: _set_reference(self._database, watch, shown=shown), name, failed)
 
     def _export(self, runs: tuple[int, ...], kind: ExportKind, target: Path) -> None:
-        def work(watch: TransferProgress) -> list[str]:
-            return _export(self._database, runs, kind, target, watch)
+        def work(watch: TransferProgress) -> _Done:
+            return _export(self._database, runs, kind, target, watch), None
 
-        self._run_file_task(f"Exporting {format_run_count(len(runs))}", target, work, lambda: None)
+        self._folder = target.parent
+        self._run_task(f"Exporting {format_run_count(len(runs))}", work)
 
-    def _import(self, file: Path) -> None:
-        def work(watch: TransferProgress) -> list[str]:
+    def import_file(self, file: Path) -> None:
+        """Add the runs of a database."""
+
+        def work(watch: TransferProgress) -> _Done:
             return _import(self._database, file, watch)
 
-        self._run_file_task(f"Importing {file.name}", file, work, self._runs_imported)
-
-    def _run_file_task(
-        self, task: str, path: Path, work: Callable[[TransferProgress], list[str]], done: Callable[[], None]
-    ) -> None:
-        """Run a transfer of a file.
-
-        Args:
-            task: What it does, for the footer.
-            path: The file; the next dialog starts in its folder.
-            work: Does it, and returns the messages about it.
-            done: Called after it.
-        """
-        self._folder = path.parent
-        self._run_task(task, work, done)
+        self._folder = file.parent
+        self._run_task(f"Importing {file.name}", work, f"import {file.name}")
 
     def _run_task(
         self,
         task: str,
-        work: Callable[[TransferProgress], list[str]],
-        done: Callable[[], None],
+        work: Callable[[TransferProgress], _Done],
+        name: str = "",
         failed: Callable[[UserError], None] | None = None,
     ) -> None:
         """Run a transfer; its result is shown below the table.
 
         Args:
             task: What it does, for the footer.
-            work: Does it, and returns the messages about it.
-            done: Called after it.
+            work: Does it, and returns the messages about it, and what undoes it.
+            name: The change of stored things that it is, in the imperative; "" for none.
             failed: Gets the error in place of the label above the table.
         """
 
         def show_progress(share: float) -> None:
             self._foot.show_progress(f"{task} … {100 * share:.0f} %")
 
-        def run(control: JobControl[float]) -> list[str]:
+        def run(control: JobControl[float]) -> _Done:
             return work(TransferProgress(control.report, control.stop.is_set))
 
-        def ended(messages: list[str]) -> None:
+        def ended(done: _Done) -> None:
+            messages, reversal = done
             self._foot.show_progress("")
-            self._foot.show_message(" ".join(messages))
-            done()
+            self._foot.show_message(" ".join(messages), can_undo=reversal is not None)
+            if name:
+                self._actions.record_change(name, reversal)
+                self._actions.runs_imported()
 
         def fail(error: UserError) -> None:
             self._foot.show_progress("")
@@ -154,19 +152,24 @@ def _export(
     return describe_export(export_files(database, runs, target, kind, watch), target)
 
 
-def _import(database: Path, file: Path, watch: TransferProgress) -> list[str]:
+def _import(database: Path, file: Path, watch: TransferProgress) -> _Done:
     from app.report.export import describe_import
     from app.runs.experiment.queue import import_with_queue
+    from app.runs.undo import Import
 
-    return describe_import(import_with_queue(database, file, watch))
+    done = import_with_queue(database, file, watch)
+    return describe_import(done), Import(database, file, done) if done.runs or done.entries or done.complete else None
 
 
-def _set_reference(database: Path, watch: TransferProgress, *, shown: bool) -> list[str]:
+def _set_reference(database: Path, watch: TransferProgress, *, shown: bool) -> _Done:
     from app.report.export import describe_reference_added, describe_reference_removed
+    from app.runs.undo import ReferenceRuns
     from app.storage.reference import add_reference, remove_reference
 
-    return [
+    before = ReferenceRuns.of(database)
+    text = (
         describe_reference_added(add_reference(database, watch))
         if shown
         else describe_reference_removed(remove_reference(database))
-    ]
+    )
+    return [text], before

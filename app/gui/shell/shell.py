@@ -15,16 +15,17 @@ from app.gui.actions import Actions
 from app.gui.shell.action_table import Action, Group, all_actions
 from app.gui.shell.keys import WindowKeys
 from app.gui.shell.palette import Palette
+from app.gui.shell.undo import UndoStack, UndoView
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.window import MainWindow
+from app.gui.window_state import WindowState
 from app.queries import RunQuery
 from app.viewmodels.shell.palette import Entry, run_entries
 
 _MAX_RUNS = 5_000
 """Runs that the palette lists; History searches through all."""
 _MAX_RECENT = 12
-_OWN_TITLE = next(action.title for _, action in all_actions() if action.name == "palette")
 _TAG = re.compile("<[^>]+>")
 _PALETTE_HINT = "↑ ↓  choose    Enter  do or open it    Ctrl+Enter  replay the run    Esc  close"
 _KEYS_HINT = "↑ ↓  choose    Enter  do it    Esc  close"
@@ -43,6 +44,7 @@ class Shell(QObject):
         database: Path,
         reads: Background,
         actions: Actions,
+        undo: UndoStack,
         run: Callable[[], object],
         stop: Callable[[], object],
     ) -> None:
@@ -54,6 +56,7 @@ class Shell(QObject):
             database: The database with the runs.
             reads: Reads it.
             actions: The window's.
+            undo: What can be undone.
             run: Runs the variant in the form.
             stop: Stops the run.
         """
@@ -62,8 +65,12 @@ class Shell(QObject):
         self._database = database
         self._reads = reads
         self._actions = actions
+        self._undo = undo
+        self.undo_view = UndoView(window, theme, undo)
+        window.add_to_head(self.undo_view.button)
         self._runs: tuple[Entry, ...] = ()
-        self._recent: tuple[str, ...] = ()
+        self._state = WindowState("palette", window, database)
+        self._recent: tuple[str, ...] = self._state.read("recent", (), tuple[str, ...])
         self._buttons: dict[Entry, Callable[[], object]] = {}
         self._targets: dict[str, Callable[[], object]] = {}
         self.palette = Palette(window, theme)
@@ -86,6 +93,8 @@ class Shell(QObject):
             "settings": window.settings_requested.emit,
             "log": window.show_log_requested.emit,
             "quit": window.close,
+            "undo": self._undo.undo,
+            "redo": self._undo.redo,
             "palette": self.open_palette,
             "keys": self.show_keys,
         }
@@ -96,7 +105,7 @@ class Shell(QObject):
             self.palette.close_palette()
             return
         self._collect()
-        listed = [entry for entry in self._listed() if entry.title != _OWN_TITLE]
+        listed = [entry for entry in self._listed() if entry.key not in self._useless()]
         self.palette.open("Action or run", _PALETTE_HINT, (*listed, *self._runs), self._recent)
 
         def show(runs: list[Entry]) -> None:
@@ -121,16 +130,22 @@ class Shell(QObject):
         self._targets |= {entry.key: do for entry, do in self._buttons.items()}
 
     def _listed(self) -> list[Entry]:
-        named = [
+        named = {"undo": self._undo.undo_name, "redo": self._undo.redo_name}
+        listed = [
             Entry(
                 key=_action_key(group, action),
-                title=action.title,
+                title=named.get(action.name) or action.title,
                 group=group.title,
                 keys=action.keys_text,
             )
             for group, action in all_actions()
         ]
-        return [*named, *self._buttons]
+        return [*listed, *self._buttons]
+
+    def _useless(self) -> set[str]:
+        """Return the keys of what does nothing now: the palette itself, and undo where there is nothing to undo."""
+        idle = {"palette": "", "undo": self._undo.undo_name, "redo": self._undo.redo_name}
+        return {_action_key(group, action) for group, action in all_actions() if not idle.get(action.name, "useful")}
 
     def _visible_buttons(self) -> Iterator[tuple[Entry, Callable[[], object]]]:
         """Return what the buttons in sight do, and the entries of their menus."""
@@ -148,6 +163,7 @@ class Shell(QObject):
 
     def _do(self, key: str, control: bool) -> None:
         self._recent = (key, *(each for each in self._recent if each != key))[:_MAX_RECENT]
+        self._state.keep("recent", self._recent)
         kind, _, number = key.partition(" ")
         if kind == "run":
             (self._actions.replay if control else self._actions.open_run)(int(number))

@@ -205,9 +205,10 @@ def user_preset_files(database: Path) -> list[str]:
     return list(stored or ())
 
 
-def add_user_preset_file(database: Path, file: str) -> None:
-    """Add a preset to a database."""
-    save_setting(database, PRESET_FILES, list(dict.fromkeys([*user_preset_files(database), file])))
+def list_user_preset_file(database: Path, file: str, *, listed: bool = True) -> None:
+    """Add the file of a preset to the list of a database, or take it from the list."""
+    others = [each for each in user_preset_files(database) if each != file]
+    save_setting(database, PRESET_FILES, [*others, file] if listed else others)
 
 
 def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:

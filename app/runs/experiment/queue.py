@@ -116,13 +116,19 @@ def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_P
     """
     imported = import_runs(database, file, watch)
     with Store.open(database) as store:
-        finished = [entry for entry in store.queue.entries() if not entry.owned and _is_complete(store, entry)]
-        complete = {entry.entry for entry in finished if store.queue.finish(entry.entry, entry.plan)}
+        complete, completed = store.library.record(lambda: _finish_complete(store))
     return replace(
         imported,
         entries=tuple(entry for entry in imported.entries if entry not in complete),
         complete=tuple(sorted(complete - set(imported.entries))),
+        completed=completed,
     )
+
+
+def _finish_complete(store: Store) -> set[int]:
+    """Remove the entries that are complete, and return their numbers."""
+    finished = [entry for entry in store.queue.entries() if not entry.owned and _is_complete(store, entry)]
+    return {entry.entry for entry in finished if store.queue.finish(entry.entry, entry.plan)}
 
 
 def _is_complete(store: Store, entry: QueueEntry) -> bool:

@@ -72,6 +72,11 @@ class QueueRunner:
         if (current := self._current) is not None and current[0] == entry:
             current[1].stop()
 
+    def forget_cancelled(self) -> None:
+        """Run again what was cancelled before it ran, if it is back in the queue; any thread."""
+        current = self._current
+        self._cancelled.intersection_update(() if current is None else (current[0],))
+
     def skip_wait(self) -> None:
         """Start the run that waits for an idle machine; returns at once."""
         if (current := self._current) is not None:

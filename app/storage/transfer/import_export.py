@@ -16,6 +16,7 @@ from sqlite_utils import Database
 from app.errors import DatabaseError
 from app.paths import weights_path
 from app.storage import retention
+from app.storage.changes import NO_CHANGES, Changes
 from app.storage.database import open_database, transaction, translate_sqlite_errors
 from app.storage.files import MIN_FREE_BYTES, atomic_output, disk_space
 from app.storage.migrations import migrations
@@ -53,7 +54,7 @@ class Imported:
     """The result of an import: `runs` are new numbers here; `unfinished` and `in_trash` are numbers there, skipped.
 
     `entries` are the numbers here of unfinished experiments that came into the queue, `complete` those that these runs
-    completed, so that they left it.
+    completed, so that they left it; `completed` undoes that.
     """
 
     runs: tuple[int, ...]
@@ -63,6 +64,7 @@ class Imported:
     seconds: float
     entries: tuple[int, ...] = ()
     complete: tuple[int, ...] = ()
+    completed: Changes = NO_CHANGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,6 +215,11 @@ class PresetLine:
     reference: str = ""
 
     @property
+    def is_users(self) -> bool:
+        """Whether it is a file of the user's."""
+        return self.key.endswith(".toml")
+
+    @property
     def size_text(self) -> str:
         """Return its size and time, after its name where its title is another one."""
         name = "" if self.title == self.name else self.name

@@ -61,7 +61,7 @@ def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
     """Return the offer to resume what is unfinished."""
     done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
     if len(entries) == 1:
-        text = f"{_quote_name(entries[0].name)} is unfinished: {_format_runs_made(done, planned)}."
+        text = f"{quote_name(entries[0].name)} is unfinished: {_format_runs_made(done, planned)}."
         other_actions: tuple[tuple[BannerAction, str], ...] = (("remove", "Remove"),)
     else:
         text = f"{len(entries)} experiments are unfinished: {_format_runs_made(done, planned)}."
@@ -79,10 +79,10 @@ def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
     """Return how an entry ended, its message, and its verdict where known."""
     if progress.state == "failed":
         runs = units.plural("run", progress.planned)
-        text = f"{_quote_name(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
+        text = f"{quote_name(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
     else:
         text = (
-            f"{_quote_name(progress.name)} {_END_PHRASES[progress.state]}: "
+            f"{quote_name(progress.name)} {_END_PHRASES[progress.state]}: "
             f"{_format_runs_made(progress.done, progress.planned)}."
         )
     return " ".join(filter(None, (text, progress.message, verdict)))
@@ -121,7 +121,7 @@ def export_failed_banner(error: UserError) -> Banner:
     return Banner(text=str(error), symbol=style.symbol, tone=style.tone, actions=(("dismiss", "Dismiss"),))
 
 
-def _quote_name(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name in quotes; a long one is cut after a whole word."""
     if len(name) > _MAX_NAME_LENGTH:
         beginning = name[:_MAX_NAME_LENGTH]

@@ -21,7 +21,12 @@ class Annotations:
     @property
     def runs_label(self) -> str:
         """The runs in words: `run 12`, `3 runs`."""
-        return f"run {self.runs[0]}" if len(self.runs) == 1 else format_run_count(len(self.runs))
+        return runs_label(self.runs)
+
+
+def runs_label(runs: Sequence[int]) -> str:
+    """Return runs in words: `run 12`, `3 runs`."""
+    return f"run {runs[0]}" if len(runs) == 1 else format_run_count(len(runs))
 
 
 def collect_annotations(rows: Sequence[RunRow], known_tags: Iterable[str]) -> Annotations:

@@ -186,6 +186,17 @@ def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs
     qtbot.waitUntil(
         lambda: entry_texts(view) == ["long: running", "third: waiting", "second: waiting"], timeout=READ_LIMIT_MS
     )
+    workbench.undo.undo()
+    qtbot.waitUntil(lambda: entry_texts(view)[1] == "second: waiting", timeout=READ_LIMIT_MS)
+    assert workbench.undo.redo_name == "Redo: move “third”"
+    workbench.undo.redo()
+    qtbot.waitUntil(lambda: entry_texts(view)[1] == "third: waiting", timeout=READ_LIMIT_MS)
+    view.table.choose(2)
+    view.remove.click()
+    qtbot.waitUntil(lambda: entry_texts(view) == ["long: running", "third: waiting"], timeout=READ_LIMIT_MS)
+    QTest.keyClick(workbench.window, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: entry_texts(view)[1:] == ["third: waiting", "second: waiting"], timeout=READ_LIMIT_MS)
+    view.table.choose(3)
     QTest.keyClick(view.table, Qt.Key.Key_Space)
     qtbot.waitUntil(lambda: entry_texts(view)[1] == "third: paused", timeout=READ_LIMIT_MS)
     view.table.choose(1)
@@ -334,6 +345,11 @@ def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) 
     qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
     qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
     assert entries_of(workbench) == ()
+    names = {workbench.undo.undo_name}
+    workbench.undo.undo()
+    qtbot.waitUntil(lambda: workbench.undo.redo_name != "", timeout=READ_LIMIT_MS)
+    assert names | {workbench.undo.undo_name} == {"Undo: cancel “long”", "Undo: remove “longer” from the queue"}
+    assert [entry.name for entry in entries_of(workbench)] in (["long"], ["longer"])
 
 
 @pytest.fixture

@@ -133,9 +133,29 @@ def test_deleted_runs_go_without_a_question_and_come_back_by_undo(screen: Histor
     screen.wait_for("Run", "4", "1")
     assert "2 runs deleted" in screen.visible_text()
     assert screen.view.table.chosen() == []
-    screen.key(Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert screen.undo.undo_name == "Undo: delete 2 runs"
+    screen.button("Undo").click()
     screen.wait_for("Run", "4", "3", "2", "1")
     assert "2 runs deleted" not in screen.visible_text()
+    screen.undo.redo()
+    screen.wait_for("Run", "4", "1")
+
+
+def test_tags_and_notes_are_undone_also_on_the_page_that_shows_them(screen: HistoryPage) -> None:
+    screen.open(3)
+    words = screen.view.detail.annotations
+    words.tags.setText("day")
+    words.tags.editingFinished.emit()
+    screen.qtbot.waitUntil(lambda: screen.undo.undo_name == "Undo: change tags of run 3", timeout=LIMIT_MS)
+    words.note.setPlainText("Cool.")
+    words.emit_changes()
+    screen.qtbot.waitUntil(lambda: screen.undo.undo_name == "Undo: change the note on run 3", timeout=LIMIT_MS)
+    screen.undo.undo()
+    screen.undo.undo()
+    screen.qtbot.waitUntil(lambda: words.tags.text() == "", timeout=LIMIT_MS)
+    assert words.note.toPlainText() == "Too hot.\nRepeat it."
+    assert annotations(screen, 3) == ((), "Too hot.\nRepeat it.")
+    assert screen.undo.undo_name == ""
 
 
 def test_a_run_that_goes_on_is_not_deleted_and_said(screen: HistoryPage) -> None:

@@ -13,7 +13,7 @@ from app.cli.main import main
 from app.plan import Plan
 from app.records import StoredRun
 from app.report.comparison import experiment_document, experiment_result, runs_in_order
-from app.runs.experiment.presets import add_user_preset_file, preset_names
+from app.runs.experiment.presets import list_user_preset_file, preset_names
 from app.runs.experiment.session import Experiment
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import header, result
@@ -186,7 +186,7 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
     form = 'question = "?"\nrepeats = 2\nmatrix = [{workload = "dummy", settings = {gpus = 0, step_ms = [1, 2]}}]'
     own.write_text(f"[gpu]\n{form}\n[cpu]\n{form}\n")
     for file in (gone, own):
-        add_user_preset_file(database_path, str(file))
+        list_user_preset_file(database_path, str(file))
     assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
     out, err = capsys.readouterr()
     *_, last = json.loads(out)["presets"]

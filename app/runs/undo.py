@@ -1,0 +1,154 @@
+"""What undoes each change of stored things: an edit, an import, the reference runs, a preset in the list.
+
+A reversal is called off the GUI thread. It undoes its change and returns the reversal that makes the change again; it
+raises `UserError` where that cannot be done.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self, TypeVar
+
+from app.plan import Plan
+from app.records import RunRow
+from app.runs.experiment.presets import list_user_preset_file
+from app.runs.experiment.queue import add_plan, import_with_queue
+from app.storage.changes import Changes
+from app.storage.reference import add_reference, reference_runs, remove_reference
+from app.storage.store import Store
+from app.storage.transfer.import_export import Imported
+
+Result = TypeVar("Result")
+
+
+class Reversal(Protocol):
+    """Undoes a change."""
+
+    def __call__(self) -> "Reversal":
+        """Undo it, and return what makes it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Undoes recorded changes of one database: tags, notes, trash, filters, queue."""
+
+    database: Path
+    changes: Changes
+
+    @classmethod
+    def make(cls, database: Path, change: Callable[[Store], Result]) -> tuple[Result, Self | None]:
+        """Make a change, and return its result with what undoes it; None where it changed nothing.
+
+        Args:
+            database: The database.
+            change: Changes it.
+        """
+        with Store.open(database) as store:
+            result, changes = store.library.record(lambda: change(store))
+        return result, cls(database, changes) if changes.statements else None
+
+    def __call__(self) -> "Edit":
+        """Undo it."""
+        with Store.open(self.database) as store:
+            return Edit(self.database, store.library.undo(self.changes))
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Undoes an import: its runs go for good, for the file still has them, and so do its entries of the queue."""
+
+    database: Path
+    file: Path
+    imported: Imported
+
+    def __call__(self) -> Reversal:
+        """Remove what came, and put back what these runs completed."""
+        with Store.open(self.database) as store:
+            for entry in self.imported.entries:
+                store.queue.remove(entry)
+            _purge(store, self.imported.runs)
+            if self.imported.completed.statements:
+                store.library.undo(self.imported.completed)
+        return self._again
+
+    def _again(self) -> Reversal:
+        return Import(self.database, self.file, import_with_queue(self.database, self.file))
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRuns:
+    """Undoes adding the reference runs, or removing them; then they get the notes and tags that they had.
+
+    `before` has what was there before the change.
+    """
+
+    database: Path
+    before: Mapping[str, RunRow] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, database: Path) -> Self:
+        """Return what leads back to the reference runs that are there now."""
+        with Store.open(database) as store:
+            rows = store.library.run_rows(reference_runs(store))
+        return cls(database, {row.uid: row for row in rows})
+
+    def __call__(self) -> "ReferenceRuns":
+        """Bring back what was there."""
+        now = ReferenceRuns.of(self.database)
+        if not self.before:
+            remove_reference(self.database)
+        else:
+            add_reference(self.database)
+            with Store.open(self.database) as store:
+                self._annotate(store)
+        return now
+
+    def _annotate(self, store: Store) -> None:
+        for row in store.library.run_rows(reference_runs(store)):
+            old = self.before.get(row.uid)
+            if old is None:
+                _purge(store, (row.run,))
+                continue
+            if old.note != row.note:
+                store.library.set_note(row.run, old.note)
+            for tag in set(old.tags) - set(row.tags):
+                store.library.add_tag([row.run], tag)
+
+
+@dataclass(frozen=True, slots=True)
+class PresetFile:
+    """Undoes that a preset of the user's was added to the list, or was taken from it."""
+
+    database: Path
+    file: str
+    listed: bool
+
+    def __call__(self) -> "PresetFile":
+        """Take it from the list, or add it."""
+        list_user_preset_file(self.database, self.file, listed=not self.listed)
+        return PresetFile(self.database, self.file, not self.listed)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledEntry:
+    """Undoes that a running entry of the queue was cancelled: it waits again, paused; its runs were kept."""
+
+    database: Path
+    plan: Plan
+
+    def __call__(self) -> Reversal:
+        """Put it at the end of the queue."""
+
+        def put_back(store: Store) -> None:
+            store.queue.set_state(add_plan(store, self.plan), "paused")
+
+        _, reversal = Edit.make(self.database, put_back)
+        assert reversal is not None, "a new entry is a change"
+        return reversal
+
+
+def _purge(store: Store, runs: tuple[int, ...]) -> None:
+    """Delete runs for good, whether they are in the trash or not; those that are gone need nothing."""
+    here = [row.run for row in store.library.run_rows(runs)]
+    store.library.delete(here)
+    store.library.purge(here)
