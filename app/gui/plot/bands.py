@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPen
-from PySide6.QtWidgets import QApplication, QGraphicsObject
+from PySide6.QtWidgets import QApplication
 
+from app.gui.plot.canvas import PlotCanvas
 from app.gui.theme import Theme
 from app.viewmodels.plot.model import Band, Marker
 
@@ -27,58 +27,41 @@ class Strip:
     line: int
 
 
-class Layer(QGraphicsObject):
+class Layer:
     """Something painted in pixels over the whole view of a plot."""
 
-    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
-        super().__init__()
+    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
         self._theme = theme
-        self._view = view
-        view.sigRangeChanged.connect(self._view_changed)
+        self._canvas = canvas
 
-    def boundingRect(self) -> QRectF:
-        """Return the whole view."""
-        return QRectF(self._view.viewRect())
-
-    def paint(self, painter: QPainter, *_: object) -> None:
+    def paint(self, painter: QPainter, area: QRectF) -> None:
         """Paint in pixels, whatever the range."""
-        view = self.boundingRect()
-        area = painter.worldTransform().mapRect(view)
+        start, end = self._canvas.view.viewRange()[0]
         painter.save()
-        painter.resetTransform()
         font = QFont(QApplication.font())
         font.setPixelSize(_FONT_PX)
         painter.setFont(font)
-        self._paint(painter, area, view.left(), area.width() / (view.width() or 1.0))
+        self._paint(painter, area, start, area.width() / ((end - start) or 1.0))
         painter.restore()
 
     @property
     def view_values(self) -> tuple[float, float]:
         """The lowest and the highest value in view, in the unit of the axis."""
-        view = self._view.viewRect()
-        return view.top(), view.bottom()
+        low, high = self._canvas.view.viewRange()[1]
+        return low, high
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         """Paint on `area`, whose left is the time `start` and where a second takes `scale` pixels."""
         raise NotImplementedError
 
-    def _repaint(self) -> None:
-        """Repaint the whole view once; the scene would request a second paint next to that of the curves."""
-        for view in self.scene().views():
-            view.viewport().update()
-
-    def _view_changed(self, *_: object) -> None:
-        self.prepareGeometryChange()
-
 
 class Bands(Layer):
-    """All bands of one plot in one item, painted behind everything else."""
+    """All bands of one plot, painted behind everything else."""
 
-    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
-        super().__init__(theme, view)
+    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
+        super().__init__(theme, canvas)
         self._bands: tuple[Band, ...] = ()
         self._unnamed: frozenset[str] = frozenset()
-        self.setZValue(-100)
 
     @property
     def bands(self) -> tuple[Band, ...]:
@@ -89,7 +72,7 @@ class Bands(Layer):
         """Replace all bands."""
         if tuple(bands) != self._bands:
             self._bands = tuple(bands)
-            self._repaint()
+            self._canvas.renew()
 
     def unnamed_at(self, time: float) -> str:
         """Return the name of the band at a time where it was too narrow to be written; otherwise nothing."""
@@ -125,24 +108,23 @@ class Bands(Layer):
 class Marks(Layer):
     """Moments as lines with their names, strips at the foot, and the crosshair, before the curves."""
 
-    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
-        super().__init__(theme, view)
+    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
+        super().__init__(theme, canvas)
         self._moments: tuple[Marker, ...] = ()
         self._strips: tuple[Strip, ...] = ()
         self._crosshair: float | None = None
-        self.setZValue(100)
 
     def set_marks(self, moments: Sequence[Marker], strips: Sequence[Strip]) -> None:
         """Replace moments and strips."""
         if (tuple(moments), tuple(strips)) != (self._moments, self._strips):
             self._moments, self._strips = tuple(moments), tuple(strips)
-            self._repaint()
+            self._canvas.viewport().update()
 
     def set_crosshair(self, time: float | None) -> None:
         """Set the time of the crosshair; None removes it."""
         if time != self._crosshair:
             self._crosshair = time
-            self._repaint()
+            self._canvas.viewport().update()
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         for strip in self._strips:

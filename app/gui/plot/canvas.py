@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QGraphicsSceneResizeEvent
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap, QWheelEvent
+from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
 from app.viewmodels.charts.model import log_ticks, round_step, tick_labels, time_labels
 
@@ -15,12 +16,11 @@ _MAX_LABELS = 6
 
 
 class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
-    def resizeEvent(self, event: QGraphicsSceneResizeEvent | None = None) -> None:
-        """Drop what Qt has cached: it would paint only the part by which the axis has grown."""
-        super().resizeEvent(event)
-        cache_mode = self.cacheMode()
-        self.setCacheMode(QGraphicsItem.CacheMode.NoCache)
-        self.setCacheMode(cache_mode)
+    def update(self) -> None:
+        """Have the whole plot painted: its widget does not listen to the scene."""
+        canvas = self.getViewWidget()
+        if canvas is not None:
+            canvas.viewport().update()
 
 
 class TimeAxis(_Axis):
@@ -79,8 +79,18 @@ _ZOOM_PER_NOTCH = 1.25
 _NOTCH_ANGLE = 120
 
 
+class Paintable(Protocol):
+    """What is painted in pixels on the view of a plot."""
+
+    def paint(self, painter: QPainter, area: QRectF) -> None:
+        """Paint on `area`, the whole view."""
+
+
 class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     """A view between two axes, without the forty hidden widgets of a `PlotItem`'s menu.
+
+    The axes and what is `behind` the curves are painted once, into an image; a frame lays it down and paints what is in
+    `front` on it. It is made anew with another range, size or style of the axes, and after `renew`.
 
     Its ranges are set, never found; only an interactive one takes the wheel and drags. One that `scrolls` leaves the
     wheel without Ctrl to what is around it. `hovered` has the time and the value under the pointer, `zoomed` a factor
@@ -104,11 +114,17 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self.scrolls = False
         self._held: QPointF | None = None
         self._holds_axis = False
+        self.behind: tuple[Paintable, ...] = ()
+        self.front: tuple[Paintable, ...] = ()
+        self._ground = QPixmap()
+        self._ground_area = QRectF()
+        self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.NoViewportUpdate)
         self.view = pg.ViewBox(enableMouse=False, enableMenu=False)
         self.view.disableAutoRange()
         self.axes = (left, bottom)
         for axis in self.axes:
             axis.linkToView(self.view)
+        self.view.sigRangeChanged.connect(lambda *_: self.viewport().update())
         layout = QGraphicsGridLayout()
         layout.setContentsMargins(0, margin, margin, 0)
         layout.setSpacing(0)
@@ -121,10 +137,40 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self.setCentralItem(central)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, _event: QPaintEvent) -> None:
         """Let the owner bring its curves up to date first: only a plot that is seen is drawn."""
         self.painting.emit()
-        super().paintEvent(event)
+        self.scene().prepareForPaint()
+        area = self.view.mapRectToScene(self.view.rect())
+        size = self.viewport().size() * self.devicePixelRatioF()
+        if area != self._ground_area or size != self._ground.size() or any(a.picture is None for a in self.axes):
+            self._ground_area = area
+            self._ground = self._paint_ground(area)
+        painter = QPainter(self.viewport())
+        painter.drawPixmap(0, 0, self._ground)
+        self._paint_on(painter, area, self.front)
+        painter.end()
+
+    def renew(self) -> None:
+        """Paint the axes and what is behind the curves anew."""
+        self._ground_area = QRectF()
+        self.viewport().update()
+
+    def _paint_ground(self, area: QRectF) -> QPixmap:
+        ratio = self.devicePixelRatioF()
+        ground = QPixmap(self.viewport().size() * ratio)
+        ground.setDevicePixelRatio(ratio)
+        painter = QPainter(ground)
+        painter.setRenderHints(self.renderHints())
+        self.render(painter, QRectF(self.viewport().rect()))
+        self._paint_on(painter, area, self.behind)
+        painter.end()
+        return ground
+
+    def _paint_on(self, painter: QPainter, area: QRectF, parts: Sequence[Paintable]) -> None:
+        painter.setClipRect(self.view.sceneBoundingRect())
+        for part in parts:
+            part.paint(painter, area)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom about the pointer, or leave the wheel to whatever scrolls."""

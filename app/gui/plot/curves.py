@@ -50,43 +50,33 @@ class _Raster:
             np.maximum(self.pixels, self._layer, out=self.pixels)
 
 
-class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
+class Curves:
     """The strokes of one plot, first to last, behind nothing but the marks."""
 
     def __init__(self, view: pg.ViewBox) -> None:
-        super().__init__()
         self._view = view
         self._strokes: tuple[tuple[Stroke, QColor, Dash], ...] = ()
         self._image: QImage | None = None
         self._raster = _Raster(1, 1)
         self._rendered_as: tuple[float, float, int, int] = (0.0, 0.0, 0, 0)
-        view.sigRangeChanged.connect(self._view_changed)
 
     def set_strokes(self, strokes: Sequence[tuple[Stroke, QColor, Dash]]) -> None:
         """Replace all curves, each with its colour and its dash; the caller has the view painted again."""
         self._strokes = tuple(strokes)
         self._image = None
 
-    def boundingRect(self) -> QRectF:
-        """Return the whole view."""
-        return QRectF(self._view.viewRect())
-
-    def paint(self, painter: QPainter, *_: object) -> None:
+    def paint(self, painter: QPainter, area: QRectF) -> None:
         """Lay the image over the view, made anew where curves, range or size have changed."""
         if not self._strokes:
             return
-        view = self.boundingRect()
-        area = painter.worldTransform().mapRect(view)
         ratio = painter.device().devicePixelRatioF()
-        rendered_as = (view.top(), view.bottom(), max(2, round(area.height() * ratio)), round(ratio))
+        bottom, top = self._view.viewRange()[1]
+        rendered_as = (bottom, top, max(2, round(area.height() * ratio)), round(ratio))
         if self._image is None or rendered_as != self._rendered_as:
             self._rendered_as = rendered_as
             self._image = self._render(*rendered_as)
         self._image.setDevicePixelRatio(ratio)
-        painter.save()
-        painter.resetTransform()
         painter.drawImage(QPoint(round(area.left()), round(area.top())), self._image)
-        painter.restore()
 
     def _render(self, bottom: float, top: float, rows: int, thickness: int) -> QImage:
         columns = len(self._strokes[0][0].low)
@@ -99,9 +89,6 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
             first[gaps], depth[gaps] = rows, 0
             self._raster.draw(first, depth, _premultiplied(colour), over=index > 0)
         return QImage(self._raster.pixels.data, columns, rows, 4 * columns, QImage.Format.Format_ARGB32_Premultiplied)
-
-    def _view_changed(self, *_: object) -> None:
-        self.prepareGeometryChange()
 
 
 def _premultiplied(colour: QColor) -> int:

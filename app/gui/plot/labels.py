@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPixmap
 
 from app.analysis.pyramid import Stroke
 from app.gui.plot.bands import Layer
+from app.gui.plot.canvas import PlotCanvas
 from app.gui.plot.legend import MARK_PX, paint_mark
 from app.gui.theme import Theme
 
@@ -33,12 +33,11 @@ class LabelledLine:
 class CurveLabels(Layer):
     """Marks and names over the curves of one plot. Marks keep their columns, so that they do not run with the time."""
 
-    def __init__(self, theme: Theme, view: pg.ViewBox) -> None:
-        super().__init__(theme, view)
+    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
+        super().__init__(theme, canvas)
         self.shows_names = False
         self._lines: tuple[LabelledLine, ...] = ()
         self._marks: dict[tuple[str, str, float], QPixmap] = {}
-        self.setZValue(90)
 
     def set_lines(self, lines: Sequence[LabelledLine]) -> None:
         """Replace all lines; the caller has the view painted again."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent
-from PySide6.QtWidgets import QGraphicsItem, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app.gui.plot.bands import Bands, Marks, Strip
 from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
@@ -89,8 +89,8 @@ class TimePanel(QWidget):
         self.plot = PlotCanvas(self._left, self.axis, margin=GRID)
         view = self._view = self.plot.view
         self.values = ValueScale(view, self._left)
-        self._bands, self._image, self._marks = Bands(theme, view), Curves(view), Marks(theme, view)
-        self.labels = CurveLabels(theme, view)
+        self._bands, self._image, self._marks = Bands(theme, self.plot), Curves(view), Marks(theme, self.plot)
+        self.labels = CurveLabels(theme, self.plot)
         self._build()
         self._connect()
         theme.changed.connect(self._restyle)
@@ -229,7 +229,7 @@ class TimePanel(QWidget):
         strokes = self._curves.draw(self.span, columns)
         self._image.set_strokes(strokes)
         self.labels.set_lines(self._curves.labelled())
-        self.plot.viewport().update()  # one paint; the scene would request another next to that of the legend
+        self.plot.viewport().update()
         self.values.follow([stroke for stroke, _, _ in strokes], shrink=self._fit)
 
     def snapshot(self) -> "CurvePlot":
@@ -290,8 +290,7 @@ class TimePanel(QWidget):
         layout.addLayout(self.head)
         layout.addWidget(self.plot, 1)
         self._describe()
-        for item in (self._bands, self._image, self.labels, self._marks):
-            self._view.addItem(item, ignoreBounds=True)
+        self.plot.behind, self.plot.front = (self._bands,), (self._image, self.labels, self._marks)
         for axis in (self._left, self.axis):
             axis.setStyle(tickFont=tabular_font(_TICK_PX))
         self._left.setWidth(_AXIS_WIDTH)
@@ -303,8 +302,8 @@ class TimePanel(QWidget):
     def _restyle(self) -> None:
         colours = self._theme.colours
         self.plot.setBackground(QColor(colours.surface))
+        self.plot.renew()
         for axis in (self._left, self.axis):
-            axis.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
             axis.setPen(pg.mkPen(colours.line))
             axis.setTextPen(pg.mkPen(colours.muted))
             axis.setStyle(tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)

@@ -1,7 +1,9 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QColor, QGuiApplication
+from PySide6.QtCore import QPoint, QRectF, Qt
+from PySide6.QtGui import QColor, QGuiApplication, QPainter
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
@@ -63,6 +65,38 @@ def test_nothing_is_drawn_while_nobody_looks(qtbot: QtBot, theme: Theme) -> None
     assert made.columns_drawn("a") == 0
     made.show()
     qtbot.waitUntil(lambda: made.columns_drawn("a") > 400)
+
+
+class CountedPaints:
+    """Something behind the curves of a plot that counts how often it is painted."""
+
+    count = 0
+
+    def paint(self, _painter: QPainter, _area: QRectF) -> None:
+        self.count += 1
+
+
+def test_axes_and_what_is_behind_the_curves_are_painted_only_when_they_change(qtbot: QtBot, theme: Theme) -> None:
+    made, ground = panel(qtbot, theme), CountedPaints()
+    made.plot.behind = (ground,)
+    changes: tuple[tuple[Callable[[], object], int], ...] = (
+        (lambda: made.set_curve("a", np.arange(60.0), np.full(60, 50.0), colour=0, label="GPU 0"), 1),
+        (lambda: made.set_curve("a", np.arange(60.0), np.full(60, 10.0), colour=0, label="GPU 0"), 0),
+        (lambda: made.set_crosshair(30.0), 0),
+        (lambda: made.set_x_range(0.0, 30.0), 1),
+        (lambda: made.values.fix(0.0, 10.0), 1),
+        (lambda: made.set_counted(True), 1),
+        (lambda: made.axis.show_labels(False), 1),
+        (lambda: made.set_bands([Band("measure", 1.0, 2.0)]), 1),
+        (lambda: made.resize(500, 180), 1),
+    )
+    made.grab()
+    for change, paints in changes:
+        before = ground.count
+        change()
+        made.grab()
+        made.grab()
+        assert ground.count - before == paints
 
 
 def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) -> None:
