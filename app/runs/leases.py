@@ -31,6 +31,9 @@ FOLDER_VARIABLE = "VARIANTSCOPE_LOCK_DIR"
 CPU = "cpu"
 """The device that runs without a GPU lease."""
 
+_CPU_TURN = "cpu-turn"
+"""The lease of whoever is the next to have the CPU."""
+
 _RETRY_S = 0.2
 _MAX_NAME_CHARS = 80
 """Of a device in a lock's name: a socket's has 107 bytes."""
@@ -97,6 +100,8 @@ class DeviceLeases(ABC):
     ) -> Lease | None:
         """Lease devices, and wait until enough are free.
 
+        Who waits for the CPU has it before those that come later: an experiment frees it for moments only.
+
         Args:
             candidates: Devices to choose from, the preferred one first.
             count: How many are needed.
@@ -109,13 +114,23 @@ class DeviceLeases(ABC):
         Raises:
             UserError: As `take` does.
         """
-        lease = self.take(candidates, count)
-        if lease is None:
-            _log.info("waiting for %d of %s", count, ", ".join(candidates))
-            on_wait()
-        while lease is None and not wait_for_stop(_RETRY_S):
-            lease = self.take(candidates, count)
-        return lease
+        turn = None if list(candidates) == [CPU] else Lease()
+        waits = False
+        try:
+            while True:
+                turn = turn or self.take([_CPU_TURN], 1)
+                lease = self.take(candidates, count) if turn else None
+                if lease is not None:
+                    return lease
+                if not waits:
+                    waits = True
+                    _log.info("waiting for %d of %s", count, ", ".join(candidates))
+                    on_wait()
+                if wait_for_stop(_RETRY_S):
+                    return None
+        finally:
+            if turn is not None:
+                turn.release()
 
 
 class Leases(DeviceLeases):

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.runs.leases import FOLDER_VARIABLE, Lease, Leases
+from app.runs.leases import CPU, FOLDER_VARIABLE, Lease, Leases
 
 ROOT = Path(__file__).parents[3]
 GPUS = ["GPU-a", "GPU-b"]
@@ -85,6 +86,25 @@ def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
     assert (taken(lease), notices, len(slept)) == (("GPU-a",), ["waiting"], 3)
     assert lease is not None
     lease.release()
+
+
+def test_who_waits_for_the_cpu_has_it_before_who_comes_when_it_is_freed(leases: Leases) -> None:
+    held, waits = leases.take([CPU], 1), threading.Event()
+    order: list[str] = []
+    assert held is not None
+
+    def use(name: str, on_wait: Callable[[], None], retry_s: float) -> None:
+        lease = leases.wait([CPU], 1, on_wait=on_wait, wait_for_stop=lambda _: threading.Event().wait(retry_s))
+        order.append(name)
+        assert lease is not None
+        lease.release()
+
+    reader = threading.Thread(target=use, args=("reader", waits.set, 0.1))
+    reader.start()
+    assert waits.wait(60)
+    use("next run", held.release, 0.001)  # it looks sooner, and is later all the same
+    reader.join()
+    assert order == ["reader", "next run"]
 
 
 def test_waiting_can_be_given_up(leases: Leases) -> None:
