@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, show_text, text_label
+from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, text_label
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES
 
@@ -80,6 +80,7 @@ class MainWindow(QMainWindow):
         self.make_page(index)
         self._stack.setCurrentIndex(self._stack_indices[index])
         self._apply_style_sheet()
+        self._place_chip()
         self.page_shown.emit(index)
 
     def show_last_page(self, database: Path) -> None:
@@ -108,8 +109,9 @@ class MainWindow(QMainWindow):
         set_role(self._dot, tone)
 
     def show_chip(self, text: str) -> None:
-        """Show what the screens show in place of this machine, such as a replay; "" hides it."""
-        show_text(self._chip, text)
+        """Show what Run shows in place of this machine, such as a replay; "" hides it."""
+        self._chip.setText(text)
+        self._place_chip()
 
     def add_to_head(self, widget: QWidget) -> None:
         """Put a widget before the name of the machine."""
@@ -149,6 +151,10 @@ class MainWindow(QMainWindow):
         page = self._stack.currentWidget()
         if page is not None:
             copy_shown_chart(page, self._theme)
+
+    def _place_chip(self) -> None:
+        """Show the chip over Run alone: the other screens show this machine all the same."""
+        self._chip.setVisible(bool(self._chip.text()) and self._tabs.currentIndex() == RUN)
 
     def _apply_style_sheet(self) -> None:
         """Apply the current style sheet to the visible parts."""

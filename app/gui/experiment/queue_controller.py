@@ -253,8 +253,13 @@ class QueueController(QObject):
             self._show()
 
     def _show_runs(self, entry: int) -> None:
+        def open_runs(runs: Sequence[int]) -> None:
+            _open_runs(self._actions, runs)
+            self._model.mark_seen(entry)
+            self._show()
+
         if (experiment := self._model.experiment_number(entry)) is not None:
-            self._sync.query(lambda queue: queue.runs(experiment), lambda runs: _open_runs(self._actions, runs))
+            self._sync.query(lambda queue: queue.runs(experiment), open_runs)
 
 
 def _open_runs(actions: Actions, runs: Sequence[int]) -> None:

@@ -150,6 +150,10 @@ class LiveView(QWidget):
         self._stack.crosshair_moved.connect(self._show_reading)
         to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
         to_plots.activated.connect(self._stack.setFocus)
+        leave = QShortcut(QKeySequence("Escape"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        leave.setEnabled(False)
+        leave.activated.connect(lambda: self._badge.button.setChecked(False))
+        self._badge.toggled.connect(leave.setEnabled)
         self._build()
 
     @property
@@ -223,6 +227,8 @@ class LiveView(QWidget):
     def show_offer(self, question: str) -> None:
         """Offer to answer a question with one click; "" hides the offer."""
         self._offer_text.setText(question)
+        if self._offer.hasFocus() and not question:
+            self._stack.setFocus()
         for part in (self._offer, self._offer_text):
             part.setVisible(bool(question))
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
+    QApplication,
     QDialog,
     QDialogButtonBox,
     QFrame,
@@ -67,6 +68,7 @@ class RunView(QWidget):
             self.replay = ReplayView(self._theme)
             self._right.addWidget(self.replay)
         self._right.setCurrentWidget(self.replay)
+        self.replay.live.stack.setFocus()  # else Qt takes it from the form to any button
         self.form.setEnabled(False)
         return self.replay
 
@@ -97,8 +99,12 @@ class RunView(QWidget):
         self._right.setCurrentWidget(self.first_start_view())
 
     def show_live(self) -> None:
-        """Show the live view again."""
+        """Show the live view again; where what it replaces had the keyboard, its plots have it."""
+        had_keyboard = self._right.isAncestorOf(QApplication.focusWidget() or self)
+        is_there = self._right.currentWidget() is self.live
         self._right.setCurrentWidget(self.live)
+        if had_keyboard and not is_there:
+            self.live.stack.setFocus()
         self.form.setEnabled(True)
 
     def show_log(self, text: str) -> None:

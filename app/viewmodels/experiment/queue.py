@@ -170,6 +170,13 @@ class QueueModel:
         """Withdraw the offer."""
         self._offered = False
 
+    def mark_seen(self, entry: int) -> None:
+        """Show an entry that ended as news no more; behind others its line stays, for it counts with theirs."""
+        if self.last_ended is not None and self.last_ended.entry == entry:
+            self._banner = None
+        if not self._entries:
+            self._ended = tuple(ended for ended in self._ended if ended.entry != entry)
+
     def dismiss_ended(self) -> None:
         """Show no more of what ended."""
         self._banner, self._ended = None, ()

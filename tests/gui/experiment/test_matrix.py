@@ -420,6 +420,7 @@ def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     plan = screen.plans[-1]
     assert (plan.preset, plan) == ("quick", quick.plan(CPU_INVENTORY.machine))
     assert not screen.view.live.offer_button.isVisible()
+    assert screen.view.focusWidget() is screen.view.live.stack, "and not the button beside it"
     screen.form.set_host("gpu1")
     screen.experiments.compare_quickly(CPU_INVENTORY.machine)
     screen.qtbot.waitUntil(lambda: len(screen.plans) == 2, timeout=LIMIT_MS)
@@ -473,3 +474,4 @@ def test_escape_goes_back_to_the_plots(screen_on: Open) -> None:
     screen.qtbot.waitUntil(screen.matrix.hasFocus, timeout=LIMIT_MS)
     QTest.keyClick(screen.matrix, Qt.Key.Key_Escape)
     assert screen.view.live.isVisible()
+    assert screen.view.focusWidget() is screen.view.live.stack

@@ -19,7 +19,7 @@ from app.gui.experiment import queue_sync
 from app.gui.experiment.queue import QueueView
 from app.gui.experiment.queue_sync import QueueSnapshot
 from app.gui.theme import Theme
-from app.gui.window import COMPARE, HISTORY
+from app.gui.window import COMPARE, HISTORY, RUN
 from app.plan import Plan
 from app.queries import QueueEntry
 from app.records import RunRow
@@ -93,6 +93,8 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     assert entries_of(workbench) == ()
     view.ended_banner.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
+    workbench.window.show_page(RUN)
+    assert not view.isVisible(), "what was seen is no news"
 
 
 def test_an_experiment_goes_on_when_the_sampler_is_killed(qtbot: QtBot, workbench: Workbench) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -147,6 +148,9 @@ def test_the_run_screen_shows_evidence_when_the_run_has_ended(qtbot: QtBot, them
     assert "Mismatch" in view.badge.displayed_text()
     view.badge.button.click()
     assert view.evidence.isVisible()
+    QTest.keyClick(view, Qt.Key.Key_Escape)
+    assert not view.evidence.isVisible(), "the innermost thing that is open"
+    view.badge.button.click()
     handle_all(model, [started(GPU_INVENTORY)])
     view.show_model(model.state())
     assert (view.badge.isVisible(), view.evidence.isVisible(), view.stack.isVisible()) == (False, False, True)

@@ -50,6 +50,12 @@ def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench:
     assert played.isVisible()
     assert played.chip.startswith("Replay of run 1 · 2× H200 · 2025-10-09")
     assert not workbench.run_view.form.isEnabled()
+    assert workbench.window.focusWidget() is played.live.stack
+    labels = workbench.window.findChildren(QLabel)
+    chip = next(label for label in labels if label.text() == played.chip and not played.isAncestorOf(label))
+    for page, expected in ((MONITOR, False), (RUN, True)):
+        workbench.window.show_page(page)
+        assert chip.isVisible() == expected, "Monitor shows this machine all the same"
     click(played.speed_button(16.0))
     qtbot.waitUntil(lambda: "Completed" in played.live.displayed_text(), timeout=LIMIT_MS)
     assert len(played.live.stack.panel("power_mw").points("GPU-1")[0]) == 120

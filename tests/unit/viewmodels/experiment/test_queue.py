@@ -90,6 +90,10 @@ def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dism
     assert state.ended is not None
     assert state.ended.text == "“first” is complete: 6 of 6 runs done. B is 2× as fast as A."
     assert [act for act, _ in state.ended.actions] == ["show", "dismiss"]
+    queue.mark_seen(2)
+    assert queue.state(0.0).ended is not None
+    queue.mark_seen(1)
+    assert (queue.state(0.0).ended, queue.state(0.0).count) == (None, "6/10"), "it counts with what is left"
     queue.dismiss_ended()
     assert queue.state(0.0).ended is None
     assert len(queue.state(0.0).rows) == 1
