@@ -128,6 +128,11 @@ def plus_minus(relative: float | None) -> str:
     return f"±{_SPACE}{relative * 100:.1f}{_SPACE}%" if is_known(relative) else ""
 
 
+def span(low: str, high: str) -> str:
+    """Return two numbers as a range, `5.1–7.7`; with `to` where a sign before one of them would read as the dash."""
+    return f"{low} to {high}" if {low[:1], high[:1]} & {"−", "+", "-"} else f"{low}–{high}"
+
+
 def ratio(value: float | None) -> str:
     """Return a speed-up, as `1.56×`."""
     return f"{value:.2f}×" if is_known(value) else ABSENT
@@ -141,9 +146,14 @@ def ratio_figures(value: float, reference: float | None = None) -> str:
     return f"{value:.3f}" if 0.5 < (reference or value) < 2 and 0.1 < value < 10 else number(value)
 
 
-def ratio_ends(interval: tuple[float, float] | None, reference: float) -> tuple[str, ...]:
-    """Return both ends of the interval of a ratio, written like the ratio; none without an interval."""
-    return tuple(ratio_figures(end, reference) for end in interval or ())
+def ratio_interval(interval: tuple[float, float] | None, reference: float) -> str:
+    """Return the interval of a ratio, written like the ratio, as `1.05–1.09`; "" without one."""
+    return span(*(ratio_figures(end, reference) for end in interval)) if interval else ""
+
+
+def interval(ends: tuple[float, float] | None, digits: int = 3) -> str:
+    """Return the ends of an interval with so many significant digits, as `40,320–41,575`; "" without one."""
+    return span(*(number(end, digits) for end in ends)) if ends else ""
 
 
 def duration(seconds: float | None) -> str:

@@ -303,7 +303,7 @@ def _print(plan: Plan, found: AaResult) -> None:
         "faster",
         "slower",
         "said to differ",
-        "95 % interval",
+        "95 % CI",
         "half width",
     )
     print_table(header, [_tally_row(tally) for tally in found.tallies], right=frozenset(range(1, 7)))

@@ -49,9 +49,10 @@ from app.viewmodels.compare.why import WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS
+from app.viewmodels.format.ratios import CI
 from workloads.catalog import UsageError
 
-_HEADER = ("95 % interval", "ratio", "95 % interval", "energy", "ratio")
+_HEADER = (CI, "ratio", CI, "energy", "ratio")
 _METRICS = [metric for metric in COMPARED if metric.in_terminal]
 _LAST = {"host": "host", "outcome": "outcome", "evidence": "evidence"}
 """Columns that are left out where they say the usual of all runs."""
@@ -249,10 +250,10 @@ def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str
         variant.name,
         str(len(result.runs)),
         units.number(result.throughput.value if result.throughput else None, 4),
-        _format_interval(result.throughput, 4),
+        _interval(result.throughput),
         _format_ratio(result.speedup),
-        _format_interval(result.speedup, 3),
-        f"{units.number(result.energy.value)} mJ" if result.energy else units.ABSENT,
+        _ratio_interval(result.speedup),
+        f"{units.number(result.energy.value, 4)} mJ" if result.energy else units.ABSENT,
         _format_ratio(result.energy_ratio),
         *(metric.text(variant.metrics[metric.key], example) for metric in metrics),
         *(text[column] for column in last),
@@ -263,14 +264,16 @@ def _rate_unit(variant: ComparedVariant) -> str:
     return units.rate_unit(cells.example_word(variant.result.runs[0].spec))
 
 
+def _interval(found: Estimate | None) -> str:
+    return units.interval(found.interval, 4) if found and found.interval else units.ABSENT
+
+
+def _ratio_interval(found: Estimate | None) -> str:
+    return units.ratio_interval(found.interval, found.value) if found and found.interval else units.ABSENT
+
+
 def _format_ratio(ratio: Estimate | None) -> str:
     return cells.ratio(ratio.value if ratio else None).text
-
-
-def _format_interval(estimate: Estimate | None, digits: int) -> str:
-    if estimate is None or estimate.interval is None:
-        return units.ABSENT
-    return " to ".join(units.number(end, digits) for end in estimate.interval)
 
 
 @command("scaling", "scaling 1 2 3 4", "scaling 1 2 3 4 --report scaling.html")

@@ -125,7 +125,7 @@ def _row(result: VariantResult) -> tuple[str, ...]:
         str(len(result.runs)),
         units.number(result.throughput.value if result.throughput else None, 4),
         f"{units.number(result.speedup.value)}×" if result.speedup else units.ABSENT,
-        " to ".join(units.number(end, 4) for end in ends) if ends else units.ABSENT,
+        units.interval(ends, 4) or units.ABSENT,
         "the baseline" if result.is_baseline else _conclusion(found),
     )
 

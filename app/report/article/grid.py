@@ -265,7 +265,7 @@ def _ends(published: float | tuple[float, float] | None) -> list[float] | None:
 
 def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell]]) -> tuple[TextTable, ...]:
     """Return the article's columns with a few measured ones each, so that they fit on paper."""
-    caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a 95 % interval of its own"
+    caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a 95 % CI of its own"
     unit = _FIGURES[table.figure].unit
     published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
     if any(row.article is not None for row in table.rows):
@@ -303,10 +303,10 @@ def _ends_text(ends: Sequence[float] | None) -> str:
 
 
 def ratio_text(found: Estimate | None) -> str:
-    """Format a ratio with its interval: `1.56× (1.50 to 1.62)`."""
+    """Format a ratio with its interval: `1.56× (1.50–1.62)`."""
     return units.ratio(found.value if found else None) + interval_text(found, lambda end: f"{end:.2f}")
 
 
 def interval_text(found: Estimate | None, text: Callable[[float], str]) -> str:
     """Format the interval of an estimate in brackets; "" without one."""
-    return f" ({' to '.join(map(text, found.interval))})" if found and found.interval else ""
+    return f" ({units.span(*map(text, found.interval))})" if found and found.interval else ""

@@ -118,7 +118,7 @@ def _time_table(grid: _Grid) -> TextTable:
         if layout == LAYOUTS[-1]:
             gains = [gain_text(grid.gain(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW gain", gains))
-    caption = "Seconds of training to the end, the mean over seeds; gains each with a 95 % interval of its own"
+    caption = "Seconds of training to the end, the mean over seeds; gains each with a 95 % CI of its own"
     return text_table(caption, columns)
 
 
@@ -135,7 +135,7 @@ def _accuracy_table(grid: _Grid) -> TextTable:
             compared = [comparison_text(grid.accuracy(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW less NHWC", compared))
     caption = (
-        "Accuracy after the last epoch, mean ± standard deviation (seeds); differences in points with a 95 % interval "
+        "Accuracy after the last epoch, mean ± standard deviation (seeds); differences in points with a 95 % CI "
         f"each, equal where two one-sided tests show it to be within {grid.margin_points:g} points"
     )
     return text_table(caption, columns)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app import units
 from app.analysis.effects import Effect
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
@@ -15,6 +15,7 @@ from app.viewmodels.compare.effects import EFFECTS_TITLE, effect_name, effect_no
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names, workload_title
+from app.viewmodels.format.ratios import CI
 
 _FRONTIER_KEY, _FRONTIER_TITLE = "frontier", "Speed against energy"
 _MJ_PER_J = 1000.0
@@ -190,7 +191,7 @@ def _ratio_chart(
     if all(known.interval is None for _, known in ratios):
         how = "one run per variant has no interval"
     else:
-        how = f"whiskers are {100 * LEVEL:.0f} % intervals that hold together"
+        how = f"whiskers are {CI} that hold together"
     return BarChart(
         key=key,
         title=f"{title} against {full_name}",
@@ -258,8 +259,8 @@ def _ratio_bar(known: KnownRatio) -> Bar:
 
 def _ratio_text(ratio: Estimate) -> str:
     text = cells.ratio(ratio.value).text
-    ends = units.ratio_ends(ratio.interval, ratio.value)
-    return f"{text}  ({' to '.join(ends)})" if ends else text
+    interval = units.ratio_interval(ratio.interval, ratio.value)
+    return f"{text}  ({interval})" if interval else text
 
 
 def _empty_bar(one: ChartVariant) -> Bar:

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import Estimate
 from app.analysis.verdict import VariantResult
 from app.records import StoredRun
 from app.viewmodels.charts.palette import curve_styles
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format.cells import OUTCOMES, example_word
+from app.viewmodels.format.ratios import CI
 from workloads.protocol import RunSpec
 
 _MAX_MAGNITUDE = 1e18
@@ -110,9 +111,8 @@ def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
 
 
 def format_estimate(estimate: Estimate, unit: str) -> str:
-    """Format an estimate: `68,899 images/s (95 % interval 68,612 to 69,187, 5 runs)`."""
+    """Format an estimate: `68,899 images/s (95 % CI 68,612–69,187, 5 runs)`."""
     runs = f"{estimate.n} {units.plural('run', estimate.n)}"
     if estimate.interval is None:
         return f"{units.number(estimate.value, 4)} {unit} ({runs}, no interval)"
-    low, high = (units.number(end, 4) for end in estimate.interval)
-    return f"{units.number(estimate.value, 4)} {unit} ({100 * LEVEL:.0f} % interval {low} to {high}, {runs})"
+    return f"{units.number(estimate.value, 4)} {unit} ({CI} {units.interval(estimate.interval, 4)}, {runs})"

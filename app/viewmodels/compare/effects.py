@@ -5,17 +5,22 @@ from collections.abc import Collection, Sequence
 
 from app import units
 from app.analysis.effects import Effect, step_differences
-from app.analysis.intervals import LEVEL
 from app.viewmodels.format import cells
 from app.viewmodels.format.naming import format_setting, label_in_sentence, parameter_label
-from app.viewmodels.format.ratios import compare_speed, describe_speed_interval, describe_speed_range
+from app.viewmodels.format.ratios import (
+    CI,
+    compare_speed,
+    describe_ratio_interval,
+    describe_speed_interval,
+    describe_speed_range,
+)
 from app.viewmodels.format.sentences import join_with_and
 from workloads.protocol import RunSpec
 
 _MAX_SENTENCES = 4
 """Parameters of which an effect gets a sentence."""
 EFFECTS_TITLE = "What each setting does by itself"
-EFFECTS_HEAD = ("Setting", "Speed-up", f"{100 * LEVEL:.0f} % interval", "Pairs", "Range of pairs", "Note")
+EFFECTS_HEAD = ("Setting", "Speed-up", CI, "Pairs", "Range of pairs", "Note")
 NUMERIC_COLUMNS = frozenset({1, 2, 3, 4})
 
 
@@ -32,9 +37,9 @@ def effect_row(effect: Effect) -> tuple[str, ...]:
     return (
         effect_name(effect),
         cells.ratio(effect.ratio.value).text,
-        " to ".join(units.ratio_ends(interval, effect.ratio.value)) or units.ABSENT,
+        units.ratio_interval(interval, effect.ratio.value) or units.ABSENT,
         str(len(effect.pairs)),
-        f"{units.ratio_figures(low)} to {units.ratio_figures(high)}" if len(effect.pairs) > 1 else units.ABSENT,
+        units.span(units.ratio_figures(low), units.ratio_figures(high)) if len(effect.pairs) > 1 else units.ABSENT,
         "; ".join([*effect_notes(effect), *([f"{left_out} of single runs left out"] if left_out else [])]),
     )
 
@@ -98,7 +103,7 @@ def _sentence(effect: Effect, count: int) -> str:
     if interval is None:
         change = f"{compare_speed(effect.ratio.value, past_tense=True)} {before}, all else being equal ({pairs})"
     elif interval[0] <= 1 <= interval[1]:
-        evidence = f"{describe_speed_range(*interval)}, {100 * LEVEL:.0f} % interval, {pairs}"
+        evidence = f"{describe_ratio_interval(*interval)}, {pairs}"
         change = f"instead of {before} has no significant effect, all else being equal ({evidence})"
     else:
         evidence = f"{describe_speed_interval(effect.ratio)}, {pairs}"

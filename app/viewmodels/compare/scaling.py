@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app import units
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import Estimate
 from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, scalings
 from app.analysis.steps import StepParts
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import gpus_label, variant_names
+from app.viewmodels.format.ratios import CI
 from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
@@ -126,7 +127,7 @@ def _interval(estimate: Estimate) -> str:
     if estimate.interval is None:
         return "no interval: each side needs two runs or more"
     low, high = estimate.interval
-    return f"{100 * LEVEL:.0f} % interval {100 * low:.1f} to {100 * high:.1f} %"
+    return f"{CI} {100 * low:.1f}–{100 * high:.1f} %"
 
 
 def describe_cause(found: Scaling) -> str:

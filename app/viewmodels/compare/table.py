@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Literal, TypeVar
 
 from app import units
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import Estimate
 from app.analysis.verdict import VariantResult
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
 from app.plain import cell_text
@@ -14,6 +14,7 @@ from app.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
+from app.viewmodels.format.ratios import CI
 from app.viewmodels.format.sentences import join_with_and
 
 RowKind = Literal["variant", "run", "member"]
@@ -188,12 +189,12 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
             "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
         ),
         "throughput": Column(
-            units.rate_unit(example).capitalize(), "Throughput over the measured blocks, ± half of its 95 % interval"
+            units.rate_unit(example).capitalize(), f"Throughput over the measured blocks, with its {CI}"
         ),
-        "speedup": Column("Speed-up", "Throughput as a ratio to the baseline's, with its 95 % interval"),
-        "energy": Column(f"mJ/{example}", "Energy for one example, ± half of its 95 % interval"),
+        "speedup": Column("Speed-up", f"Throughput as a ratio to the baseline's, with its {CI}"),
+        "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}"),
         "energy_ratio": Column(
-            "Energy ratio", "Energy for one example as a ratio to the baseline's, below 1 is less; its 95 % interval"
+            "Energy ratio", f"Energy for one example as a ratio to the baseline's, with its {CI}; below 1 is less"
         ),
     }
     folded = {metric.key: Column(metric.column_title, f"{metric.help}{_FOLDS[metric.fold]}") for metric in COMPARED}
@@ -330,30 +331,24 @@ def describe_constant_columns(rows: Sequence[RunRow]) -> str:
     return f"{'Both' if len(rows) == 2 else f'All {len(rows)}'} runs {join_with_and(phrases)}."
 
 
-_WIDE = 0.25
-"""From this half-width on an interval lies so unevenly about its value that one percentage would mislead."""
-
-
 def estimate_cell(estimate: Estimate | None) -> Cell:
-    """Return a value with half its interval's width in percent, or with both ends if it is wide."""
+    """Return a value with both ends of its interval."""
     if estimate is None:
         return Cell(text=units.ABSENT)
-    wide = estimate.interval is not None and (estimate.half_width or 0) > _WIDE
-    margin = "–".join(map(units.number, estimate.interval or ())) if wide else units.plus_minus(estimate.half_width)
-    return Cell(text=units.number(estimate.value), unit=margin, key=estimate.value, tooltip=_interval_text(estimate))
+    text, interval = units.number(estimate.value, 4), units.interval(estimate.interval, 4)
+    return Cell(text=text, unit=interval, key=estimate.value, tooltip=_interval_text(estimate))
 
 
 def ratio_cell(estimate: Estimate | None) -> Cell:
     """Return a ratio with both ends of its interval."""
     if estimate is None:
         return Cell(text=units.ABSENT)
-    ends = "–".join(units.ratio_ends(estimate.interval, estimate.value))
-    return replace(cells.ratio(estimate.value), unit=ends, tooltip=_interval_text(estimate))
+    interval = units.ratio_interval(estimate.interval, estimate.value)
+    return replace(cells.ratio(estimate.value), unit=interval, tooltip=_interval_text(estimate))
 
 
 def _interval_text(estimate: Estimate) -> str:
     run_count = f"{estimate.n} {units.plural('run', estimate.n)}"
     if estimate.interval is None:
         return f"{run_count}: no interval"
-    low, high = (units.number(end, 4) for end in estimate.interval)
-    return f"{100 * LEVEL:.0f} % interval {low} to {high}, {run_count}"
+    return f"{CI} {units.interval(estimate.interval, 4)}, {run_count}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
 from app.analysis.equivalence import TESTS_LEVEL, Equivalence
-from app.analysis.intervals import LEVEL, RequiredRepeats
+from app.analysis.intervals import RequiredRepeats
 from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
 from app.records import RunRow
 from app.viewmodels.compare.effects import describe_joint_difference, effect_sentences
@@ -16,9 +16,9 @@ from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import (
     compare_speed,
+    describe_ratio_interval,
     describe_speed,
     describe_speed_interval,
-    describe_speed_range,
     format_percent,
     format_times,
     is_far_from_one,
@@ -81,10 +81,10 @@ def _describe_margin(found: Equivalence | None) -> str:
 def _equal(other: NamedResult, base: NamedResult, found: Equivalence) -> str:
     """Return the statement on two variants that are equal within a margin."""
     assert found.interval is not None
-    ends = [f"{format_percent(abs(end - 1))} % {'slower' if end < 1 else 'faster'}" for end in found.interval]
+    interval = describe_ratio_interval(*found.interval, level=TESTS_LEVEL)
     return (
-        f"{other.first} and {base.within} are equal within {found.margin_pct:g} %: {other.within} is {ends[0]} to "
-        f"{ends[1]} ({100 * TESTS_LEVEL:g} % interval, {_run_counts(other, base)})"
+        f"{other.first} and {base.within} are equal within {found.margin_pct:g} % "
+        f"({interval}, {_run_counts(other, base)})"
     )
 
 
@@ -96,12 +96,11 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
     counts = _run_counts(other, base)
     if found.equivalence is not None and found.equivalence.decision == "equal":
         return f"{_equal(other, base, found.equivalence)}{_clause(_energy(found, other.within))}."
+    is_wide = is_far_from_one(low) or is_far_from_one(high)
+    most = "" if is_wide else f"at most {format_percent(max(1 - low, high - 1))} %; "
     statement = (
-        f"No significant difference between {other.within} and {base.within}: {other.within} may be "
-        f"{describe_speed_range(low, high)} ({100 * LEVEL:.0f} % interval, {counts})"
-        if is_far_from_one(low) or is_far_from_one(high)
-        else f"No difference between {other.within} and {base.within} larger than "
-        f"{format_percent(max(1 - low, high - 1))} % at this sample size ({counts})"
+        f"No significant difference between {other.within} and {base.within} "
+        f"({most}{describe_ratio_interval(low, high)}, {counts})"
     )
     joint = _clause(f"they differ {other.joint}" if other.joint else "")
     repeats = _clause(_describe_required_repeats(found.required_repeats))
@@ -114,7 +113,7 @@ def _describe_required_repeats(found: RequiredRepeats | None) -> str:
     if found is None:
         return ""
     known = f"± {100 * found.half_width:g} %" if found.half_width < 1 else f"a factor of {1 + found.half_width:g}"
-    may_take = f" ({found.fewest:,} to {found.most:,})" if found.fewest < found.most else ""
+    may_take = f" ({found.fewest:,}–{found.most:,})" if found.fewest < found.most else ""
     more = f"{found.repeats:,} more {units.plural('repeat', found.repeats)} of each{may_take}"
     return f"with about {more} the speed-up would be known to {known}"
 
@@ -126,10 +125,7 @@ def _energy(other: VariantResult, subject: str) -> str:
         return ""
     energy_phrase = f"energy per {example_word(other.runs[0].spec)}"
     if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
-        low, high = found.interval
-        if is_far_from_one(low) or is_far_from_one(high):
-            return f"its {energy_phrase} may be {format_times(low)} to {format_times(high)} as much"
-        return f"no difference in {energy_phrase} larger than {format_percent(max(1 - low, high - 1))} %"
+        return f"no significant difference in {energy_phrase} ({describe_ratio_interval(*found.interval)})"
     change = f"{format_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
     if is_far_from_one(found.value):
         change = f"{format_times(found.value)} the"
@@ -365,7 +361,7 @@ def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has
 
     They have no sentence of their own if others do the same work.
     """
-    ends = " to ".join(dict.fromkeys(format_times(end) for end in (min(found), max(found))))
+    ends = "–".join(dict.fromkeys(map(units.number, (min(found), max(found))))) + "×"
     single = len(found) == 1
     work = f"{'it does' if single else 'they do'} {ends} the operations per {example_word(baseline.runs[0].spec)}"
     if not has_same_work:

@@ -6,18 +6,19 @@ from operator import itemgetter
 from typing import Literal
 
 from app import units
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import Estimate
 from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, step_difference, what_if
 from app.records import StoredRun
 from app.viewmodels.charts.model import WaterfallBar, WaterfallChart, span_axis
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.compare.why_text import Figures, Pair, describe_difference, describe_gain, describe_obstacle, notes
 from app.viewmodels.format.kernels import short_kernel_names
+from app.viewmodels.format.ratios import CI
 from app.viewmodels.history.kernel_time import KERNEL_CLASSES
 
 WHY = "why"
 """Key of the charts."""
-_INTERVAL = f"{100 * LEVEL:.0f} % interval"
+_INTERVAL = CI
 _LABELS: dict[PartKind, str] = {
     **{kind: label for kind, (label, _) in KERNEL_CLASSES.items()},
     "idle": "idle",
@@ -182,7 +183,7 @@ def _chart(found: StepDifference, pair: Pair, figures: Figures) -> WaterfallChar
         caption=(
             f"Time {figures.per} on a GPU. Green takes less time with {pair.within[0]}, orange more; percentages are "
             f"of the step of {pair.within[1]}."
-            + (f" Whiskers are {100 * LEVEL:.0f} % intervals of each change." if _has_intervals(found) else "")
+            + (f" Whiskers are {CI} of each change." if _has_intervals(found) else "")
         ),
         bars=(*bars, last),
         axis=span_axis([each.end for each in (*bars, last)], f"ms {figures.per}"),
@@ -212,7 +213,7 @@ def _tooltip(part: Part, pair: Pair, figures: Figures) -> str:
     lines = (
         f"{_LABELS[part.kind]}: {figures.change(change.difference.value)} {figures.per}",
         ", ".join(f"{figures.ms(value)} with {name}" for name, value in sides),
-        *([f"{100 * LEVEL:.0f} % interval {interval} ms"] if interval else []),
+        *([f"{CI} {interval} ms"] if interval else []),
         *(
             f"{figures.change(kernel.change.difference.value)}  {name}"
             for kernel, name in zip(kernels, names, strict=True)

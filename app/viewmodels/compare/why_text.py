@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app import units
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
 from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, is_traced
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import format_times
+from app.viewmodels.format.ratios import CI, format_times
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 
 CAVEAT = (
@@ -110,7 +110,7 @@ class Figures:
 
     def ends(self, change: Estimate) -> str:
         """Return both ends of the interval of a change, "" without one."""
-        return " to ".join(self.number(end, sign="+") for end in change.interval or ())
+        return units.span(*(self.number(end, sign="+") for end in change.interval)) if change.interval else ""
 
     def share(self, value: float) -> str:
         """Return a time as a signed share of the baseline's step, `−5.2 %`."""
@@ -162,7 +162,7 @@ def describe_difference(found: StepDifference, pair: Pair, figures: Figures) -> 
         head = f"{pair.first} and {base} do not differ significantly ({figures.steps()})"
         return f"{head}{_describe_hidden(changed, found, figures)}."
     ends = sorted(map(abs, change.interval or ()))
-    interval = f"; {100 * LEVEL:.0f} % interval {figures.number(ends[0])} to {figures.ms(ends[1])}" if ends else ""
+    interval = f"; {CI} {units.span(figures.number(ends[0]), figures.ms(ends[1]))}" if ends else ""
     verb = "takes" if ends else "took"
     amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'} {figures.per}"
     steps = figures.steps().removesuffix(f" {figures.per}")
@@ -260,11 +260,11 @@ def notes(found: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
 
 
 def describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:
-    """Return `NHWC with the pooling of NCHW: 5.5 % faster (95 % interval 5.4 to 5.7 %), 23.70 ms per step`."""
+    """Return `NHWC with the pooling of NCHW: 5.5 % faster (95 % CI 5.4–5.7 %), 23.70 ms per step`."""
     taker, giver = pair.within[::-1] if gain.of_baseline else pair.within
     speedup = gain.speedup
     ends = [f"{100 * (end - 1):.1f}" for end in speedup.interval or ()]
-    interval = f" ({100 * LEVEL:.0f} % interval {' to '.join(ends)} %)" if ends else ""
+    interval = f" ({CI} {units.span(*ends)} %)" if ends else ""
     percent = f"{100 * (speedup.value - 1):.1f}\N{NO-BREAK SPACE}% faster"
     faster = f"{format_times(speedup.value)} as fast" if speedup.value >= 2 else percent
     parts = join_with_and(_NOUNS[kind] for kind in gain.kinds)

@@ -81,7 +81,7 @@ def comparison_text(found: AccuracyComparison | None) -> str:
     if found is None:
         return units.ABSENT
     ends = found.points.interval
-    interval = f" ({' to '.join(map(_signed, ends))})" if ends else ""
+    interval = f" ({units.span(*map(_signed, ends))})" if ends else ""
     return f"{_signed(found.points.value)}{interval}, {found.decision}"
 
 

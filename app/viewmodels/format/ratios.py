@@ -6,6 +6,8 @@ A ratio is of throughput unless it says otherwise: above one is faster.
 from app import units
 from app.analysis.intervals import LEVEL, Estimate
 
+CI = f"{100 * LEVEL:.0f} % CI"
+"""Stands before an interval, or above a column of them."""
 _TIMES = 2.0
 """From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
 
@@ -42,27 +44,47 @@ def compare_speed(ratio: float, *, past_tense: bool) -> str:
 
 
 def describe_speed_interval(estimate: Estimate) -> str:
-    """Return the interval of a ratio of throughput, in the words of the ratio: `95 % interval 5.1 to 7.7 %`."""
+    """Return the interval of a ratio of throughput, in the words of the ratio: `95 % CI 5.1–7.7 %`."""
     assert estimate.interval is not None
     low, high = estimate.interval
     if is_far_from_one(estimate.value):
         low, high = (low, high) if estimate.value > 1 else (1 / high, 1 / low)
-        return f"{100 * LEVEL:.0f} % interval {format_times(low)} to {format_times(high)}"
+        return f"{CI} {_times_span(low, high)}"
     low, high = sorted((abs(low - 1), abs(high - 1)))
-    return f"{100 * LEVEL:.0f} % interval {format_percent(low)} to {format_percent(high)} %"
+    return f"{CI} {units.span(format_percent(low), format_percent(high))} %"
+
+
+def describe_ratio_interval(low: float, high: float, level: float = LEVEL) -> str:
+    """Return an interval of ratios, `95 % CI 0.772–2.77×`, near one as `95 % CI −1.1 to +1.2 %`.
+
+    Args:
+        low: Its lower end.
+        high: Its upper end.
+        level: Its confidence level.
+    """
+    name = f"{100 * level:.0f} % CI"
+    if not is_far_from_one(low) and not is_far_from_one(high):
+        ends = (f"{'−' if end < 1 else '+'}{format_percent(abs(end - 1))}" for end in (low, high))
+        return f"{name} {units.span(*ends)} %"
+    return f"{name} {_times_span(low, high)}"
+
+
+def _times_span(low: float, high: float) -> str:
+    return f"{units.span(units.ratio_figures(low), units.ratio_figures(high))}×"
 
 
 def describe_speed_range(low: float, high: float) -> str:
-    """Return a range of ratios of throughput: `0.980× to 24.1× as fast`, `1.9 % slower to 7.8 % faster`.
+    """Return a range of ratios of throughput: `0.980–24.1× as fast`, `1.9 % slower to 7.8 % faster`.
 
     Args:
         low: The smallest ratio.
         high: The largest one.
     """
     if is_far_from_one(low) or is_far_from_one(high):
-        return f"{format_times(low)} to {format_times(high)} as fast"
+        return f"{_times_span(low, high)} as fast"
     ends = sorted((low, high), key=lambda end: abs(end - 1)) if low > 1 or high < 1 else (low, high)
     percentages = [format_percent(abs(end - 1)) for end in ends]
     units_of_ends = [f" % {'faster' if end >= 1 else 'slower'}" for end in ends]
-    first_unit = "" if units_of_ends[0] == units_of_ends[1] else units_of_ends[0]
-    return f"{percentages[0]}{first_unit} to {percentages[1]}{units_of_ends[1]}"
+    if units_of_ends[0] == units_of_ends[1]:
+        return units.span(*percentages) + units_of_ends[1]
+    return f"{percentages[0]}{units_of_ends[0]} to {percentages[1]}{units_of_ends[1]}"

@@ -125,7 +125,7 @@ def test_before_anything_is_chosen_it_says_how(screen: ComparePage) -> None:
 def test_the_verdict_stands_over_the_table_and_can_be_copied_with_its_doubts(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
     verdict = next(label for label in screen.view.findChildren(QLabel) if "% faster than" in label.text())
-    assert "95\N{NO-BREAK SPACE}% interval" in verdict.text(), "no line ends before a percent sign"
+    assert "95\N{NO-BREAK SPACE}% CI" in verdict.text(), "no line ends before a percent sign"
     assert verdict.mapTo(screen.view, QPoint()).y() < screen.view.table.mapTo(screen.view, QPoint()).y()
     assert verdict.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
     assert "TensorFlow differs" in screen.visible_text()

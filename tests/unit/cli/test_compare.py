@@ -42,8 +42,8 @@ def printed(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> 
 
 def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
-    assert lines[0].startswith("NCHW is 12.0 % faster than NHWC (95 % interval 11.")
-    assert lines[0].endswith("3 runs each); no difference in energy per image larger than 13.7 %.")
+    assert lines[0].startswith("NCHW is 12.0 % faster than NHWC (95 % CI 11.")
+    assert lines[0].endswith("3 runs each); no significant difference in energy per image (95 % CI −12.0 to +13.7 %).")
     assert lines[2] == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
     table = lines[4:7]
     assert table[0].split()[:4] == ["variant", "runs", "images/s", "95"]
@@ -151,8 +151,8 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     assert xla["ratio"] == pytest.approx(math.exp(np.mean(logs)))
     assert (len(logs), xla["ratio"]) == (7, pytest.approx(10.88, abs=0.01))
     out = printed(database_path, capsys, "--tag", "reference", "--workload", "lstm")
-    assert "XLA on is 10.9× as fast as XLA off, all else being equal (95 % interval 9." in out
-    assert "7 pairs of variants), 8.62× to 18.4× as fast in single pairs" in out
+    assert "XLA on is 10.9× as fast as XLA off, all else being equal (95 % CI 9." in out
+    assert "7 pairs of variants), 8.62–18.4× as fast in single pairs" in out
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.273×"]
     assert line.endswith("includes other work")

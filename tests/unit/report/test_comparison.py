@@ -40,9 +40,9 @@ BASE = runs(1, 100.0, 101.0, 99.0, layout="NHWC")
 
 def test_faster() -> None:
     said = text(BASE, runs(4, 110.0, 111.0, 109.0, layout="NCHW"))
-    assert said.startswith("NCHW is 10.0 % faster than NHWC (95 % interval ")
+    assert said.startswith("NCHW is 10.0 % faster than NHWC (95 % CI ")
     assert said.endswith(" %, 3 runs each).")
-    low, high = (float(word) for word in said.partition("interval ")[2].partition(" %")[0].split(" to "))
+    low, high = (float(word) for word in said.partition("CI ")[2].partition(" %")[0].split("–"))
     assert 0 < low < 10.0 < high
 
 
@@ -55,8 +55,8 @@ def test_slower_names_a_positive_percentage() -> None:
 
 def test_no_difference_says_how_large_one_could_be() -> None:
     said = text(BASE, runs(4, 100.5, 101.0, 99.5, layout="NCHW"))
-    assert said.startswith("No difference between NCHW and NHWC larger than ")
-    assert "% at this sample size (3 runs each); " in said
+    assert said.startswith("No significant difference between NCHW and NHWC (at most ")
+    assert " %, 3 runs each); " in said
     assert said.endswith(" %.")
 
 

@@ -121,7 +121,7 @@ def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(found:
     assert small.low is not None
     assert small.low < rate_of("NCHW", 1, 256)
     assert (too_large.y, too_large.outcome, len(too_large.runs)) == (None, "out of memory", 3)
-    assert "95 % interval" in middle.tooltip
+    assert "95 % CI" in middle.tooltip
     assert chart.x.share(512.0) - chart.x.share(256.0) == pytest.approx(chart.x.share(1024.0) - chart.x.share(512.0))
 
 

@@ -43,14 +43,14 @@ def test_faster_with_less_energy_as_the_documents_promise_it() -> None:
     nchw = [(1064.0, 19.2), (1066.0, 19.3), (1062.0, 19.1), (1064.5, 19.2), (1063.5, 19.2)]
     found = said(NHWC, variant(6, nchw))
     assert found.text == (
-        "NCHW is 6.4 % faster than NHWC (95 % interval 6.2 to 6.6 %, 5 runs each); it uses 4.0 % less energy per image."
+        "NCHW is 6.4 % faster than NHWC (95 % CI 6.2–6.6 %, 5 runs each); it uses 4.0 % less energy per image."
     )
     assert (found.decision, found.names) == ("faster", ("NHWC", "NCHW"))
 
 
 def test_slower_with_more_energy_and_unequal_counts() -> None:
     found = said(NHWC, variant(6, [(900.0, 25.0), (902.0, 25.2), (898.0, 24.8)]))
-    assert found.text.startswith("NCHW is 10.0 % slower than NHWC (95 % interval 9.")
+    assert found.text.startswith("NCHW is 10.0 % slower than NHWC (95 % CI 9.")
     assert found.text.endswith("%, 3 against 5 runs); it uses 25.0 % more energy per image.")
     assert found.decision == "slower"
 
@@ -58,9 +58,9 @@ def test_slower_with_more_energy_and_unequal_counts() -> None:
 def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller_one() -> None:
     found = said(NHWC, variant(6, [(1000.0, 20.0), (1012.0, 20.1), (990.0, 19.9), (1003.0, 20.0), (998.0, 20.0)]))
     assert found.text == (
-        "No difference between NCHW and NHWC larger than 1.2 % at this sample size (5 runs each); "
-        "with about 16 more repeats of each (8 to 62) the speed-up would be known to ± 0.5 %; "
-        "no difference in energy per image larger than 0.6 %."
+        "No significant difference between NCHW and NHWC (at most 1.2 %; 95 % CI −1.1 to +1.2 %, 5 runs each); "
+        "with about 16 more repeats of each (8–62) the speed-up would be known to ± 0.5 %; "
+        "no significant difference in energy per image (95 % CI −0.6 to +0.6 %)."
     )
     assert found.decision == "no difference seen"
 
@@ -68,13 +68,15 @@ def test_no_difference_says_how_large_one_could_be_and_what_would_tell_a_smaller
 def test_no_difference_where_more_would_tell_nothing() -> None:
     same = [1000.0, 1000.1, 999.9]
     found = said(variant(1, same, layout="NHWC"), variant(4, same))
-    assert found.text == "No difference between NCHW and NHWC larger than 0.03 % at this sample size (3 runs each)."
+    assert found.text == (
+        "No significant difference between NCHW and NHWC (at most 0.03 %; 95 % CI −0.03 to +0.03 %, 3 runs each)."
+    )
 
 
 def test_runs_too_unlike_each_other_to_tell_anything_are_said_not_to_be_told_apart() -> None:
     found = said(variant(1, [1000.0, 2000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 2500.0, 1900.0]))
-    assert found.text.startswith("No significant difference between NCHW and NHWC: NCHW may be 0.")
-    assert "× as fast (95 % interval, 3 runs each); " in found.text
+    assert found.text.startswith("No significant difference between NCHW and NHWC (95 % CI 0.")
+    assert "×, 3 runs each); " in found.text
     assert found.decision == "no difference seen"
 
 
@@ -107,17 +109,17 @@ def test_where_variants_differ_in_several_settings_each_setting_s_effect_comes_f
     found = compute_verdict([row for group in factorial() for row in group], 10)
     effects = found.sentences[:2]
     assert effects == (
-        "XLA on is 3.00× as fast as XLA off, all else being equal (95 % interval 2.99× to 3.01×, 2 pairs of variants).",
-        "NCHW is 10.0 % faster than NHWC, all else being equal (95 % interval 9.8 to 10.2 %, 2 pairs of variants).",
+        "XLA on is 3.00× as fast as XLA off, all else being equal (95 % CI 2.99–3.01×, 2 pairs of variants).",
+        "NCHW is 10.0 % faster than NHWC, all else being equal (95 % CI 9.8–10.2 %, 2 pairs of variants).",
     )
     assert found.sentences[2].startswith(
         "The fastest of 3 other variants: NCHW · XLA on differs from NHWC in 2 settings (layout and XLA): "
-        "it is 3.30× as fast (95 % interval 3.2"
+        "it is 3.30× as fast (95 % CI 3.2"
     )
     none = compute_verdict([row for group in factorial(gain=1.0, noise=0.01) for row in group], 10)
     assert none.sentences[1] == (
-        "NCHW instead of NHWC has no significant effect, all else being equal (1.8 % slower to 1.8 % faster, "
-        "95 % interval, 2 pairs of variants)."
+        "NCHW instead of NHWC has no significant effect, all else being equal (95 % CI "
+        "−1.8 to +1.8 %, 2 pairs of variants)."
     )
 
 
@@ -127,7 +129,7 @@ def test_effects_that_only_differ_together_are_said_to_be_inseparable() -> None:
     assert together.effects == ()
     assert together.text.startswith(
         "NCHW · XLA on differs from NHWC · XLA off in 2 settings (layout and XLA), and no two variants in one of them "
-        "alone, so that it cannot be split among them: it is 3.30× as fast (95 % interval "
+        "alone, so that it cannot be split among them: it is 3.30× as fast (95 % CI "
     )
     partly = [with_settings(row, {"precision": "tf32"}) for row in both]
     assert "in 3 settings (layout, precision and XLA), and no two variants in layout and precision alone: it is" in (
@@ -143,7 +145,7 @@ def test_an_effect_that_is_not_the_same_everywhere_says_what_it_depends_on() -> 
     *others, both = factorial()
     slow = [replace(row, summary=replace(row.summary, throughput=1050.0 + n)) for n, row in enumerate(both)]
     text = compute_verdict([row for group in (*others, slow) for row in group], 10).text
-    assert ", 0.955× to 3.00× as fast in single pairs: it depends on layout. " in text
+    assert ", 0.955–3.00× as fast in single pairs: it depends on layout. " in text
 
 
 def test_of_many_values_the_largest_effect_has_the_sentence() -> None:
@@ -164,16 +166,16 @@ def test_of_many_values_the_largest_effect_has_the_sentence() -> None:
 
 def test_far_apart_it_is_times_not_percent() -> None:
     found = said(NHWC, variant(6, [(9960.0, 3.0), (9970.0, 3.02), (9950.0, 2.98)]))
-    assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % interval 9.9")
+    assert found.text.startswith("NCHW is 9.96× as fast as NHWC (95 % CI 9.9")
     assert found.text.endswith("×, 3 against 5 runs); it uses 0.150× the energy per image.")
     slow = said(NHWC, variant(6, [300.0, 301.0, 299.0]))
-    assert slow.text.startswith("NCHW takes 3.33× as long as NHWC (95 % interval 3.")
+    assert slow.text.startswith("NCHW takes 3.33× as long as NHWC (95 % CI 3.")
 
 
 def test_what_more_repeats_would_tell_is_a_factor_where_a_percentage_would_mean_nothing() -> None:
     found = said(variant(1, [1000.0, 3000.0, 1400.0], layout="NHWC"), variant(6, [1500.0, 4000.0, 1200.0]))
     assert found.text.endswith(
-        "; with about 3 more repeats of each (2 to 14) the speed-up would be known to a factor of 3."
+        "; with about 3 more repeats of each (2–14) the speed-up would be known to a factor of 3."
     )
 
 
@@ -186,7 +188,7 @@ def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own()
     )
     assert found.names == ("2 GPUs · Batch size 8", "1 GPU · Batch size 128")
     alike = said(gpus, variant(6, [1000.0, 1000.5, 999.5], gpus=2, batch_size=16, layout="NHWC"))
-    assert alike.text.startswith("No difference between batch size 16 and batch size 8 larger than ")
+    assert alike.text.startswith("No significant difference between batch size 16 and batch size 8 (at most ")
     compiled = said(gpus, variant(6, [300.0, 301.0, 299.0], gpus=2, batch_size=8, layout="NHWC", xla=True))
     assert compiled.text.startswith("XLA on takes 3.33× as long as XLA off (")
 
@@ -280,7 +282,7 @@ def test_of_five_and_more_others_the_best_the_worst_and_how_many_lie_between() -
     ]
     found = said(NHWC, *others, ended(60, "out_of_memory", batch_size=64, layout="NHWC"))
     best, worst = "Batch size 4 is 30.0 % faster than batch size 1024", "Batch size 8 is 10.0 % slower than"
-    assert found.text.startswith(f"The fastest of 4 other variants: {best} (95 % interval 2")
+    assert found.text.startswith(f"The fastest of 4 other variants: {best} (95 % CI 2")
     assert f"The slowest: {worst} the baseline (" in found.text
     assert found.text.endswith(
         "In between: 1 faster, 1 without a significant difference. "
@@ -307,7 +309,7 @@ def test_what_does_other_work_is_no_alternative_and_only_counted_beside_those_th
     assert found.text.startswith("NCHW · batch size 64 differs from NHWC · batch size 1024 in 2 settings (layout and ")
     assert ": it is 10.0 % faster (" in found.text
     assert found.text.endswith(
-        "). 5 more variants are not directly comparable: they do 10.0× to 50.0× the operations per image; "
+        "). 5 more variants are not directly comparable: they do 10.0–50.0× the operations per image; "
         "their ratios are in the table."
     )
     assert len(found.results) == len(found.names) == 7
@@ -326,7 +328,7 @@ def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are
     )
     assert "an alternative" not in said(base, variant(2, [500.0], depth=2)).text, "its work is not known"
     both = said(base, deeper, working(variant(3, [100.0], depth=3), 500)).text
-    assert "None is directly comparable, though: they do 0.500× to 2.00× the operations per image." in both
+    assert "None is directly comparable, though: they do 0.500–2.00× the operations per image." in both
 
 
 def test_what_has_no_ratio_does_not_hide_those_that_have_one() -> None:
@@ -370,8 +372,8 @@ def test_the_method_says_how_often_runs_that_were_added_one_by_one_may_have_been
 
 def test_energy_that_may_differ_by_far_is_given_as_a_range() -> None:
     found = said(NHWC, variant(6, [(1100.0, 10.0), (1101.0, 40.0), (1099.0, 20.0)]))
-    assert "; its energy per image may be 0." in found.text
-    assert found.text.endswith("× as much.")
+    assert "; no significant difference in energy per image (95 % CI 0." in found.text
+    assert found.text.endswith("×).")
 
 
 def test_what_did_not_run_as_asked_comes_first() -> None:

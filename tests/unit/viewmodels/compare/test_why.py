@@ -45,11 +45,11 @@ def test_the_sentence_of_the_reference_runs_names_pooling_and_what_is_not_the_ca
     nhwc, nchw = (runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW"))
     found = view(nhwc, nchw)
     assert plain(found.sentence) == (
-        "NCHW takes 1.66 ms less per step than NHWC (23.36 against 25.01 ms; 95 % interval 1.22 to 2.09 ms), "
+        "NCHW takes 1.66 ms less per step than NHWC (23.36 against 25.01 ms; 95 % CI 1.22–2.09 ms), "
         "1.31 ms of it (79 %) in pooling and 0.36 ms (22 %) in transposes; "
         "hardly anything in batch norm (−0.03 ms) and convolutions (−0.07 ms)."
     )
-    assert plain(found.gains[0]).startswith("NHWC with the pooling of NCHW: 5.5 % faster (95 % interval 5.5 to 5.5 %)")
+    assert plain(found.gains[0]).startswith("NHWC with the pooling of NCHW: 5.5 % faster (95 % CI 5.5–5.5 %)")
 
 
 def test_of_equally_fast_variants_the_sentence_says_what_their_speed_hides(reference: list[StoredRun]) -> None:
@@ -164,7 +164,7 @@ def test_the_table_ends_with_the_step_and_has_intervals_only_if_there_are_some()
     assert {len(row.cells) for row in found.rows} == {4}
     again = [replace(run, row=replace(run.row, run=run.row.run + 2)) for run in (nhwc, nchw)]
     found = view([nhwc, again[0]], [nchw, again[1]])
-    assert found.head[3] == "95 % interval"
+    assert found.head[3] == "95 % CI"
     assert {len(row.cells) for row in found.rows} == {5}
 
 
