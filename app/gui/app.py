@@ -203,6 +203,7 @@ class Workbench(QObject):
     def _connect_queue(self) -> None:
         self.queue.running_changed.connect(self._queue_changed)
         self.queue.run_stored.connect(lambda: self.stored.refresh(HISTORY))
+        self.stored.runs_shown.connect(self.queue.note_seen)
         self.queue.entry_ended.connect(self.settings.notifier.notify_experiment_end)
         self.queue.entry_cancelled.connect(self.settings.notifier.discard)
         self.queue.start()

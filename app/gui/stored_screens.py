@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import UserError
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
     from app.gui.history.history_controller import HistoryController
 
 
-class StoredScreens:
+class StoredScreens(QObject):
     """The two screens of stored runs; each controller is None until its page is made.
 
     Thread: GUI only.
     """
 
+    runs_shown = Signal(object)
+    """These runs are shown, and what there is to say of them."""
+
     def __init__(self, window: MainWindow, theme: Theme, database: Path, reads: Background) -> None:
+        super().__init__(window)
         self.history: HistoryController | None = None
         self.compare: CompareController | None = None
         self._window = window
@@ -64,6 +69,7 @@ class StoredScreens:
         self._window.show_page(HISTORY)
         if self.history is not None:
             self.history.open_run(run)
+        self.runs_shown.emit((run,))
 
     def import_file(self, path: Path) -> None:
         """Show the history and ask whether to add the runs of another database."""
@@ -86,12 +92,14 @@ class StoredScreens:
         self._window.show_page(COMPARE)
         if self.compare is not None:
             self.compare.show_runs(runs)
+        self.runs_shown.emit(runs)
 
     def compare_experiment(self, runs: Sequence[int]) -> None:
         """Show these runs of an experiment, at the article that they repeat, if any."""
         self._window.show_page(COMPARE)
         if self.compare is not None:
             self.compare.show_runs(runs, article=True)
+        self.runs_shown.emit(runs)
 
     def refresh(self, page: int) -> None:
         """Read the runs of a page again, if it is one of these two and made."""

@@ -86,6 +86,18 @@ def test_a_tray_shows_which_run_ended_and_how(
     assert notices == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
 
 
+def test_a_tray_shows_the_verdict_of_an_experiment_first(
+    workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
+    monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
+    monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: None)
+    monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
+    monkeypatch.setattr("app.gui.settings.notifications.LONG_RUN_S", 0.0)
+    workbench.queue.entry_ended.emit("B: 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete.")
+    assert notices == ["B: 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete. It took 0:00."]
+
+
 def test_a_run_of_the_window_is_told_of(
     qtbot: QtBot, workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

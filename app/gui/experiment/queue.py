@@ -8,15 +8,16 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayou
 
 from app.gui.experiment.queue_table import QueueTable
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, show_text, text_label
 from app.gui.widgets.dialogs import ask_confirmation
 from app.viewmodels.experiment.queue import QueueState
 from app.viewmodels.experiment.queue_banner import Banner, BannerAction
 from app.viewmodels.format.cells import Tone
 
 _STEPS = 1000
-_MAX_BANNER_CHARS = 280
-"""Characters of a sentence; the verdict on many variants is for Compare."""
+_MAX_DETAIL_CHARS = 280
+"""Characters of what is less important; the verdict on many variants is for Compare. What is important is never cut."""
+_NBSP = "\N{NO-BREAK SPACE}"
 _BAR_WIDTH = 12 * GRID
 _ROLES: dict[Tone, str] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "muted", "busy": "heading"}
 
@@ -30,18 +31,24 @@ class BannerView(QWidget):
         super().__init__()
         self._symbol = text_label("", "heading")
         self._text = text_label("", "", wrap=True)
+        self._detail = text_label("", "caption", wrap=True)
         self._banner: Banner | None = None
         self._line = QHBoxLayout(self)
         self._line.setContentsMargins(0, 0, 0, 0)
         self._line.setSpacing(GRID)
-        self._line.addWidget(self._symbol, 0, Qt.AlignmentFlag.AlignVCenter)
-        self._line.addWidget(self._text, 1)
+        texts = QVBoxLayout()
+        texts.setSpacing(GRID // 2)
+        texts.addWidget(self._text)
+        texts.addWidget(self._detail)
+        self._line.addWidget(self._symbol, 0, Qt.AlignmentFlag.AlignTop)
+        self._line.addLayout(texts, 1)
         self._buttons: list[QPushButton] = []
 
     @property
     def displayed_text(self) -> str:
-        """Return its sentence."""
-        return self._text.text()
+        """Return its sentences."""
+        shown = (label.text().replace(_NBSP, " ") for label in (self._text, self._detail))
+        return " ".join(filter(None, shown))
 
     def button(self, action: BannerAction) -> QPushButton:
         """Return the button of an answer."""
@@ -57,8 +64,10 @@ class BannerView(QWidget):
         if self._banner is None or banner.actions != self._banner.actions:
             self._make_buttons(banner)
         self._banner = banner
-        self._text.setText(textwrap.shorten(banner.text, _MAX_BANNER_CHARS, placeholder=" …"))
-        self._text.setToolTip(plain_tooltip(banner.text))
+        self._text.setText(_keep_units(banner.text))
+        set_role(self._text, "heading" if banner.detail else "")
+        show_text(self._detail, _keep_units(textwrap.shorten(banner.detail, _MAX_DETAIL_CHARS, placeholder=" …")))
+        self._detail.setToolTip(plain_tooltip(banner.detail))
         self._symbol.setText(banner.symbol)
         set_role(self._symbol, _ROLES[banner.tone])
 
@@ -72,6 +81,11 @@ class BannerView(QWidget):
         for made, (act, _) in zip(self._buttons, banner.actions, strict=True):
             made.clicked.connect(lambda _=False, act=act: self.answered.emit(act))
             self._line.addWidget(made, 0, Qt.AlignmentFlag.AlignVCenter)
+
+
+def _keep_units(text: str) -> str:
+    """Return a text in which no line breaks between a number and its percent sign."""
+    return text.replace(" %", f"{_NBSP}%")
 
 
 class QueueView(QWidget):

@@ -15,7 +15,7 @@ from app.gui.run.screen import RunView
 from app.gui.threads import Background
 from app.plan import Plan
 from app.queries import QUEUED_STATES, QueueProgress
-from app.viewmodels.experiment.queue_banner import BannerAction, describe_ending
+from app.viewmodels.experiment.queue_banner import NO_VERDICT, BannerAction, VerdictText, describe_ending
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import RunSpec
 
@@ -36,7 +36,7 @@ class QueueController(QObject):
 
     running_changed = Signal(bool)  # this window begins to run the queue, or no longer does
     run_stored = Signal()  # another run of the queue may be stored
-    entry_ended = Signal(str, str)  # the name of an experiment, and a sentence on how it ended
+    entry_ended = Signal(str, str)  # the verdict in a few words, or the experiment's name; then all that is known
     host_changed = Signal(str)  # the host where runs of the queue are made; "" is this machine
     entry_cancelled = Signal()  # an experiment was stopped or cancelled
     _progressed = Signal(object)
@@ -207,13 +207,14 @@ class QueueController(QObject):
     def _announce_end(self, progress: QueueProgress) -> None:
         experiment = progress.experiment
 
-        def announce(verdict: str) -> None:
+        def announce(verdict: VerdictText) -> None:
             self._model.set_verdict(progress.entry, verdict)
             self._show()
-            self.entry_ended.emit(progress.name, describe_ending(progress, verdict))
+            text = " ".join(filter(None, (verdict.sentence, describe_ending(progress))))
+            self.entry_ended.emit(verdict.title or progress.name, text)
 
         if experiment is None:
-            announce("")
+            announce(NO_VERDICT)
         else:
             self._sync.query(lambda queue: queue.verdict(experiment), announce)
 
@@ -251,6 +252,20 @@ class QueueController(QObject):
         elif action == "dismiss":
             self._model.dismiss_ended()
             self._show()
+
+    def note_seen(self, runs: Sequence[int]) -> None:
+        """Take the notice away whose runs are shown: its verdict was seen."""
+        ended = self._model.last_ended
+        if ended is None or ended.experiment is None:
+            return
+        experiment = ended.experiment
+
+        def dismiss(own: Sequence[int]) -> None:
+            if set(own) <= set(runs) and self._model.last_ended is ended:
+                self._model.dismiss_ended()
+                self._show()
+
+        self._sync.query(lambda queue: queue.runs(experiment), dismiss)
 
     def _show_runs(self, entry: int) -> None:
         def open_runs(runs: Sequence[int]) -> None:

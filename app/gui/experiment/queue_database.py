@@ -13,9 +13,8 @@ from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database
 from app.storage.transfer.progress import TransferProgress
-from app.viewmodels.compare.comparison import default_baseline
-from app.viewmodels.compare.verdict import compute_verdict
-from workloads.catalog import with_defaults
+from app.viewmodels.experiment.queue_banner import VerdictText
+from app.viewmodels.experiment.verdict_text import experiment_verdict
 
 
 class QueueDatabase:
@@ -75,14 +74,11 @@ class QueueDatabase:
         with Store.open(self._database) as store:
             return store.library.runs_of_experiment(experiment)
 
-    def verdict(self, experiment: int) -> str:
-        """Return the verdict on an experiment as Compare words it; "" where all runs are of one variant."""
+    def verdict(self, experiment: int) -> VerdictText:
+        """Return the verdict on an experiment as Compare words it; empty where all runs are of one variant."""
         with Store.open(self._database) as store:
             rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
-        specs = [with_defaults(row.spec) for row in rows]
-        if all(spec == specs[0] for spec in specs):
-            return ""
-        return compute_verdict(rows, default_baseline(rows)).text
+        return experiment_verdict(rows)
 
     def plan(self, entry: int) -> Plan:
         """Return the plan of an entry."""

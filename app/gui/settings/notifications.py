@@ -39,7 +39,12 @@ class RunEndNotifier:
             self._title = f"Run {event.run}: {event.outcome.name.replace('_', ' ')}"
 
     def notify_experiment_end(self, title: str, text: str) -> None:
-        """Notify the user of the end of an experiment."""
+        """Notify the user of the end of an experiment.
+
+        Args:
+            title: The verdict in a few words: desktops show it in bold, and one line of it.
+            text: The verdict in full, then how it ended: of a long text desktops show the beginning.
+        """
         self._title, self._text = title, text
         self.notify()
 
@@ -56,11 +61,16 @@ class RunEndNotifier:
             return
         if QSystemTrayIcon.isSystemTrayAvailable():
             self._tray.show()
-            self._tray.showMessage(plain_text(self._title), _body(f"{self._text}, after {units.duration(lasted_s)}"))
+            self._tray.showMessage(plain_text(self._title), _body(self._body_text(lasted_s)))
         else:
             QApplication.alert(self._window)
         if choice == "sound":
             QApplication.beep()
+
+    def _body_text(self, lasted_s: float) -> str:
+        """Return the text with how long it took, which a sentence has at its end and a name after a comma."""
+        took = units.duration(lasted_s)
+        return f"{self._text} It took {took}." if self._text.endswith(".") else f"{self._text}, after {took}"
 
 
 def _body(text: str) -> str:

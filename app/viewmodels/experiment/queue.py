@@ -6,7 +6,7 @@ from typing import Literal
 
 from app import units
 from app.queries import QUEUED_STATES, QueueProgress
-from app.viewmodels.experiment.queue_banner import STATE_STYLES, Banner, describe_ending, ended_banner, resume_banner
+from app.viewmodels.experiment.queue_banner import STATE_STYLES, Banner, VerdictText, ended_banner, resume_banner
 from app.viewmodels.format.cells import Cell, Column, Tone
 from app.viewmodels.format.naming import short_name, variant_names
 
@@ -157,10 +157,10 @@ class QueueModel:
             self._counted |= {progress.entry}
             self._banner = ended_banner(progress)
 
-    def set_verdict(self, entry: int, verdict: str) -> None:
+    def set_verdict(self, entry: int, verdict: VerdictText) -> None:
         """Show the verdict of an entry that ended, if a banner is about it."""
         if self._banner is not None and self.last_ended is not None and self.last_ended.entry == entry:
-            self._banner = replace(self._banner, text=describe_ending(self.last_ended, verdict))
+            self._banner = ended_banner(self.last_ended, verdict)
 
     def offer_resume(self) -> None:
         """Offer to resume what is in the queue."""

@@ -43,14 +43,27 @@ _END_PHRASES: dict[EntryState, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictText:
+    """The verdict on an experiment that ended: in a few words, as a sentence, and what else there is to say."""
+
+    title: str = ""
+    sentence: str = ""
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Banner:
-    """A sentence above the queue with its answers, the expected one first."""
+    """A sentence above the queue with its answers, the expected one first; `detail` is less important."""
 
     text: str
+    detail: str = ""
     symbol: str
     tone: Tone
     actions: tuple[tuple[BannerAction, str], ...]
     progress: QueueProgress | None = None
+
+
+NO_VERDICT = VerdictText()
 
 
 def _format_runs_made(done: int, planned: int) -> str:
@@ -75,8 +88,8 @@ def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
     )
 
 
-def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
-    """Return how an entry ended, its message, and its verdict where known."""
+def describe_ending(progress: QueueProgress) -> str:
+    """Return how an entry ended, and its message."""
     if progress.state == "failed":
         runs = units.plural("run", progress.planned)
         text = f"{quote_name(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
@@ -85,17 +98,19 @@ def describe_ending(progress: QueueProgress, verdict: str = "") -> str:
             f"{quote_name(progress.name)} {_END_PHRASES[progress.state]}: "
             f"{_format_runs_made(progress.done, progress.planned)}."
         )
-    return " ".join(filter(None, (text, progress.message, verdict)))
+    return " ".join(filter(None, (text, progress.message)))
 
 
-def ended_banner(progress: QueueProgress) -> Banner:
-    """Return how an entry ended, with the way to its runs."""
+def ended_banner(progress: QueueProgress, verdict: VerdictText = NO_VERDICT) -> Banner:
+    """Return the verdict on an entry that ended, where it is known, then how it ended, with the way to its runs."""
+    ending = describe_ending(progress)
     style = STATE_STYLES[progress.state]
     show: tuple[tuple[BannerAction, str], ...] = (
         ("show", "Show the run" if progress.planned == 1 else "Show verdict"),
     )
     return Banner(
-        text=describe_ending(progress),
+        text=verdict.sentence or ending,
+        detail=" ".join(filter(None, (ending, verdict.rest))) if verdict.sentence else "",
         symbol=style.symbol,
         tone=style.tone,
         actions=(*(show if progress.experiment is not None else ()), ("dismiss", "Dismiss")),

@@ -11,6 +11,7 @@ from app.viewmodels.experiment.queue import (
     QueueModel,
     queue_cells,
 )
+from app.viewmodels.experiment.queue_banner import VerdictText
 from workloads.catalog import Machine, complete
 
 SPEC = complete("dummy", {"gpus": 0}, Machine())
@@ -79,8 +80,8 @@ def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_
 def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dismissed() -> None:
     queue = board(FIRST, SECOND)
     queue.handle(replace(FIRST, state="complete", done=6, experiment=9), now_s=0.0)
-    queue.set_verdict(2, "Of another entry.")
-    queue.set_verdict(1, "B is 2× as fast as A.")
+    queue.set_verdict(2, VerdictText(sentence="Of another entry."))
+    queue.set_verdict(1, VerdictText(sentence="B is 2× as fast as A.", rest="C is slower."))
     state = queue.state(0.0)
     assert state.count == "6/10"
     assert [(row.name, row.state, row.in_queue) for row in state.rows] == [
@@ -88,7 +89,8 @@ def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dism
         ("first", "complete", False),
     ]
     assert state.ended is not None
-    assert state.ended.text == "“first” is complete: 6 of 6 runs done. B is 2× as fast as A."
+    assert state.ended.text == "B is 2× as fast as A."
+    assert state.ended.detail == "“first” is complete: 6 of 6 runs done. C is slower."
     assert [act for act, _ in state.ended.actions] == ["show", "dismiss"]
     queue.mark_seen(2)
     assert queue.state(0.0).ended is not None
