@@ -1,4 +1,6 @@
-"""Paint and time frames of Monitor with many hosts: `python -m app.bench.hosts`, in a fresh process; prints JSON.
+"""Paint and time frames of Monitor's table with many hosts: `python -m app.bench.hosts`, in a fresh process.
+
+It prints JSON.
 
 Every host is unfolded, and its telemetry comes at 20 Hz, ten times as often as the program asks of a host that is one
 of many. A frame takes the samples of a thirtieth of a second, and makes and paints all that is in sight anew.
@@ -12,11 +14,11 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
 from app.fields import Sample
-from app.gui.hosts.hosts_panel import HostsPanel
+from app.gui.monitor.table import MonitorTable
 from app.gui.theme import Theme
 from app.samples import HOST, Device, Inventory
 from app.viewmodels.hosts import HostState
-from app.viewmodels.monitor_hosts import HostsModel
+from app.viewmodels.monitor.model import MonitorModel
 from workloads.catalog import Gpu, Machine
 
 HOSTS = 200
@@ -50,20 +52,20 @@ def sample(device: str, number: int) -> Sample:
 
 
 class ManyHosts:
-    """Monitor's list of so many hosts, fed and painted frame by frame."""
+    """Monitor's table of so many hosts, fed and painted frame by frame: ten times as often as the program paints it."""
 
     def __init__(self, count: int, theme: Theme) -> None:
-        self.model = HostsModel()
-        self.panel = HostsPanel(self.model, theme)
-        theme.apply_style_sheet(self.panel)
+        self.model = MonitorModel()
+        self.table = MonitorTable(self.model, theme)
+        theme.apply_style_sheet(self.table)
         states = [HostState(name=f"gpu-{n:03d}", stage="connected", round_trip_ms=0.4 + n) for n in range(count)]
         self._devices = []
         for number, state in enumerate(states):
             found = inventory(number)
-            self.model.handle(state.name, found)
+            self.model.handle(found, state.name)
             self._devices += [(state.name, device.device) for device in found.devices]
         self.model.update(states)
-        self.model.sort("load")
+        self.model.sort_by("load_pct")
         self.model.fold(None, False)
         self._due = 0.0
         self._next = 0
@@ -81,10 +83,10 @@ class ManyHosts:
         arrived = self.samples()
         started = time.perf_counter()
         for host, each in arrived:
-            self.model.handle(host, each)
+            self.model.handle(each, host)
         if number % _FRAMES_A_SECOND == 0:
             self.model.tick()
-        self.panel.refresh()
+        self.table.refresh()
         QApplication.sendPostedEvents(None, QEvent.Type.MetaCall)
         QApplication.processEvents()
         return (time.perf_counter() - started) * 1e3
@@ -100,14 +102,14 @@ def frame_times(theme: Theme, *, frames: int = _FRAMES, rounds: int = _ROUNDS) -
     """
     shown = {"many": ManyHosts(HOSTS, theme), "one": ManyHosts(1, theme)}
     for each in shown.values():
-        each.panel.resize(1400, 900)
-        each.panel.show()
+        each.table.resize(1400, 900)
+        each.table.show()
     times: dict[str, list[float]] = {name: [] for name in shown}
     for _ in range(rounds):
         for name, each in shown.items():
             times[name] += [each.frame(n) for n in range(_WARM_UP + frames)][_WARM_UP:]
     for each in shown.values():
-        each.panel.close()
+        each.table.close()
     return times
 
 

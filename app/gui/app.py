@@ -18,7 +18,7 @@ from app.gui.experiment.experiment_controller import ExperimentController
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.experiment.queue_sync import QueueSync
 from app.gui.hosts.host_screens import HostScreens
-from app.gui.monitor import MonitorController, MonitorView
+from app.gui.monitor.screen import MonitorController, MonitorView
 from app.gui.run.custom_workloads import CustomWorkloads
 from app.gui.run.file_opener import FileOpener
 from app.gui.run.first_start_controller import FirstStart
@@ -132,8 +132,8 @@ class Workbench(QObject):
         )
         self.hosts = HostScreens(self.window, theme, run_view, self.run, self.bridge)
         self.actions = self._make_actions()
-        self._monitor_view = MonitorView(theme, self.actions)
-        self.monitor = MonitorController(self._monitor_view, self.run.recent, self.hosts.panel)
+        self._monitor_view = MonitorView(self.hosts.hosts.model, theme, self.actions)
+        self.monitor = MonitorController(self._monitor_view, self.hosts.hosts.model)
         self._factory: SessionFactory | None = None
         sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
         self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.history.screen import HistoryView
-from app.gui.monitor import MonitorView
+from app.gui.monitor.screen import MonitorView
 from app.gui.theme import DARK, Theme
 from app.gui.widgets.basic import plain_tooltip
 from app.gui.window import HISTORY, MONITOR, RUN
@@ -115,7 +115,7 @@ def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: W
 
 
 def test_the_monitor_of_a_host_alone_offers_the_reference_runs(qtbot: QtBot, workbench: Workbench) -> None:
-    workbench._monitor_view.no_gpu.reference_button.click()
+    workbench._monitor_view.details.no_gpu.reference_button.click()
     history = workbench.window.findChild(HistoryView)
     assert isinstance(history, HistoryView)
     assert history.isVisible()

@@ -21,7 +21,8 @@ from app.report.documents import run_document
 from app.samples import HOST, Device
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
-from app.viewmodels.monitor import MonitoredDevice, MonitorModel
+from app.viewmodels.monitor.details import DeviceDetails, chosen_details
+from app.viewmodels.monitor.model import MonitorModel, Place
 from tests.fakes.scenarios import NAMES
 from tests.scenarios.recorded import Recording, record_all
 
@@ -188,22 +189,26 @@ def test_monitor_shows_no_value_of_a_lost_card(recording: Recording) -> None:
     rows = {device.device: row for device, row in monitored(recording)}
     assert rows.keys() >= recording.scenario.alive | {HOST}
     for uuid in recording.scenario.alive:
-        assert rows[uuid].lost == ""
+        assert rows[uuid].state.tone != "bad"
     for uuid in set(recording.scenario.lost) - recording.scenario.alive:
-        assert rows[uuid].lost
+        assert rows[uuid].state.tone == "bad"
+        assert rows[uuid].state.text in ("Lost", "Driver away")
         assert {metric.value for metric in rows[uuid].metrics} <= {"–"}
-        assert rows[uuid].processes == ""
+        assert (rows[uuid].processes, rows[uuid].processes_note) == ((), "")
     assert not any("-" in metric.value for row in rows.values() for metric in row.metrics)
 
 
-def monitored(recording: Recording) -> Iterator[tuple[Device, MonitoredDevice]]:
-    """Monitor's rows at the end; what it shows meanwhile is made, too."""
+def monitored(recording: Recording) -> Iterator[tuple[Device, DeviceDetails]]:
+    """What Monitor says of each device at the end; rows that it shows meanwhile are made, too."""
     model = MonitorModel()
     for number, message in enumerate(recording.messages):
         model.handle(message)
         if number % 10 == 0:
-            model.state()
-    yield from zip(recording.inventory.devices, model.state().rows, strict=True)
+            for place in model.layout():
+                model.cells(place)
+            model.tick()
+    for device in recording.inventory.devices:
+        yield device, chosen_details(model, Place("", device.device))
 
 
 def test_a_run_ends_with_what_was_measured(recording: Recording) -> None:

@@ -6,8 +6,7 @@ from PySide6.QtCore import QObject
 
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.hosts.hosts_controller import HostsController
-from app.gui.hosts.hosts_panel import HostsPanel
-from app.gui.monitor import MonitorController
+from app.gui.monitor.screen import MonitorController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
@@ -16,6 +15,7 @@ from app.gui.window import RUN, MainWindow
 from app.samples import Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.hosts import describe_absence, host_machine
+from app.viewmodels.monitor.model import MonitorModel
 from app.viewmodels.plot.telemetry_buffer import machine_state
 
 
@@ -41,13 +41,12 @@ class HostScreens(QObject):
         self._run = run
         self._queue: QueueController | None = None
         self._monitor: MonitorController | None = None
-        self.hosts = HostsController(run_view.form.host, bridge)
-        self.panel = HostsPanel(self.hosts.model, theme)
+        self.hosts = HostsController(run_view.form.host, bridge, MonitorModel(run.recent))
 
     def start(self, queue: QueueController, monitor: MonitorController) -> None:
         """Connect the parts, and read the user's hosts."""
         self._queue, self._monitor = queue, monitor
-        hosts, panel = self.hosts, self.panel
+        hosts, table = self.hosts, monitor.view.table
         hosts.chosen_changed.connect(self._run.set_machine)
         hosts.shown_changed.connect(self._run.show_host)
         hosts.states_changed.connect(self._show_states)
@@ -55,9 +54,8 @@ class HostScreens(QObject):
         self._run.form_shown.connect(lambda _: self._follow_run())
         queue.host_changed.connect(hosts.follow_run)
         queue.running_changed.connect(lambda _: self._follow_run())
-        panel.manage_requested.connect(self.manage)
-        panel.list.connect_requested.connect(hosts.connect_host)
-        panel.list.opened.connect(self._open)
+        table.connect_requested.connect(hosts.connect_host)
+        table.opened.connect(self._open)
         hosts.start()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections
 from app.samples import Inventory
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.hosts import MANAGE, HostState, host_field
-from app.viewmodels.monitor_hosts import HostsModel
+from app.viewmodels.monitor.model import MonitorModel
 
 _LOOK_MS = 1_000
 
@@ -30,7 +30,7 @@ class HostsController(QObject):
     states_changed = Signal()
     _woken = Signal()
 
-    def __init__(self, choice: HostChoice, bridge: Bridge) -> None:
+    def __init__(self, choice: HostChoice, bridge: Bridge, model: MonitorModel) -> None:
         super().__init__(choice)
         self._choice = choice
         self._bridge = bridge
@@ -39,7 +39,7 @@ class HostsController(QObject):
         self._shown = ""
         self._run_host: str | None = None
         self._known: Inventory | None = None
-        self.model = HostsModel()
+        self.model = model
         self.connections = Connections(self._take, self._woken.emit)
         # Ages of links and of what was heard last change without an event.
         self._timer = QTimer(self)
@@ -60,7 +60,7 @@ class HostsController(QObject):
         self._choice.chosen.connect(self._answer)
         self._choice.retry_requested.connect(lambda: self.connect_host(self._chosen))
         self._woken.connect(self.refresh, Qt.ConnectionType.QueuedConnection)
-        self._timer.timeout.connect(self._tick)
+        self._timer.timeout.connect(self.refresh)
         self.connections.reload()
 
     def take_inventory(self, inventory: Inventory) -> None:
@@ -128,10 +128,6 @@ class HostsController(QObject):
         chosen = self._chosen
         return self.connections.wait_host(chosen).inventory() if chosen else here()
 
-    def _tick(self) -> None:
-        self.model.tick()
-        self.refresh()
-
     def _answer(self, host: str) -> None:
         if host == MANAGE:
             self.refresh()
@@ -153,7 +149,7 @@ class HostsController(QObject):
 
     def _take(self, host: str, message: SamplerMessage) -> None:
         """Take what a host's telemetry says. Thread: the host's."""
-        self.model.handle(host, message)
+        self.model.handle(message, host)
         if host == self._shown:
             self._bridge.post(HostMessage(host, message))
         if isinstance(message, Inventory):

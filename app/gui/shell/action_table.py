@@ -128,8 +128,13 @@ GROUPS = (
     Group(
         title="Monitor",
         page=MONITOR,
-        target="Hosts",
+        target="Devices",
         actions=(
+            Action("Show the last minute", ("1",)),
+            Action("Show the last 10 minutes", ("2",)),
+            Action("Show the last hour", ("3",)),
+            Action("Show the last 8 hours", ("4",)),
+            Action("Search hosts, GPUs, states, processes and users", ("Ctrl+F",)),
             Action("Previous and next host or GPU", ("Up", "Down")),
             Action("Fold and unfold a host", ("Left", "Right")),
             Action("Show the plots of the host, or connect to it", ("Return",)),

@@ -1,14 +1,13 @@
-"""Hosts in the window: Monitor's list and the dialog with pretended ones, and a run in the window by a real agent."""
+"""Hosts in the window: the dialog with pretended ones, and a run in the window by a real agent."""
 
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtTest import QTest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app.bench.hosts import ManyHosts, frame_times, inventory
+from app.bench.hosts import frame_times
 from app.environments.records import (
     Environment,
     EnvironmentOffer,
@@ -22,83 +21,17 @@ from app.gui.app import Workbench
 from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.hosts.hosts_dialog import HostsDialog
-from app.gui.hosts.hosts_panel import HostsPanel
+from app.gui.monitor.screen import MonitorView
 from app.gui.run.form_controls import HostChoice
 from app.gui.theme import Theme
 from app.gui.threads import Bridge
 from app.gui.window import MONITOR
 from app.hosts.book import HostEntry, add_host, read_hosts
 from app.storage.store import Store
-from app.viewmodels.hosts import HostState
-from app.viewmodels.monitor_hosts import HostsModel, Line
+from app.viewmodels.monitor.model import MonitorModel
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 
 LONG = "a-host-whose-name-has-all-sixty-characters-that-one-can-have"
-
-
-@pytest.fixture
-def panel(qtbot: QtBot, theme: Theme) -> HostsPanel:
-    model = HostsModel()
-    states = (
-        HostState(name="gpu1", stage="connected", round_trip_ms=0.4),
-        HostState(name="gpu2", stage="lost", text="The link to gpu2 is lost: ssh was killed."),
-        HostState(name=LONG),
-    )
-    model.handle("gpu1", inventory(0))
-    model.update(states)
-    made = HostsPanel(model, theme)
-    qtbot.addWidget(made)
-    made.resize(900, 300)
-    made.show()
-    made.refresh()
-    return made
-
-
-def test_each_host_has_its_line_with_what_can_be_done(qtbot: QtBot, panel: HostsPanel) -> None:
-    shown = panel.list
-    assert [line.split(" · ")[0] for line in shown.displayed_text().splitlines()] == [
-        "gpu1",
-        *(f"GPU {n}: NVIDIA H200" for n in range(4)),
-        "gpu2",
-        LONG,
-    ]
-    assert "The link to gpu2 is lost: ssh was killed." in shown.displayed_text()
-    viewport, left, none = shown.viewport(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    with qtbot.waitSignal(shown.connect_requested) as asked:
-        at = shown.button_area(shown.line_area("gpu2").adjusted(16, 0, -16, 0)).center()
-        QTest.mouseClick(viewport, left, none, at)
-    assert asked.args == ["gpu2"]
-    QTest.mouseClick(viewport, left, none, shown.line_area("gpu1").topLeft() + QPoint(20, 10))
-    assert len(shown.displayed_text().splitlines()) == 3, "folded"
-    QTest.keyClick(shown, Qt.Key.Key_Right)
-    assert len(shown.displayed_text().splitlines()) == 7
-    with qtbot.waitSignal(shown.opened) as opened:
-        QTest.keyClick(shown, Qt.Key.Key_Return)
-    assert opened.args == ["gpu1"]
-
-
-def test_of_many_hosts_only_what_is_in_sight_is_made(
-    qtbot: QtBot, theme: Theme, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many = ManyHosts(200, theme)
-    qtbot.addWidget(many.panel)
-    many.panel.resize(1200, 600)
-    many.panel.show()
-    made: list[tuple[str, int | None]] = []
-    line = many.model.line
-
-    def counted(host: str, device: int | None) -> Line:
-        made.append((host, device))
-        return line(host, device)
-
-    monkeypatch.setattr(many.model, "line", counted)
-    many.frame(0)
-    assert len(many.model.layout()) == 1400
-    assert 0 < len(made) <= 2 * (600 // 24), "one frame, or two where Qt painted once more"
-    many.panel.list.verticalScrollBar().setValue(1390)
-    made.clear()
-    many.panel.list.viewport().repaint()
-    assert {host for host, _ in made} <= set(many.model.hosts[-4:])
 
 
 def test_the_benchmark_of_many_hosts_times_frames_of_both(qtbot: QtBot, theme: Theme) -> None:
@@ -111,7 +44,7 @@ def dialog(qtbot: QtBot, theme: Theme) -> Iterator[HostsDialog]:
     window, choice, bridge = QWidget(), HostChoice(), Bridge()
     qtbot.addWidget(window)
     qtbot.addWidget(choice)
-    hosts = HostsController(choice, bridge)
+    hosts = HostsController(choice, bridge, MonitorModel())
     hosts.start()
     made = HostsDialog(window, theme, hosts)
     made.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose, False)
@@ -167,7 +100,9 @@ def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot
         (row,) = store.list_runs()
     assert row.host == "lab"
     workbench.window.show_page(MONITOR)
-    qtbot.waitUntil(lambda: "lab" in workbench.hosts.panel.list.displayed_text())
+    monitor = workbench.window.findChild(MonitorView)
+    assert isinstance(monitor, MonitorView)
+    qtbot.waitUntil(lambda: "lab · " in monitor.table.displayed_text())
     form.host.chosen.emit("")
     qtbot.waitUntil(form.run_button.isEnabled)
     assert hosts.shown == ""

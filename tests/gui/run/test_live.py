@@ -4,14 +4,11 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.gui.monitor import MonitorView
 from app.gui.run.live import LiveView, RunTabs
 from app.gui.run.screen import LogDialog, RunView
 from app.gui.theme import Theme
 from app.records import Outcome
-from app.viewmodels.monitor import MonitorModel
 from app.viewmodels.run.live import LiveModel, RunTab
-from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, samples, started, training
 
 
@@ -181,17 +178,3 @@ def test_the_log_can_be_read(qtbot: QtBot, theme: Theme) -> None:
     assert isinstance(dialog, LogDialog)
     assert dialog.text.toPlainText().startswith("Traceback")
     dialog.reject()
-
-
-def test_the_monitor_has_a_row_a_device(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> None:
-    model, view = MonitorModel(), MonitorView(theme, recorded.actions)
-    qtbot.addWidget(view)
-    view.show()
-    view.show_model(model.state())
-    handle_all(model, (GPU_INVENTORY, *samples(0, 5)))
-    for _ in GPU_INVENTORY.devices:  # one new row a call
-        view.show_model(model.state())
-    words = view.row("GPU-1").displayed_text()
-    assert "601" in words
-    assert "temperature (This card has no sensor.)" in words
-    assert "40" in view.row("host").displayed_text()

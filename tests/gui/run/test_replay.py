@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.history.screen import HistoryView
-from app.gui.monitor import MonitorView
+from app.gui.monitor.screen import MonitorView
 from app.gui.run.replay import ReplayView
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.screen import RunView

@@ -1,9 +1,8 @@
-"""Hosts as the window shows them: their state in words, the choice in the form, and Monitor's list."""
+"""Hosts as the window shows them: their state in words, and the choice in the form."""
 
 import pytest
 
-from app.fields import Sample
-from app.samples import HOST, Device, DeviceLost, Inventory
+from app.samples import HOST, Device, Inventory
 from app.viewmodels.hosts import (
     MANAGE,
     HostState,
@@ -14,7 +13,6 @@ from app.viewmodels.hosts import (
     host_field,
     host_machine,
 )
-from app.viewmodels.monitor_hosts import DeviceLine, HostLine, HostsModel
 from workloads.catalog import Gpu, Machine
 
 CONNECTED = HostState(name="gpu1", stage="connected", round_trip_ms=12.34)
@@ -73,81 +71,3 @@ def test_an_address_is_explained_and_a_host_has_a_cell_a_column() -> None:
     assert "agent there" not in describe_address("sh", "sh:")
     cells = host_cells("gpu1", "ssh://gpu1", CONNECTED, INVENTORY, "")
     assert [cell.text for cell in cells] == ["gpu1", "ssh://gpu1", "connected, 12.3\u00a0ms", "1× H200", "none"]
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def model(*states: HostState) -> tuple[HostsModel, Clock]:
-    clock = Clock()
-    made = HostsModel(clock)
-    made.update(states)
-    return made, clock
-
-
-def sample(load_pct: float, device: str = "GPU-0") -> Sample:
-    return Sample(t_ns=1, device=device, load_pct=load_pct, power_mw=500_000, memory_bytes=2**36, temperature_c=60)
-
-
-def test_a_host_has_a_line_and_one_for_each_gpu() -> None:
-    shown, clock = model(CONNECTED)
-    shown.handle("gpu1", INVENTORY)
-    shown.handle("gpu1", sample(80.0))
-    shown.handle("gpu1", sample(10.0, HOST))
-    assert shown.layout() == [("gpu1", None), ("gpu1", 0)]
-    head, gpu = (shown.line(*place) for place in shown.layout())
-    assert isinstance(head, HostLine)
-    assert isinstance(gpu, DeviceLine)
-    assert (head.machine, head.load_pct, head.age, head.is_stale) == ("1× H200", 80.0, "now", False)
-    assert (gpu.label, gpu.load, gpu.power, gpu.temperature) == ("GPU 0", "80\u00a0%", "500\u00a0W", "60\u00a0°C")
-    assert shown.summary() == "1 of 1 host connected · 1 GPU"
-    clock.now_s += 30
-    stale = shown.line("gpu1", None)
-    assert isinstance(stale, HostLine)
-    assert (stale.age, stale.is_stale) == ("data 30\u00a0s old", True)
-    shown.handle("gpu1", DeviceLost(t_ns=2, device="GPU-0", reason="It fell off the bus."))
-    lost = shown.line("gpu1", 0)
-    assert isinstance(lost, DeviceLine)
-    assert lost.lost == "It fell off the bus."
-
-
-def test_loads_of_the_last_minute_are_kept_once_a_second() -> None:
-    shown, _ = model(CONNECTED)
-    shown.handle("gpu1", INVENTORY)
-    for turn in range(70):
-        shown.handle("gpu1", sample(float(turn)))
-        shown.tick()
-    line = shown.line("gpu1", 0)
-    assert isinstance(line, DeviceLine)
-    assert list(line.history) == [float(turn) for turn in range(10, 70)]
-
-
-def test_hosts_are_ordered_by_load_and_those_away_come_last_with_their_reason() -> None:
-    away = HostState(name="gpu2", stage="lost", text="The link to gpu2 is lost.")
-    shown, _ = model(CONNECTED, away, HostState(name="gpu3", stage="connected"))
-    for host, load in (("gpu1", 5.0), ("gpu3", 95.0), ("gpu2", 50.0)):
-        shown.handle(host, INVENTORY)
-        shown.handle(host, sample(load))
-    assert shown.hosts == ("gpu1", "gpu2", "gpu3")
-    shown.sort("load")
-    assert shown.hosts == ("gpu3", "gpu1", "gpu2")
-    line = shown.line("gpu2", None)
-    assert isinstance(line, HostLine)
-    assert (line.problem, line.load_pct, line.can_connect, line.age) == ("The link to gpu2 is lost.", None, True, "")
-
-
-def test_of_many_hosts_only_their_own_lines_are_shown_until_they_are_unfolded() -> None:
-    shown, _ = model(*(HostState(name=f"gpu{n}", stage="connected") for n in range(200)))
-    for number in range(200):
-        shown.handle(f"gpu{number}", INVENTORY)
-    assert len(shown.layout()) == 200
-    shown.fold("gpu7")
-    assert len(shown.layout()) == 201
-    shown.fold(None, folded=False)
-    assert len(shown.layout()) == 400
-    shown.fold(None, folded=True)
-    assert len(shown.layout()) == 200

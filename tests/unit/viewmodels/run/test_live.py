@@ -4,7 +4,8 @@ import pytest
 from app.fields import Sample
 from app.records import Outcome
 from app.samples import DeviceLost, LogLine, Waiting
-from app.viewmodels.monitor import MonitorModel
+from app.viewmodels.monitor.details import chosen_details
+from app.viewmodels.monitor.model import MonitorModel, Place
 from app.viewmodels.plot.model import Panel
 from app.viewmodels.run.live import LiveModel, LiveState
 from tests.fakes.runs import EPOCHS
@@ -262,6 +263,7 @@ def test_the_monitor_and_the_run_screen_fold_a_sample_once() -> None:
     for event in samples(0, 2):
         model.handle(event)
         monitor.handle(event)
-    (curve,) = monitor.state().rows[0].panels[0].curves
+    panels = {panel.key: panel for panel in chosen_details(monitor, Place("", "GPU-0")).plots.panels}
+    (curve,) = panels["power_mw"].curves
     assert curve.source is model.recent.series("GPU-0", "power_mw")
     assert len(curve.y) == 20

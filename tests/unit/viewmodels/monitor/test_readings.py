@@ -1,25 +1,47 @@
+"""What the details of a device say: its figures, its processes, its state, and what it does not report."""
+
 import msgspec
 import pytest
 
 from app.fields import FIELDS, Sample, SlowSample
-from app.samples import DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
+from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.viewmodels.format.telemetry_fields import describe_users, format_clock_events, format_field
-from app.viewmodels.monitor import MonitoredDevice, MonitorModel, describe_not_reported
+from app.viewmodels.monitor.details import DeviceDetails, chosen_details
+from app.viewmodels.monitor.figures import describe_not_reported
+from app.viewmodels.monitor.model import MonitorModel, Place
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
 
 NBSP = "\N{NO-BREAK SPACE}"
 
 
-def rows() -> tuple[MonitorModel, tuple[MonitoredDevice, ...]]:
-    model = MonitorModel()
-    handle_all(model, (GPU_INVENTORY, *samples(0, 5)))
-    return model, model.state().rows
+class Clock:
+    """Seconds that a test moves on."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def model_of(*events: object) -> tuple[MonitorModel, Clock]:
+    """A model that has heard these events just now."""
+    clock = Clock()
+    model = MonitorModel(clock=clock)
+    handle_all(model, events)  # type: ignore[arg-type]
+    return model, clock
+
+
+def rows() -> tuple[MonitorModel, Clock]:
+    return model_of(GPU_INVENTORY, *samples(0, 5))
+
+
+def details(model: MonitorModel, device: str = "GPU-0") -> DeviceDetails:
+    return chosen_details(model, Place("", device))
 
 
 def test_every_device_has_its_numbers_with_units() -> None:
-    _, (first, _, host) = rows()
-    shown = {figure.label: figure.value for figure in first.metrics}
-    assert shown == {
+    model, _ = rows()
+    assert figures(model) == {
         "Power": f"600{NBSP}W of 700{NBSP}W",
         "Load": f"97{NBSP}%",
         "Memory": f"4.0 of 140{NBSP}GiB",
@@ -27,39 +49,47 @@ def test_every_device_has_its_numbers_with_units() -> None:
         "Temperature": f"55{NBSP}°C",
         "SM clock": f"1,980{NBSP}MHz",
     }
-    assert [figure.label for figure in host.metrics] == ["CPU load", "Memory"]
+    assert list(figures(model, HOST)) == ["CPU load", "Memory"]
 
 
 def test_what_a_device_does_not_say_is_not_zero() -> None:
-    _, (_, second, _) = rows()
-    assert "Temperature" not in [figure.label for figure in second.metrics]
-    assert second.not_reported == "Not reported by this GPU: temperature (This card has no sensor.)."
+    model, _ = rows()
+    assert "Temperature" not in figures(model, "GPU-1")
+    assert details(model, "GPU-1").not_reported == "Not reported by this GPU: temperature (This card has no sensor.)."
 
 
 def test_a_lost_device_stays_with_the_reason() -> None:
-    model, _ = rows()
+    model, clock = rows()
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="it fell off the bus"))
-    assert [row.lost for row in model.state(ns(70)).rows] == [f"Lost 1{NBSP}min ago. It fell off the bus.", "", ""]
+    clock.now_s += 65
+    lost = details(model).state
+    assert (lost.text, lost.tone, lost.reason) == ("Lost", "bad", f"Lost 1{NBSP}min ago. It fell off the bus.")
     model.handle(GPU_INVENTORY)
-    assert [row.lost for row in model.state().rows] == ["", "", ""], "it came back"
+    assert details(model).state.text == "No reading yet", "it came back"
 
 
 def test_one_that_was_lost_before_says_only_why() -> None:
     lost = msgspec.structs.replace(DEVICES[0], lost="the NVIDIA driver refuses it (Unknown Error)")
-    model = MonitorModel()
-    model.handle(msgspec.structs.replace(GPU_INVENTORY, devices=(lost, *DEVICES[1:])))
-    assert model.state().rows[0].lost == "Lost. The NVIDIA driver refuses it (Unknown Error)."
+    model, _ = model_of(msgspec.structs.replace(GPU_INVENTORY, devices=(lost, *DEVICES[1:])))
+    assert details(model).state.reason == "Lost. The NVIDIA driver refuses it (Unknown Error)."
+
+
+def test_a_driver_that_is_away_is_told_from_a_card_that_is_lost() -> None:
+    model, _ = rows()
+    model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="NVIDIA H200 stopped answering (Driver Not Loaded)."))
+    assert details(model).state.text == "Driver away"
 
 
 def test_an_absent_value_clears_the_one_before() -> None:
-    model, _ = rows()
+    model, clock = rows()
     model.handle(SlowSample(t_ns=ns(5), device="GPU-0", tensor_active_pct=93.5))
     model.handle(Sample(t_ns=ns(5), device="GPU-0", load_pct=50.0))
     assert figures(model) == {"Load": f"50{NBSP}%", "Tensor cores active": f"93.5{NBSP}%"}
+    clock.now_s += 35
     model.handle(Sample(t_ns=ns(40), device="GPU-0"))
     assert figures(model) == {}, "the slow value is too old, too"
-    assert model.state().rows[0].stale == f"No reading for 35{NBSP}s."
-    assert model.state(ns(41)).rows[1].stale == f"No reading for 36{NBSP}s."
+    assert details(model).state.text == f"No reading for 35{NBSP}s"
+    assert not details(model, "GPU-1").is_current
 
 
 def test_an_implausible_value_is_called_so_until_the_next_plausible_one() -> None:
@@ -75,31 +105,29 @@ def test_an_implausible_value_is_called_so_until_the_next_plausible_one() -> Non
         "Memory free": "–",
         "Memory temperature": "implausible",
     }
-    first, second, _ = model.state().rows
-    assert [panel.title for panel in first.panels] == ["Power (implausible)", "Load", "Memory (implausible)"]
-    assert [panel.title for panel in second.panels] == ["Power", "Load", "Memory"]
+    titles = {device: [panel.title for panel in details(model, device).plots.panels] for device in ("GPU-0", "GPU-1")}
+    assert titles["GPU-0"] == ["Load", "Power (implausible)", "Memory (implausible)", "Temperature"]
+    assert titles["GPU-1"] == ["Load", "Power", "Memory", "Temperature (This card has no sensor.)"]
     model.handle(Sample(t_ns=ns(6), device="GPU-0", power_mw=300_000, memory_bytes=2**30))
     model.handle(SlowSample(t_ns=ns(6), device="GPU-0", memory_temperature_c=71))
     assert "implausible" not in figures(model).values()
 
 
 def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
-    model = MonitorModel()
-    model.handle(CPU_INVENTORY)
-    state = model.state()
-    assert [row.label for row in state.rows] == ["Host"]
-    assert state.note == "No NVIDIA driver is installed."
-    assert "Runs measured on two H200s" in state.gpu_hint
+    model, _ = model_of(CPU_INVENTORY)
+    assert model.layout() == [Place("", HOST)]
+    reason, hint = details(model, HOST).no_gpu
+    assert reason == "No NVIDIA driver is installed."
+    assert "Runs measured on two H200s" in hint
 
 
 def test_with_a_gpu_nobody_is_told_what_one_would_show() -> None:
-    model = MonitorModel()
-    model.handle(GPU_INVENTORY)
-    assert (model.state().note, model.state().gpu_hint) == ("", "")
+    model, _ = model_of(GPU_INVENTORY)
+    assert details(model, HOST).no_gpu == ("", "")
 
 
-def figures(model: MonitorModel, device: int = 0) -> dict[str, str]:
-    return {figure.label: figure.value for figure in model.state().rows[device].metrics}
+def figures(model: MonitorModel, device: str = "GPU-0") -> dict[str, str]:
+    return {figure.label: figure.value for figure in details(model, device).metrics}
 
 
 def test_slow_values_stay_until_the_next_and_throttled_time_counts_from_the_first() -> None:
@@ -121,13 +149,16 @@ def test_reserved_memory_is_not_free() -> None:
 
 def test_a_gpu_names_its_processes_the_largest_first() -> None:
     model, _ = rows()
-    assert model.state().rows[0].processes == ""
+    assert details(model).processes_note == ""
     model.handle(Processes(t_ns=ns(1), device="GPU-0", processes=()))
-    assert model.state().rows[0].processes == "No process uses it"
-    some = [GpuProcess(pid=n, name="python3", memory_bytes=n * 2**20) for n in range(1, 11)]
+    assert details(model).processes_note == "No process uses it"
+    some = [GpuProcess(pid=n, name="python3", memory_bytes=n * 2**20, user="ann", running_s=70.0) for n in (1, 2)]
     model.handle(Processes(t_ns=ns(2), device="GPU-0", processes=(GpuProcess(pid=77, name="Xorg"), *some)))
-    lines = model.state().rows[0].processes.splitlines()
-    assert (lines[0], lines[-1], len(lines)) == (f"python3 (10) · unknown user · – · 10.0{NBSP}MiB", "and 3 more", 9)
+    assert details(model).processes == (
+        ("python3 (2)", "ann", f"1{NBSP}min", f"2.0{NBSP}MiB"),
+        ("python3 (1)", "ann", f"1{NBSP}min", f"1.0{NBSP}MiB"),
+        ("Xorg (77)", "unknown user", "–", "–"),
+    )
 
 
 def test_who_uses_a_gpu_is_one_line_in_the_terminal() -> None:
@@ -143,27 +174,27 @@ def test_who_uses_a_gpu_is_one_line_in_the_terminal() -> None:
 
 
 def test_a_lost_device_shows_no_old_numbers_as_if_they_were_new() -> None:
-    model = MonitorModel()
     gpu = msgspec.structs.replace(DEVICES[0], fields={"power_mw": FieldInfo(unit="mW")})
-    handle_all(model, (msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)), *samples(0, 1)))
+    model, clock = model_of(msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)), *samples(0, 1))
+    clock.now_s = ns(1) / 1e9
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="it fell off the bus"))
     assert figures(model) == {"Power": "–"}
-    assert model.state().rows[0].panels[0].curves[0].y[-1] == 600.0, "its last minute stays"
+    (power,) = [panel for panel in details(model).plots.panels if panel.key == "power_mw"]
+    assert power.curves[0].y[-1] == 600.0, "its last minute stays"
 
 
 def test_nobody_is_called_absent_where_processes_cannot_be_listed() -> None:
     model, _ = rows()
     model.handle(Processes(t_ns=ns(1), device="GPU-0", reason="no permission"))
-    assert model.state().rows[0].processes == "Processes unknown: no permission"
+    assert details(model).processes_note == "Processes unknown: no permission"
 
 
 def test_what_has_a_value_is_reported_whatever_the_probe_found() -> None:
     gpu = msgspec.structs.replace(DEVICES[0], absent={"fan_pct": "not supported", "sm_active_pct": "not supported"})
     assert describe_not_reported(gpu, {"sm_active_pct": 96.0}) == "Not reported by this GPU: fan (not supported)."
-    model = MonitorModel()
-    model.handle(msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)))
+    model, _ = model_of(msgspec.structs.replace(GPU_INVENTORY, devices=(gpu,)))
     model.handle(FieldsUpdated(device="GPU-0", fields={"sm_active_pct": FieldInfo(unit="%")}))
-    assert model.state().rows[0].not_reported == ""
+    assert details(model).not_reported == ""
 
 
 def test_what_is_not_told_is_grouped_by_reason() -> None:

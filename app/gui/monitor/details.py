@@ -1,0 +1,249 @@
+"""The chosen device of Monitor: its state, figures and processes at the left, its curves at the right."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.gui.actions import Actions
+from app.gui.plot.panel_stack import PanelStack
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import (
+    ElidedLabel,
+    Scroller,
+    button,
+    clear_layout,
+    plain_tooltip,
+    set_role,
+    show_text,
+    text_label,
+)
+from app.viewmodels.monitor.details import PROCESS_COLUMNS, DeviceDetails
+from app.viewmodels.monitor.figures import DeviceMetric
+
+_COLUMN, _NARROW_COLUMN = 37 * GRID, 33 * GRID
+_WIDE, _LINE = 150 * GRID, 22
+_PLOT_WIDTH, _PLOT_HEIGHT = 38 * GRID, 18 * GRID
+_MOST_PROCESSES = 8
+_PIN, _UNPIN = "☆", "★"
+
+
+class FigureGrid(QWidget):
+    """Figures with their words in one or two columns; those that can be are pinned with a star."""
+
+    pinned = Signal(str, bool)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values: dict[str, QLabel] = {}
+        self._pins: dict[str, QPushButton] = {}
+        self._shown: tuple[object, ...] = ()
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setVerticalSpacing(2)
+        self._grid.setHorizontalSpacing(GRID // 2)
+
+    def text(self) -> str:
+        """Return all figures as text."""
+        return "\n".join(f"{label} {value.text()}" for label, value in self._values.items())
+
+    def pin_button(self, field: str) -> QPushButton:
+        """Return the button that pins a field."""
+        return self._pins[field]
+
+    def show_figures(self, figures: Sequence[DeviceMetric], pinned: Sequence[str], columns: int, role: str) -> None:
+        """Show these figures.
+
+        Args:
+            figures: The figures.
+            pinned: The fields among them that are pinned.
+            columns: In how many columns.
+            role: The role of the numbers in the style sheet.
+        """
+        shown = (columns, *((figure.label, figure.field) for figure in figures))
+        if shown != self._shown:
+            self._shown = shown
+            self._lay_out(figures, columns)
+        for figure in figures:
+            self._values[figure.label].setText(figure.value)
+            set_role(self._values[figure.label], role)
+            if figure.field:
+                pin, is_pinned = self._pins[figure.field], figure.field in pinned
+                pin.setChecked(is_pinned)
+                pin.setText(_UNPIN if is_pinned else _PIN)
+
+    def _lay_out(self, figures: Sequence[DeviceMetric], columns: int) -> None:
+        clear_layout(self._grid)
+        self._values, self._pins = {}, {}
+        lines = max(1, -(-len(figures) // columns))
+        for index, figure in enumerate(figures):
+            column, line = divmod(index, lines)
+            value = self._values[figure.label] = text_label(figure.value)
+            value.setFont(tabular_font())
+            value.setAccessibleName(figure.label)
+            if figure.field:
+                self._grid.addWidget(self._pin(figure), line, 4 * column)
+            self._grid.addWidget(text_label(figure.label, "muted"), line, 4 * column + 1)
+            self._grid.addWidget(value, line, 4 * column + 2, Qt.AlignmentFlag.AlignRight)
+        for line in range(max(lines, self._grid.rowCount())):
+            self._grid.setRowMinimumHeight(line, _LINE if line < lines else 0)
+        for column in range(2):
+            self._grid.setColumnStretch(4 * column + 2, int(column < columns))
+            self._grid.setColumnMinimumWidth(4 * column + 3, 2 * GRID if column == 0 and columns == 2 else 0)
+
+    def _pin(self, figure: DeviceMetric) -> QPushButton:
+        made = self._pins[figure.field] = button(_PIN, "Pin: give it a column and a plot of its own", flat=True)
+        made.setCheckable(True)
+        made.setFixedSize(20, 20)
+        made.setStyleSheet("padding: 0;")
+        made.setAccessibleName(f"Pin {figure.label}")
+        made.clicked.connect(lambda pinned, field=figure.field: self.pinned.emit(field, pinned))
+        return made
+
+
+class NoGpuView(QWidget):
+    """Why there is no GPU, what there would be with one, and the way to runs that had some."""
+
+    def __init__(self, actions: Actions) -> None:
+        super().__init__()
+        self._reason = text_label("", "heading", wrap=True)
+        self._with_gpu = text_label("", "muted", wrap=True)
+        self.reference_button = button("Show re&ference runs", "Copies of runs measured on real GPUs, in the history")
+        self.reference_button.clicked.connect(actions.show_reference)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 2 * GRID, 0, 0)
+        layout.setSpacing(GRID)
+        layout.addWidget(self._reason)
+        layout.addWidget(self._with_gpu)
+        layout.addWidget(self.reference_button, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def show_reason(self, reason: str, with_gpu: str) -> None:
+        """Say it; nothing is shown where there is nothing to say."""
+        self._reason.setText(reason)
+        self._with_gpu.setText(with_gpu)
+        self.setVisible(bool(reason))
+
+    def displayed_text(self) -> str:
+        """Return its text."""
+        return f"{self._reason.text()}\n{self._with_gpu.text()}"
+
+
+class DetailsView(QWidget):
+    """Shows `DeviceDetails`."""
+
+    def __init__(self, theme: Theme, actions: Actions) -> None:
+        super().__init__()
+        self._theme = theme
+        self._title = text_label("", "heading", wrap=True)
+        self._subtitle = text_label("", "caption", wrap=True)
+        self._subtitle.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._state = text_label("", "", wrap=True)
+        self.figures = FigureGrid()
+        self._processes = QWidget()
+        self._process_grid = QGridLayout(self._processes)
+        self._shown_processes: tuple[tuple[str, ...], ...] = ()
+        self._processes_note = text_label("", "muted", wrap=True)
+        self._not_reported = text_label("", "caption", wrap=True)
+        self.no_gpu = NoGpuView(actions)
+        self.stack = PanelStack(theme)
+        self._words = Scroller(horizontal=False)
+        self._shown: DeviceDetails | None = None
+        self._build()
+
+    def displayed_text(self) -> str:
+        """Return everything shown but plots, as one text."""
+        grid = self._process_grid
+        cells = (grid.itemAt(n) for n in range(grid.count()))
+        labels = [cell.widget() for cell in cells if cell is not None]
+        listed = " ".join(label.text() for label in labels if isinstance(label, QLabel))
+        words = (self._title, self._subtitle, self._state, self._processes_note, self._not_reported)
+        return "\n".join(filter(None, (*(label.text() for label in words), listed, self.figures.text())))
+
+    def describe_time(self) -> str:
+        """Return what is known of the time at the crosshair; "" without one."""
+        time, shown = self.stack.crosshair, self._shown
+        return "" if time is None or shown is None else shown.plots.describe_time(time)
+
+    def show_details(self, details: DeviceDetails, pinned: Sequence[str]) -> None:
+        """Show the words and figures.
+
+        Args:
+            details: The device.
+            pinned: The fields that are pinned.
+        """
+        self._shown = details
+        show_text(self._title, details.title)
+        show_text(self._subtitle, details.subtitle)
+        state = details.state
+        show_text(self._state, state.reason or f"{state.symbol} {state.text}".strip())
+        set_role(self._state, state.tone if state.tone in ("good", "warning", "bad") else "muted")
+        columns = 2 if self._has_two_columns(len(details.metrics)) else 1
+        self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
+        self.figures.show_figures(details.metrics, pinned, columns, "" if details.is_current else "muted")
+        self._show_processes(details.processes)
+        show_text(self._processes_note, details.processes_note)
+        show_text(self._not_reported, details.not_reported)
+        self.no_gpu.show_reason(*details.no_gpu)
+
+    def show_plots(self, details: DeviceDetails) -> None:
+        """Show the curves."""
+        self._shown = details
+        width = self.width() - self._words.width()
+        count = len(details.plots.panels)
+        columns = max(1, min(width // _PLOT_WIDTH, 2 if count <= 4 else 3, count))
+        self.stack.setMinimumHeight(-(-count // columns) * _PLOT_HEIGHT)
+        self.stack.show_plots(details.plots_in(columns))
+
+    def _has_two_columns(self, figures: int) -> bool:
+        """Whether one column of figures would be higher than the screen, which has the width for two."""
+        return self.width() >= _WIDE and (figures + 8) * _LINE > self.height()
+
+    def _show_processes(self, rows: tuple[tuple[str, ...], ...]) -> None:
+        if rows == self._shown_processes:
+            return
+        self._shown_processes = rows
+        clear_layout(self._process_grid)
+        self._processes.setVisible(bool(rows))
+        for line, row in enumerate((PROCESS_COLUMNS, *rows[:_MOST_PROCESSES]) if rows else ()):
+            for column, text in enumerate(row):
+                label: QLabel = ElidedLabel("caption" if not line else "", Qt.AlignmentFlag.AlignLeft)
+                if column >= len(PROCESS_COLUMNS) - 2:
+                    label = text_label(text, "caption" if not line else "")
+                    label.setFont(tabular_font())
+                label.setText(text)
+                label.setToolTip(plain_tooltip(text))
+                side = Qt.AlignmentFlag.AlignRight if column >= len(PROCESS_COLUMNS) - 2 else Qt.AlignmentFlag(0)
+                self._process_grid.addWidget(label, line, column, side)
+        if (more := len(rows) - _MOST_PROCESSES) > 0:
+            self._process_grid.addWidget(text_label(f"and {more} more", "muted"), _MOST_PROCESSES + 1, 0)
+
+    def _build(self) -> None:
+        self._process_grid.setContentsMargins(0, 0, 0, 0)
+        self._process_grid.setVerticalSpacing(2)
+        self._process_grid.setHorizontalSpacing(GRID)
+        self._process_grid.setColumnStretch(0, 3)
+        self._process_grid.setColumnStretch(1, 2)
+        self._processes.setAccessibleName("Processes")
+        self._processes.hide()
+        self.no_gpu.hide()
+        left = QWidget()
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, GRID, 0)
+        column.setSpacing(GRID // 2)
+        for widget in (self._title, self._subtitle, self._state):
+            column.addWidget(widget)
+        column.addSpacing(GRID // 2)
+        column.addWidget(self._processes)
+        column.addWidget(self._processes_note)
+        column.addSpacing(GRID // 2)
+        column.addWidget(self.figures)
+        column.addWidget(self._not_reported)
+        column.addWidget(self.no_gpu)
+        column.addStretch(1)
+        self._words.setWidget(left)
+        self._words.setFixedWidth(_COLUMN)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        layout.setSpacing(2 * GRID)
+        layout.addWidget(self._words)
+        layout.addWidget(Scroller(self.stack), 1)

@@ -1,0 +1,214 @@
+"""The Monitor screen: a table of all devices, the details of the chosen one below it; with its controller."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from app.gui.actions import Actions
+from app.gui.monitor.details import DetailsView
+from app.gui.monitor.table import MonitorTable
+from app.gui.theme import GRID, Theme
+from app.gui.threads import WindowEvent
+from app.gui.widgets.basic import ElidedLabel, EmptyState, button, separator, splitter, toggle_button
+from app.gui.window_state import WindowState
+from app.viewmodels.monitor.details import chosen_details
+from app.viewmodels.monitor.history import RANGES_S
+from app.viewmodels.monitor.model import MonitorModel, TableSettings
+
+_TABLE_SHARE = 0.45
+"""Of the height, what the table takes at most at first."""
+_LEAST_DETAILS = 26 * GRID
+
+
+class MonitorView(QWidget):
+    """Shows a `MonitorModel`; `settings_changed` comes when the user has chosen anything that is remembered."""
+
+    settings_changed = Signal()
+
+    def __init__(self, model: MonitorModel, theme: Theme, actions: Actions) -> None:
+        super().__init__()
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._model = model
+        self._state = WindowState("monitor", self)
+        model.change(self._state.read("settings", TableSettings()))
+        self._empty = EmptyState("Looking for devices …", "Their load, power, memory and temperature appear here.")
+        self._summary = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
+        self.search = QLineEdit()
+        self._grouped = toggle_button("By host", "Devices below their hosts, or all in one list that sorts over hosts")
+        self._fold = button("Fold all", "Show only the rows of hosts, or those of their devices too", small=True)
+        self._ranges = {name: toggle_button(name, f"Show the last {name} ({n})") for n, name in enumerate(RANGES_S, 1)}
+        self._hosts = button("&Hosts …", "Machines with GPUs that are reached by ssh, Slurm, Ray or docker", flat=True)
+        self._trace = button("Replay a &trace …", "Telemetry that `watch --json` wrote into a file (Ctrl+O)", flat=True)
+        self._hosts.clicked.connect(actions.manage_hosts)
+        self._trace.clicked.connect(actions.open_trace)
+        self.table = MonitorTable(model, theme)
+        self.table.remember_widths(self._state)
+        self.details = DetailsView(theme, actions)
+        self._parts = splitter(Qt.Orientation.Vertical, self.table, self.details, (0, 1))
+        self._is_sized = False
+        self._build()
+        self._connect()
+
+    @property
+    def trace_button(self) -> QPushButton:
+        """Asks for a trace to replay."""
+        return self._trace
+
+    def range_button(self, name: str) -> QPushButton:
+        """Return the button of a range of time."""
+        return self._ranges[name]
+
+    def show_table(self) -> None:
+        """Show the rows and figures as they are now."""
+        model, settings = self._model, self._model.settings
+        self.table.refresh()
+        has_rows = self.table.chosen is not None
+        self._empty.setVisible(not has_rows and not self.search.text())
+        self._parts.setVisible(not self._empty.isVisible())
+        if not has_rows:
+            return
+        self._show_summary()
+        self.search.setVisible(model.has_other_hosts)
+        self._grouped.setVisible(model.has_other_hosts)
+        self._grouped.setChecked(settings.grouped)
+        self._fold.setVisible(model.has_other_hosts and settings.grouped)
+        self._fold.setText("Unfold all" if all(model.is_folded(host.name) for host in model.hosts) else "Fold all")
+        for name, made in self._ranges.items():
+            made.setChecked(name == settings.range)
+        if not self._is_sized and self.isVisible():
+            self._size()
+        self.show_chosen(words=True)
+
+    def _show_summary(self) -> None:
+        """Show how all devices are, or what is known of the time under the pointer."""
+        self._summary.setText(self.details.describe_time() or self._model.summary())
+
+    def show_chosen(self, *, words: bool) -> None:
+        """Show the plots of the chosen row as they are now, with `words` its figures too."""
+        place = self.table.chosen
+        if place is not None and not self.details.visibleRegion().isEmpty():
+            details = chosen_details(self._model, place)
+            if words:
+                self.details.show_details(details, self._model.settings.pinned)
+            self.details.show_plots(details)
+
+    def _size(self) -> None:
+        """Give the table the room that it wants, the first time that its rows are known, if the user has not chosen."""
+        self._is_sized = True
+        height = self.height()
+        wanted = min(self.table.wanted_height, max(int(height * _TABLE_SHARE), height - 2 * _LEAST_DETAILS))
+        self._parts.setSizes([wanted, height - wanted])
+        self._state.keep_splitter("parts", self._parts)
+
+    def _change(self, **changes: object) -> None:
+        self._model.change(replace(self._model.settings, **changes))  # type: ignore[arg-type]
+        self._keep()
+
+    def _keep(self) -> None:
+        self._state.keep("settings", self._model.settings)
+        self.show_table()
+
+    def _pin(self, field: str, pinned: bool) -> None:
+        self._model.pin(field, pinned=pinned)
+        self._keep()
+
+    def _search(self, text: str) -> None:
+        self._model.search(text)
+        self.show_table()
+
+    def _fold_all(self) -> None:
+        self._model.fold(None, self._fold.text() == "Fold all")
+        self.show_table()
+
+    def _connect(self) -> None:
+        self.table.chosen_changed.connect(lambda: self.show_chosen(words=True))
+        self.table.sorted.connect(self._keep)
+        self.details.stack.crosshair_moved.connect(lambda _: self._show_summary())
+        self.details.figures.pinned.connect(self._pin)
+        self.search.textChanged.connect(self._search)
+        self._grouped.clicked.connect(lambda grouped: self._change(grouped=grouped))
+        self._fold.clicked.connect(self._fold_all)
+        for number, (name, made) in enumerate(self._ranges.items(), 1):
+            made.clicked.connect(lambda _=False, name=name: self._change(range=name))
+            self._shortcut(f"{number}", made.click)
+        self._shortcut("Ctrl+F", self.search.setFocus)
+
+    def _shortcut(self, keys: str, act: Callable[[], object]) -> None:
+        shortcut = QShortcut(QKeySequence(keys), self)
+        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        shortcut.activated.connect(act)
+
+    def _build(self) -> None:
+        self.search.setPlaceholderText("Host, GPU, state, process or user")
+        self.search.setAccessibleName("Search devices")
+        self.search.setClearButtonEnabled(True)
+        self.search.setMaximumWidth(32 * GRID)
+        for hidden in (self.search, self._grouped, self._fold, self._parts):
+            hidden.hide()
+        head = QHBoxLayout()
+        head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
+        head.setSpacing(GRID // 2)
+        head.addWidget(self._summary, 1)
+        for widget in (self.search, self._grouped, self._fold):
+            head.addWidget(widget)
+        head.addSpacing(GRID)
+        for widget in (*self._ranges.values(), self._hosts, self._trace):
+            head.addWidget(widget)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(head)
+        layout.addWidget(separator())
+        layout.addWidget(self._empty, 1)
+        layout.addWidget(self._parts, 1)
+
+
+_REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.09, 0.3
+"""Numbers that change more often than this nobody can read."""
+_TICK_MS = 1_000
+
+
+class MonitorController(QObject):
+    """Brings the monitor's model and view together: takes events, and shows what anyone can see.
+
+    Once a second it does so even where nothing comes: the screen has to say how old its numbers are.
+    """
+
+    def __init__(self, view: MonitorView, model: MonitorModel) -> None:
+        super().__init__(view)
+        self.view = view
+        self._model = model
+        self._plots_s = self._words_s = 0.0
+        self._timer = QTimer(self)
+        self._timer.setInterval(_TICK_MS)
+        self._timer.timeout.connect(self._tick)
+        self._timer.start()
+
+    def close(self) -> None:
+        """Refresh the screen no more."""
+        self._timer.stop()
+
+    def handle(self, event: WindowEvent) -> None:
+        """Take one event of this machine."""
+        self._model.handle(event)
+
+    def refresh(self) -> None:
+        """Show what is known now, if anyone can see it and has had time to read the last."""
+        if not self.view.isVisible():
+            return
+        now_s = time.monotonic()
+        if now_s - self._words_s >= _REFRESH_WORDS_S:
+            self._words_s = self._plots_s = now_s
+            self.view.show_table()
+        elif now_s - self._plots_s >= _REFRESH_PLOTS_S:
+            self._plots_s = now_s
+            self.view.show_chosen(words=False)
+
+    def _tick(self) -> None:
+        self._model.tick()
+        self.refresh()

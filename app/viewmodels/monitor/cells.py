@@ -1,0 +1,328 @@
+"""The cells of Monitor's table: a row per device, and one per host over its devices."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from app import units
+from app.fields import FIELDS
+from app.limits import IMPLAUSIBLE
+from app.records import Floats
+from app.samples import HOST, Device, Inventory, Processes
+from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Tone
+from app.viewmodels.format.naming import format_gpu_counts, short_gpu_name
+from app.viewmodels.format.telemetry_fields import format_field, process_parts
+from app.viewmodels.hosts import SILENT_S, HostState, describe_stage
+from app.viewmodels.monitor.figures import TABLE_FIELDS
+from app.viewmodels.monitor.history import History, SeriesKey
+from app.viewmodels.monitor.readings import SEVERITY_NAMES, DeviceState, Readings, worst_state
+from app.viewmodels.plot.telemetry_buffer import device_label
+
+COURSE_POINTS = 60
+"""Parts of the chosen range of which a sparkline shows the highest value each."""
+
+DEVICE, STATE, PROCESSES = "device", "state", "processes"
+_HELP: Mapping[str, str] = {
+    "load_pct": "Share of the time in which some kernel ran; of a host the mean of its GPUs",
+    "power_mw": "Power now, of the limit; of a host the sum of its GPUs",
+    "memory_bytes": "Memory that programs hold, of all there is",
+    "temperature_c": "Of the GPU's core; of a host its warmest",
+}
+_NBSP = "\N{NO-BREAK SPACE}"
+
+
+def table_columns(pinned: Sequence[str]) -> dict[str, Column]:
+    """Return the columns by their key, which is the name of a field where one is shown; pinned fields come last."""
+    fields = {name: Column(FIELDS[name].label, _HELP.get(name, FIELDS[name].meaning)) for name in TABLE_FIELDS}
+    fields |= {name: Column(FIELDS[name].label, f"Pinned: {FIELDS[name].meaning}") for name in pinned}
+    return {
+        DEVICE: Column("Device", "GPUs by number, then the processors; of a host its name", numeric=False),
+        STATE: Column("State", "What is wrong with it, or whether it is busy; the worst first", numeric=False),
+        **fields,
+        PROCESSES: Column("Used by", "Processes that compute on it, with their users", numeric=False),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphCell(Cell):
+    """A number beside its recent course, or beside a bar of the `share` that it is of the whole; both from 0 to 1.
+
+    It is `faint` where it is not of now.
+    """
+
+    course: Floats | None = None
+    share: float | None = None
+    faint: bool = False
+
+
+def device_title(device: Device) -> str:
+    """Return a device in one word, among those of several hosts: `GPU 0`, or `CPU`."""
+    return "CPU" if device.device == HOST else device_label(device)
+
+
+_HERE = HostState(name="", stage="connected")
+
+
+@dataclass(slots=True)
+class MonitoredHost:
+    """A host with its devices, and how the link to it is; this machine is the one named ""."""
+
+    name: str
+    clock: Callable[[], float]
+    link: HostState = _HERE
+    inventory: Inventory | None = None
+    devices: tuple[Device, ...] = ()
+    heard_s: float = 0.0
+    readings: dict[str, Readings] = field(default_factory=dict)
+
+    def take_inventory(self, inventory: Inventory) -> None:
+        """Take the devices: GPUs first, then the processors."""
+        for device in inventory.devices:
+            readings = self.readings_of(device.device)
+            if device.lost is not None:
+                readings.lose(None, device.lost)
+            else:
+                readings.loss = ""
+        self.inventory = inventory
+        self.devices = tuple(sorted(inventory.devices, key=lambda device: (device.device == HOST, device.index)))
+
+    def readings_of(self, device: str) -> Readings:
+        """Return what is known of a device."""
+        found = self.readings.get(device)
+        return self.readings.setdefault(device, Readings(self.clock)) if found is None else found
+
+    def device(self, name: str) -> Device | None:
+        """Return a device, or None for one that is not there any more."""
+        return next((device for device in self.devices if device.device == name), None)
+
+    def state(self, device: Device) -> DeviceState:
+        """Return the state of a device."""
+        return self.readings_of(device.device).state(device)
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return self.name or THIS_MACHINE.capitalize()
+
+    @property
+    def main_devices(self) -> tuple[Device, ...]:
+        """Its GPUs, or its processors where it has none: what the figures of the host are made of."""
+        return tuple(device for device in self.devices if device.device != HOST) or self.devices
+
+    @property
+    def machine_text(self) -> str:
+        """Its GPUs in a few words."""
+        names = [device.name for device in self.devices if device.device != HOST]
+        return format_gpu_counts(names) or ("CPU only" if self.devices else "")
+
+    def value(self, device: Device, key: str) -> float | None:
+        """Return the number that a column sorts a device by; None is absent."""
+        readings = self.readings_of(device.device)
+        if key == STATE:
+            return readings.state(device).severity
+        if key == PROCESSES:
+            return None if readings.processes is None else len(readings.processes.processes)
+        return readings.values().get(key) if readings.is_current else None
+
+    def total(self, key: str) -> float | None:
+        """Return the number that a column sorts the host by: a sum, a mean of shares, or the highest."""
+        if self.link.stage != "connected":
+            return None
+        found = [value for device in self.main_devices if (value := self.value(device, key)) is not None]
+        if not found:
+            return None
+        if key in ("power_mw", "memory_bytes", PROCESSES):
+            return sum(found)
+        is_share = key in FIELDS and FIELDS[key].kind == "share"
+        return sum(found) / len(found) if is_share else max(found)
+
+    def mentions(self, device: Device, words: Sequence[str]) -> bool:
+        """Return whether host, device, its state or its processes have all these words, which are in small letters."""
+        listed = self.readings_of(device.device).processes
+        users = (f"{each.name} {each.user} {each.pid}" for each in listed.processes) if listed else ()
+        text = " ".join((self.title, device_title(device), device.name, self.state(device).text, *users)).lower()
+        return all(word in text for word in words)
+
+
+@dataclass(frozen=True, slots=True)
+class Courses:
+    """Where the sparklines come from: a history, and how long a time they show, to its end; each is made once."""
+
+    history: History
+    range_s: float
+    _made: dict[tuple[object, ...], Floats | None] = field(default_factory=dict)
+
+    def of(self, host: MonitoredHost, devices: Sequence[Device], name: str, whole: float | None) -> Floats | None:
+        """Return the course of a field as shares of the whole, or of its highest; of several devices their mean."""
+        key = (host.name, name, whole, *(device.device for device in devices))
+        if key not in self._made:
+            self._made[key] = self._make(host, devices, name, whole)
+        return self._made[key]
+
+    def _make(self, host: MonitoredHost, devices: Sequence[Device], name: str, whole: float | None) -> Floats | None:
+        keys = [SeriesKey(host.name, device.device, name) for device in devices]
+        end_s = self.history.newest_s
+        if not keys or not np.isfinite(end_s):
+            return None
+        found = [self.history.course(key, end_s - self.range_s, end_s, COURSE_POINTS) for key in keys]
+        if len(found) == 1:
+            return found[0] / (whole or max(1.0, float(np.fmax.reduce(found[0]))))
+        counts = np.isfinite(found).sum(axis=0)
+        mean: Floats = np.where(counts, np.nan_to_num(found).sum(axis=0) / np.maximum(counts, 1), np.nan)
+        top = whole or float(np.fmax.reduce(mean))
+        return mean / top if np.isfinite(top) and top else mean
+
+
+def device_cells(
+    host: MonitoredHost, device: Device, columns: Sequence[str], courses: Courses, *, with_host: bool
+) -> tuple[Cell, ...]:
+    """Return the row of a device.
+
+    Args:
+        host: Its host.
+        device: The device.
+        columns: The keys of the columns.
+        courses: Where the sparklines come from.
+        with_host: Whether the device is named with its host, as in a list over all hosts.
+    """
+    readings = host.readings_of(device.device)
+    values, state = readings.values(), readings.state(device)
+    faint = not readings.is_current
+    name = f"{device_title(device)} · {short_gpu_name(device.name)}"
+    label = f"{host.title} · {name}" if with_host else name
+    whole = {
+        "load_pct": 100.0,
+        "power_mw": values.get("power_limit_mw"),
+        "memory_bytes": float(device.memory_total_bytes or 0) or None,
+    }
+    cells: dict[str, Cell] = {
+        DEVICE: Cell(text=label, key=device.index, tooltip=f"{host.title}\n{device.name}\n{device.device}"),
+        STATE: Cell(text=state.reason or state.text, symbol=state.symbol, tone=state.tone, tooltip=state.reason),
+        PROCESSES: _processes_cell(readings.processes),
+    }
+    for key in columns:
+        if key in cells:
+            continue
+        value = values.get(key)
+        text = IMPLAUSIBLE if key in readings.implausible else _figure(key, value, whole.get(key))
+        has_course = key in ("load_pct", "power_mw") and value is not None
+        cells[key] = _graph_cell(
+            text,
+            value,
+            course=courses.of(host, [device], key, whole[key]) if has_course else None,
+            share=_share(value, whole[key]) if key == "memory_bytes" else None,
+            faint=faint,
+        )
+    return tuple(cells[key] for key in columns)
+
+
+def host_cells(host: MonitoredHost, columns: Sequence[str], courses: Courses, *, is_folded: bool) -> tuple[Cell, ...]:
+    """Return the row of a host: its link, and the figures of its devices together.
+
+    Args:
+        host: The host.
+        columns: The keys of the columns.
+        courses: Where the sparklines come from.
+        is_folded: Whether its devices are hidden.
+    """
+    devices, has_link = host.main_devices, host.link.stage == "connected"
+    mark = ("▸" if is_folded else "▾") if host.devices else ""
+    state = host_state(host)
+    cells: dict[str, Cell] = {
+        DEVICE: Cell(
+            text=" · ".join(filter(None, (host.title, host.machine_text))),
+            symbol=mark,
+            tooltip="\n".join(filter(None, (host.title, host.machine_text, describe_stage(host.link)[0]))),
+        ),
+        STATE: Cell(text=state.text, symbol=state.symbol, tone=state.tone, tooltip=state.reason),
+        PROCESSES: _users_cell(host),
+    }
+    totals = {"power_mw": _sum(host, "power_limit_mw"), "memory_bytes": _total_memory(devices), "load_pct": 100.0}
+    for key in columns:
+        if key in cells:
+            continue
+        value = host.total(key)
+        text = _figure(key, value, totals.get(key))
+        has_course = has_link and key in ("load_pct", "power_mw") and value is not None
+        per_device = totals[key] if key == "load_pct" else (totals.get(key) or 0) / max(1, len(devices)) or None
+        cells[key] = _graph_cell(
+            text,
+            value,
+            course=courses.of(host, devices, key, per_device) if has_course else None,
+            share=_share(value, totals["memory_bytes"]) if key == "memory_bytes" else None,
+        )
+    return tuple(cells[key] for key in columns)
+
+
+def host_state(host: MonitoredHost) -> DeviceState:
+    """Return how a host is: its link where that is not well, else the states of its devices."""
+    text, tone = describe_stage(host.link)
+    if host.link.stage != "connected":
+        symbols: dict[Tone, str] = {"bad": "✖", "busy": "…", "quiet": "○"}
+        shown = host.link.text or units.sentence(text)
+        return DeviceState(5 if tone == "bad" else 0, symbols.get(tone, ""), shown, tone, host.link.text)
+    age_s = host.clock() - host.heard_s
+    if host.name and host.heard_s and age_s >= SILENT_S:
+        return DeviceState(4, "?", f"No data for {units.age(age_s)}", "warning")
+    state = worst_state([host.state(device) for device in host.main_devices], describe_count)
+    return state if state.text else DeviceState(0, "○", text, "quiet")
+
+
+def describe_count(severity: int, count: int) -> str:
+    """Return how many devices are in a state: "2 throttled"."""
+    return f"{count:,} {SEVERITY_NAMES[severity]}"
+
+
+def _graph_cell(
+    text: str, key: float | None, *, course: Floats | None, share: float | None, faint: bool = False
+) -> GraphCell:
+    number, _, unit = text.rpartition(_NBSP)
+    return GraphCell(text=number or unit, unit=unit if number else "", key=key, course=course, share=share, faint=faint)
+
+
+def _share(value: float | None, whole: float | None) -> float | None:
+    return value / whole if value is not None and whole else None
+
+
+def _sum(host: MonitoredHost, name: str) -> float | None:
+    found = [host.value(device, name) for device in host.main_devices]
+    return sum(each for each in found if each is not None) or None
+
+
+def _total_memory(devices: Sequence[Device]) -> float | None:
+    return float(sum(device.memory_total_bytes or 0 for device in devices)) or None
+
+
+def _figure(key: str, value: float | None, whole: float | None) -> str:
+    """Return a value of the table as text, of the whole where that is known; "" for none."""
+    if value is None:
+        return ""
+    if key == "power_mw":
+        return f"{value / 1e3:,.0f} of {units.watts(whole)}" if whole else units.watts(value)
+    if key == "memory_bytes":
+        return units.bytes_of_total(value, whole)
+    if key == "temperature_c":
+        return units.celsius(value)
+    return units.percent(value) if key == "load_pct" else format_field(key, value)
+
+
+def _processes_cell(listed: Processes | None) -> Cell:
+    if listed is None:
+        return Cell(text="")
+    if listed.reason is not None:
+        return Cell(text="Unknown", tone="quiet", tooltip=units.sentence(f"The driver does not say: {listed.reason}"))
+    if not listed.processes:
+        return Cell(text="No process", tone="quiet")
+    largest = sorted(listed.processes, key=lambda process: -(process.memory_bytes or 0))
+    first, more = largest[0], len(largest) - 1
+    name = f"{first.name} ({first.user})" if first.user else first.name
+    lines = [" · ".join(process_parts(each)) for each in largest]
+    return Cell(text=f"{name} and {more} more" if more else name, key=len(largest), tooltip="\n".join(lines))
+
+
+def _users_cell(host: MonitoredHost) -> Cell:
+    if host.link.can_retry:
+        return Cell(text="Try again" if host.link.stage != "off" else "Connect", tone="busy")
+    count = host.total(PROCESSES)
+    return Cell(text="" if count is None else f"{count:,.0f} {'process' if count == 1 else 'processes'}", tone="quiet")

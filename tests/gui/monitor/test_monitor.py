@@ -1,0 +1,224 @@
+"""The Monitor screen on made-up machines: one host, lost cards, many GPUs, many hosts."""
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QPoint, QSize, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.bench.hosts import ManyHosts
+from app.fields import SlowSample
+from app.gui.monitor.screen import MonitorView
+from app.gui.monitor.table import MonitorTable
+from app.gui.theme import Theme
+from app.gui.window_state import write_states
+from app.samples import HOST, DeviceLost, GpuProcess, Processes
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.hosts import HostState
+from app.viewmodels.monitor.model import MonitorModel, Place
+from tests.gui.actions import RecordedActions
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, handle_all, ns, samples
+from tests.unit.viewmodels.monitor.test_model import fleet, machine, sample
+from tests.unit.viewmodels.monitor.test_readings import Clock, model_of
+
+Opened = Callable[..., MonitorView]
+SIZE = QSize(1280, 800)
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+
+
+@pytest.fixture
+def opened(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> Opened:
+    """Shows a model on a screen of a size."""
+
+    def show(model: MonitorModel, size: QSize = SIZE) -> MonitorView:
+        made = MonitorView(model, theme, recorded.actions)
+        qtbot.addWidget(made)
+        theme.apply_style_sheet(made)
+        made.resize(size)
+        with qtbot.waitExposed(made):
+            made.show()
+        made.show_table()
+        qtbot.waitUntil(lambda: made.details.isVisible() and made.details.width() > 500)
+        for _ in range(4):  # two new plots a call
+            made.show_table()
+        return made
+
+    return show
+
+
+def shown_columns(table: MonitorTable) -> int:
+    """How wide all columns are."""
+    return table.horizontalHeader().length()
+
+
+def at(table: MonitorTable, row: int, column: int) -> QPoint:
+    """Where a cell is in the viewport."""
+    return table.visualRect(table.model().index(row, column)).center()
+
+
+def test_a_host_without_a_gpu_has_its_row_and_says_what_a_gpu_would_show(
+    opened: Opened, recorded: RecordedActions
+) -> None:
+    model, _ = model_of(CPU_INVENTORY, *samples(0, 5, gpus=0))
+    view = opened(model)
+    assert view.table.displayed_text().startswith("CPU · CPU · Busy · 40 % · 9.0 of 64.0 GiB")
+    no_gpu = view.details.no_gpu
+    assert no_gpu.isVisible()
+    assert "No NVIDIA driver is installed." in no_gpu.displayed_text()
+    no_gpu.reference_button.click()
+    assert recorded.calls == [("show_reference",)]
+    assert all(view.details.stack.panel(key).isVisible() for key in ("load_pct", "memory_bytes"))
+
+
+def test_a_lost_card_keeps_its_place_with_the_reason_over_its_columns(opened: Opened) -> None:
+    model, _ = model_of(machine(2), sample("GPU-0", power_mw=600_000), sample("GPU-1", power_mw=601_000))
+    model.handle(Processes(t_ns=ns(5), device="GPU-0", processes=(GpuProcess(pid=4242, name="python3"),)))
+    view = opened(model)
+    assert view.table.chosen == Place("", "GPU-0"), "the first GPU at first"
+    assert "python3 (4242)" in view.details.displayed_text()
+    model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="It fell off the bus."))
+    view.show_table()
+    assert "GPU 0 · H200 · Lost 0\u00a0s ago. It fell off the bus." in view.table.displayed_text().splitlines()
+    words = view.details.displayed_text()
+    assert "Lost 0\u00a0s ago. It fell off the bus." in words
+    assert "python3" not in words
+    assert "600" not in words
+    assert view.table.columnSpan(1, 1) == 5, "the sentence has the room of the figures"
+    assert view.table.columnSpan(2, 1) == 1
+
+
+def test_numbers_that_are_not_of_now_are_grey_and_say_their_age(opened: Opened) -> None:
+    model, clock = model_of(machine(1), sample("GPU-0", power_mw=600_000, power_limit_mw=700_000))
+    view = opened(model)
+    power = next(label for label in view.findChildren(QLabel) if label.accessibleName() == "Power")
+    clock.now_s += 7
+    view.show_table()
+    assert "No reading for 7\u00a0s" in view.details.displayed_text()
+    assert (power.text(), power.property("role")) == ("600\u00a0W of 700\u00a0W", "muted")
+    model.handle(sample("GPU-0", power_mw=600_000, power_limit_mw=700_000))
+    view.show_table()
+    assert "No reading" not in view.details.displayed_text()
+    assert power.property("role") == ""
+
+
+def test_the_chosen_row_stays_chosen_while_rows_change_places(opened: Opened) -> None:
+    model, _ = model_of(machine(4), *(sample(f"GPU-{n}", 10.0 * n + 5) for n in range(4)))
+    view = opened(model)
+    view.table.choose(Place("", "GPU-2"))
+    QTest.mouseClick(view.table.horizontalHeader().viewport(), LEFT, NONE, QPoint(at(view.table, 0, 2).x(), 10))
+    assert [line[:5] for line in view.table.displayed_text().splitlines()[1:5]] == [f"GPU {n}" for n in (3, 2, 1, 0)]
+    assert view.table.chosen == Place("", "GPU-2")
+    assert view.table.currentIndex().row() == 2
+    model.handle(machine(2))
+    view.show_table()
+    assert view.table.chosen == Place("", "GPU-0"), "what took its place"
+    model.handle(CPU_INVENTORY)
+    view.show_table()
+    assert view.table.chosen == Place("", HOST)
+
+
+def test_eight_gpus_and_their_details_are_in_sight_at_once_on_a_small_and_on_a_huge_screen(opened: Opened) -> None:
+    model, _ = model_of(machine(8), *(sample(f"GPU-{n}", power_mw=600_000) for n in range(8)))
+    for size in (QSize(1024, 660), QSize(2560, 1400)):
+        view = opened(model, size)
+        table, details = view.table, view.details
+        assert shown_columns(table) <= table.viewport().width(), "no column is out of sight"
+        assert table.wanted_height <= table.height() + (110 if size.height() < 700 else 0)
+        plots = details.stack.shown
+        assert len(plots) == 4
+        covered = sum(plot.width() * plot.height() for plot in plots) + table.width() * table.height()
+        assert covered > 0.6 * view.width() * view.height() or size.height() < 700
+
+
+def test_a_star_pins_a_figure_and_it_is_there_at_the_next_start(opened: Opened, window_state: object) -> None:
+    model, _ = model_of(GPU_INVENTORY, *samples(0, 1))
+    model.handle(SlowSample(t_ns=ns(1), device="GPU-0", tensor_active_pct=93.5))
+    view = opened(model)
+    QTest.mouseClick(view.range_button("1 h"), LEFT)
+    pin = view.details.figures.pin_button("tensor_active_pct")
+    assert pin.accessibleName() == "Pin Tensor cores active"
+    QTest.mouseClick(pin, LEFT)
+    assert "93.5 %" in view.table.displayed_text()
+    assert view.details.stack.panel("tensor_active_pct").isVisible()
+    write_states(view)
+    later, _ = model_of(GPU_INVENTORY, *samples(0, 1))
+    again = opened(later)
+    assert later.settings == model.settings
+    assert again.range_button("1 h").isChecked()
+    assert again.details.stack.span == (-3600.0, 0.0)
+
+
+def test_hosts_are_folded_connected_searched_and_opened_by_mouse_and_keyboard(qtbot: QtBot, opened: Opened) -> None:
+    model, _ = fleet("connected", "lost")
+    model.handle(sample("GPU-0"), "gpu0")
+    view = opened(model)
+    table = view.table
+    assert [line.split(" · ")[0] for line in table.displayed_text().splitlines()] == [
+        "This machine",
+        "CPU",
+        "gpu0",
+        "GPU 0",
+        "GPU 1",
+        "CPU",
+        "gpu1",
+    ]
+    with qtbot.waitSignal(table.connect_requested) as asked:
+        QTest.mouseClick(table.viewport(), LEFT, NONE, at(table, 6, len(model.columns()) - 1))
+    assert asked.args == ["gpu1"]
+    QTest.mouseClick(table.viewport(), LEFT, NONE, QPoint(12, at(table, 2, 0).y()))
+    assert len(table.displayed_text().splitlines()) == 4, "folded"
+    table.setFocus()
+    QTest.keyClick(table, Qt.Key.Key_Right)
+    assert len(table.displayed_text().splitlines()) == 7
+    with qtbot.waitSignal(table.opened) as shown:
+        QTest.keyClick(table, Qt.Key.Key_Return)
+    assert shown.args == ["gpu0"]
+    view.search.setText("gpu 1")
+    assert table.displayed_text().splitlines()[1].startswith("GPU 1")
+    view.search.setText("nobody")
+    assert table.displayed_text() == ""
+    assert view.search.isVisible(), "or nobody could take the word back"
+    view.search.clear()
+    assert len(table.displayed_text().splitlines()) == 7
+
+
+def test_of_many_hosts_only_what_is_in_sight_is_made(
+    qtbot: QtBot, theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = ManyHosts(200, theme)
+    qtbot.addWidget(many.table)
+    many.table.resize(1200, 600)
+    many.table.show()
+    made: list[Place] = []
+    cells = many.model.cells
+
+    def counted(place: Place) -> tuple[Cell, ...]:
+        made.append(place)
+        return cells(place)
+
+    monkeypatch.setattr(many.model, "cells", counted)
+    many.frame(0)
+    assert len(many.model.layout()) == 1601
+    assert 0 < len(set(made)) <= 600 // 28 + 1
+    many.table.verticalScrollBar().setValue(1590)
+    made.clear()
+    many.table.viewport().repaint()
+    assert {place.host for place in made} <= {place.host for place in many.model.layout()[-30:]}
+
+
+def test_devices_that_appear_and_go_change_the_page(opened: Opened) -> None:
+    model = MonitorModel(clock=Clock())
+    handle_all(model, (CPU_INVENTORY, *samples(0, 1, gpus=0)))
+    view = opened(model)
+    model.handle(GPU_INVENTORY)
+    model.update([HostState(name="gpu1")])
+    view.show_table()
+    assert len(view.table.displayed_text().splitlines()) == 5
+    assert view.search.isVisible()
+    model.handle(CPU_INVENTORY)
+    model.update([])
+    view.show_table()
+    assert view.table.displayed_text().startswith("CPU")
+    assert not view.search.isVisible()

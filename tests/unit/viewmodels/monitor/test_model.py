@@ -1,0 +1,303 @@
+"""Monitor's rows: which there are, in what order, their states and figures, and what is kept over time."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.fields import Sample, SlowSample
+from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
+from app.viewmodels.hosts import HostState, Stage
+from app.viewmodels.monitor.cells import GraphCell
+from app.viewmodels.monitor.details import chosen_details
+from app.viewmodels.monitor.history import History, HistoryCurve, SeriesKey
+from app.viewmodels.monitor.model import MonitorModel, Place, TableSettings
+from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, samples
+from tests.unit.viewmodels.monitor.test_readings import NBSP, Clock, model_of
+from workloads.catalog import Gpu, Machine
+
+POWER_CAP = 4
+
+
+def machine(count: int) -> Inventory:
+    """A machine with so many GPUs."""
+    gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(count))
+    cards = [msgspec.structs.replace(DEVICES[0], device=gpu.uuid, index=gpu.index) for gpu in gpus]
+    return Inventory(machine=Machine(gpus=gpus, cpu_count=16), devices=(HOST_DEVICE, *cards), driver="580.65.06")
+
+
+def sample(device: str, load_pct: float = 50.0, **values: int) -> Sample:
+    return Sample(t_ns=1, device=device, load_pct=load_pct, memory_bytes=2**30, **values)  # type: ignore[arg-type]
+
+
+def row(model: MonitorModel, place: Place) -> dict[str, str]:
+    """The text of each column of a row."""
+    texts = (" ".join(filter(None, (cell.symbol, cell.text, cell.unit))) for cell in model.cells(place))
+    return dict(zip(model.columns(), texts, strict=True))
+
+
+def fleet(*stages: Stage) -> tuple[MonitorModel, Clock]:
+    """This machine without a GPU, and hosts gpu0, gpu1 … with two GPUs each, whose links are so."""
+    model, clock = model_of(CPU_INVENTORY)
+    states = [
+        HostState(name=f"gpu{n}", stage=stage, text="It fell." * (stage == "lost")) for n, stage in enumerate(stages)
+    ]
+    model.update(states)
+    for state in states:
+        if state.stage == "connected":
+            model.handle(machine(2), state.name)
+    return model, clock
+
+
+def test_one_gpu_has_a_row_and_several_have_one_of_the_machine_over_theirs() -> None:
+    one, _ = model_of(machine(1))
+    assert one.layout() == [Place("", "GPU-0"), Place("", HOST)]
+    three, _ = model_of(machine(3))
+    assert three.layout() == [Place(""), *(Place("", f"GPU-{n}") for n in range(3)), Place("", HOST)]
+    assert row(three, Place(""))["device"] == "▾ This machine · 3× H200"
+    three.fold("", folded=True)
+    assert three.layout() == [Place("")]
+
+
+def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
+    model, clock = model_of(machine(7))
+    for number in range(6):
+        model.handle(sample(f"GPU-{number}", load_pct=0.0 if number == 1 else 90.0))
+    users = tuple(GpuProcess(pid=pid, name="python3", user="ann") for pid in (1, 2))
+    model.handle(Processes(t_ns=1, device="GPU-2", processes=users))
+    model.handle(Processes(t_ns=1, device="GPU-3", processes=users))
+    model.handle(sample("GPU-3", throttle_reasons=POWER_CAP))
+    clock.now_s += 7
+    for number in (0, 1, 2):
+        model.handle(sample(f"GPU-{number}", load_pct=0.0 if number == 1 else 90.0))
+    model.handle(sample("GPU-3", throttle_reasons=POWER_CAP))
+    model.handle(DeviceLost(t_ns=1, device="GPU-5", reason="it fell off the bus"))
+    states = {number: row(model, Place("", f"GPU-{number}"))["state"] for number in range(7)}
+    assert states == {
+        0: "● Busy",
+        1: "○ Idle",
+        2: "◆ Shared by 2 processes",
+        3: "▲ Throttled: power cap · 2 processes",
+        4: f"? No reading for 7{NBSP}s",
+        5: f"✖ Lost 0{NBSP}s ago. It fell off the bus.",
+        6: "○ No reading yet",
+    }
+    assert len({state[0] for state in states.values()}) == 6
+    assert row(model, Place(""))["state"] == "✖ 1 lost · 1 not read · 1 throttled · 1 shared"
+    assert model.summary() == "7 GPUs · 1 lost · 1 not read · 1 throttled · 1 shared"
+    assert [model.reason(place) for place in (Place("", "GPU-4"), Place("", "GPU-5"))] == ["", "it fell off the bus"]
+
+
+def test_throttling_that_comes_and_goes_within_two_seconds_stays_in_sight() -> None:
+    model, clock = model_of(machine(1))
+    model.handle(sample("GPU-0", throttle_reasons=POWER_CAP))
+    clock.now_s += 1.5
+    model.handle(sample("GPU-0", throttle_reasons=1))
+    assert row(model, Place("", "GPU-0"))["state"] == "▲ Throttled: power cap"
+    clock.now_s += 1.0
+    model.handle(sample("GPU-0", throttle_reasons=1))
+    assert row(model, Place("", "GPU-0"))["state"] == "● Busy", "idle clocks are no throttling"
+
+
+def test_a_row_has_the_figures_and_who_uses_the_gpu() -> None:
+    model, _ = model_of(GPU_INVENTORY, *samples(0, 1))
+    model.handle(Processes(t_ns=1, device="GPU-0", processes=(GpuProcess(pid=7, name="python3", user="ann"),)))
+    model.handle(Processes(t_ns=1, device="GPU-1"))
+    assert list(row(model, Place("", "GPU-0")).values()) == [
+        "GPU 0 · H200",
+        "● Busy",
+        "97 %",
+        "600 of 700 W",
+        "4.0 of 140 GiB",
+        "55 °C",
+        "python3 (ann)",
+    ]
+    second = row(model, Place("", "GPU-1"))
+    assert (second["temperature_c"], second["processes"]) == ("", "No process")
+    assert row(model, Place("", HOST))["device"] == "CPU · CPU"
+    assert row(model, Place(""))["power_mw"] == "1,201 of 1,400 W"
+
+
+def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
+    model, clock = model_of(GPU_INVENTORY, *samples(0, 1))
+    clock.now_s += 5
+    model.handle(sample("GPU-1", power_mw=100_000))
+    load = model.cells(Place("", "GPU-0"))[2]
+    assert isinstance(load, GraphCell)
+    assert (load.text, load.faint) == ("97", True)
+    assert row(model, Place(""))["power_mw"] == "100 W"
+
+
+def test_a_click_on_a_column_sorts_within_hosts_or_over_all_and_the_third_ends_it() -> None:
+    model, _ = fleet("connected", "connected")
+    for host, device, load in (("gpu0", 0, 10.0), ("gpu0", 1, 30.0), ("gpu1", 0, 20.0), ("gpu1", 1, 90.0)):
+        model.handle(sample(f"GPU-{device}", load), host)
+    natural = model.layout()
+    model.sort_by("load_pct")
+    assert [place for place in model.layout() if place.device == "GPU-1"] == [
+        Place("gpu1", "GPU-1"),
+        Place("gpu0", "GPU-1"),
+    ]
+    assert model.layout()[-1] == Place("", HOST), "what has no load comes last"
+    model.change(replace(model.settings, grouped=False))
+    gpus = [f"{place.host} {place.device}" for place in model.layout() if place.host]
+    assert gpus == ["gpu1 GPU-1", "gpu0 GPU-1", "gpu1 GPU-0", "gpu0 GPU-0"]
+    assert row(model, Place("gpu1", "GPU-1"))["device"] == "gpu1 · GPU 1 · H200"
+    model.sort_by("load_pct")
+    assert model.layout()[0] == Place("gpu0", "GPU-0"), "the smallest first"
+    model.sort_by("load_pct")
+    model.change(replace(model.settings, grouped=True))
+    assert model.layout() == natural
+
+
+def test_the_worst_states_of_all_hosts_come_first() -> None:
+    model, _ = fleet("connected", "connected")
+    model.change(TableSettings(sort="state", grouped=False))
+    for host in ("gpu0", "gpu1"):
+        for device in ("GPU-0", "GPU-1"):
+            model.handle(sample(device), host)
+    model.handle(sample("GPU-1", throttle_reasons=POWER_CAP), "gpu1")
+    model.handle(DeviceLost(t_ns=1, device="GPU-0", reason="it fell"), "gpu0")
+    model.tick()
+    assert model.layout()[:2] == [Place("gpu0", "GPU-0"), Place("gpu1", "GPU-1")]
+
+
+def test_a_host_says_how_its_link_is_and_what_can_be_done() -> None:
+    model, clock = fleet("connected", "lost", "off")
+    model.handle(sample("GPU-0", power_mw=300_000), "gpu0")
+    assert row(model, Place("gpu0"))["state"] == "● Busy"
+    clock.now_s += 30
+    assert row(model, Place("gpu0"))["state"] == f"? No data for 30{NBSP}s"
+    lost, off = row(model, Place("gpu1")), row(model, Place("gpu2"))
+    assert (lost["device"], lost["state"], lost["processes"]) == ("gpu1", "✖ It fell.", "Try again")
+    assert (off["state"], off["processes"]) == ("○ Not connected.", "Connect")
+    assert model.reason(Place("gpu1")) == "It fell."
+    assert model.summary() == "2 GPUs · 2 of 4 machines connected · 1 not read"
+
+
+def test_a_search_finds_hosts_states_users_and_processes() -> None:
+    model, _ = fleet("connected", "connected")
+    model.handle(sample("GPU-1", throttle_reasons=POWER_CAP), "gpu1")
+    user = GpuProcess(pid=4242, name="python3", user="ann")
+    model.handle(Processes(t_ns=1, device="GPU-0", processes=(user,)), "gpu0")
+    for text, found in {
+        "GPU1": ["gpu1", "gpu1 GPU-0", "gpu1 GPU-1", "gpu1 host"],
+        "throttled": ["gpu1", "gpu1 GPU-1"],
+        "ann": ["gpu0", "gpu0 GPU-0"],
+        "ann 4242": ["gpu0", "gpu0 GPU-0"],
+        "nobody": [],
+    }.items():
+        model.search(text)
+        assert [" ".join(filter(None, place)) for place in model.layout()] == found, text
+
+
+def test_of_many_hosts_only_their_own_rows_are_shown_until_they_are_unfolded() -> None:
+    many: list[Stage] = ["connected"] * 200
+    model, _ = fleet(*many)
+    assert len(model.layout()) == 2 + 200, "this machine and its processors are always in sight"
+    model.fold("gpu7")
+    assert len(model.layout()) == 2 + 200 + 3
+    model.fold(None, folded=False)
+    assert len(model.layout()) == 2 + 200 * 4
+    model.fold(None, folded=True)
+    assert len(model.layout()) == 1 + 200
+
+
+def test_a_pinned_figure_has_a_column_and_a_plot_with_its_past() -> None:
+    model, clock = model_of(machine(2))
+    for turn in range(3):
+        clock.now_s += 1
+        for device in ("GPU-0", "GPU-1"):
+            model.handle(sample(device))
+            model.handle(SlowSample(t_ns=1, device=device, tensor_active_pct=float(turn)))
+        model.tick()
+    model.pin("tensor_active_pct", pinned=True)
+    assert row(model, Place("", "GPU-0"))["tensor_active_pct"] == "2 %"
+    details = chosen_details(model, Place("", "GPU-0"))
+    (pinned,) = [panel for panel in details.plots.panels if panel.key == "tensor_active_pct"]
+    assert pinned.curves[0].y.tolist() == [0.0, 1.0, 2.0]
+    of_both = chosen_details(model, Place("")).plots.panels
+    assert {panel.key: len(panel.curves) for panel in of_both}["tensor_active_pct"] == 2, "of a host one curve a GPU"
+    model.pin("tensor_active_pct", pinned=False)
+    assert "tensor_active_pct" not in model.columns()
+
+
+def test_what_was_remembered_of_another_version_is_left_out() -> None:
+    model, _ = model_of(machine(1))
+    model.change(TableSettings(range="3 weeks", sort="gone", pinned=("load_pct", "gone", "fan_pct")))
+    assert model.settings == TableSettings(pinned=("fan_pct",))
+
+
+def test_hosts_that_are_heard_on_other_threads_have_details_too() -> None:
+    model, clock = fleet("connected")
+    for load in (20.0, 40.0):
+        clock.now_s += 1
+        model.handle(sample("GPU-0", load, temperature_c=60), "gpu0")
+        model.handle(sample("GPU-1", load + 10), "gpu0")
+        model.tick()
+    details = chosen_details(model, Place("gpu0", "GPU-0"))
+    assert details.subtitle == "GPU-0 · gpu0"
+    assert details.plots.panels[0].curves[0].y.tolist() == [20.0, 40.0]
+    host = chosen_details(model, Place("gpu0"))
+    assert (host.title, host.subtitle) == ("gpu0", "2× H200 · driver 580.65.06 · 16 processors")
+    assert [curve.label for curve in host.plots.panels[0].curves] == ["GPU 0", "GPU 1"]
+    mean = model.cells(Place("gpu0"))[2]
+    assert isinstance(mean, GraphCell)
+    assert mean.course is not None
+    assert mean.course[np.isfinite(mean.course)].tolist() == pytest.approx([0.25, 0.45]), "the mean of both"
+
+
+@pytest.fixture
+def hours() -> tuple[History, SeriesKey]:
+    """Nine hours of a saw-tooth of a minute, a value a second."""
+    history, key = History(), SeriesKey("", "GPU-0", "load_pct")
+    for second in range(9 * 3600):
+        history.add(float(second), {key: float(second % 60)})
+    return history, key
+
+
+def test_eight_hours_are_kept_in_bounded_memory_the_newest_minutes_whole(hours: tuple[History, SeriesKey]) -> None:
+    history, key = hours
+    end = 9 * 3600 - 1.0
+    x, low, high = history.window(key, end - 300, end)
+    assert len(x) == 300
+    assert low is high
+    x, low, high = history.window(key, end - 7.5 * 3600, end)
+    assert x[0] <= end - 7.4 * 3600
+    assert len(x) < 1_500
+    assert np.all(np.diff(x) > 0)
+    assert (low.min(), high.max()) == (0.0, 59.0), "no peak is lost"
+    assert history.memory_bytes < 500_000
+    course = history.course(key, end - 3600, end, 60)
+    assert np.isfinite(course).sum() >= 59
+    curve = HistoryCurve(history, key)
+    assert curve.range_at(end) == (59.0, 59.0)
+    assert curve.range_at(end - 5 * 3600) == (0.0, 59.0)
+
+
+def test_time_without_readings_is_a_gap() -> None:
+    history, key, other = History(), SeriesKey("", "GPU-0", "load_pct"), SeriesKey("", "GPU-1", "load_pct")
+    history.add(1.0, {key: 5.0})
+    history.add(100.0, {key: 6.0, other: 7.0})
+    _, low, _ = history.window(key, 0.0, 200.0)
+    assert str(low.tolist()) == "[5.0, nan, 6.0]", "the machine slept"
+    assert str(history.window(other, 0.0, 200.0)[1].tolist()) == "[nan, nan, 7.0]"
+    assert not len(history.window(SeriesKey("", "GPU-9", "load_pct"), 0.0, 200.0)[0])
+
+
+def test_of_very_many_devices_only_the_fields_of_the_table_are_kept() -> None:
+    model, clock = model_of()
+    model.handle(machine(101))
+    handle_all(model, [sample("GPU-0"), SlowSample(t_ns=1, device="GPU-0", tensor_active_pct=1.0)])
+    clock.now_s += 1
+    model.tick()
+    assert len(model.history.window(SeriesKey("", "GPU-0", "load_pct"), 0.0, 1e9)[0])
+    assert not len(model.history.window(SeriesKey("", "GPU-0", "tensor_active_pct"), 0.0, 1e9)[0])
+
+
+def test_a_device_that_is_gone_leaves_the_table() -> None:
+    model, _ = model_of(machine(2))
+    gone = Device(device="GPU-0", kind="gpu", index=0, name="NVIDIA H200")
+    model.handle(msgspec.structs.replace(machine(1), devices=(gone, HOST_DEVICE)))
+    assert model.layout() == [Place("", "GPU-0"), Place("", HOST)]
