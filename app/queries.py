@@ -1,8 +1,8 @@
 """Queries of the database of runs, and what it answers about many runs, experiments and the queue."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
 
 from app.analysis.noise import Resolution
 from app.metrics import METRICS
@@ -12,10 +12,56 @@ TEXT_ORDERS = frozenset(("workload", "variant", "tags", "host", "devices", "outc
 """Orders that go from A to Z at first; all others go from the highest down."""
 
 RUN_ORDERS: tuple[str, ...] = (
-    *("run", "started", "workload", "variant", "tags", "host", "devices", "outcome", "evidence"),
+    *("run", "started", "workload", "variant", "tags", "match", "host", "devices", "outcome", "evidence"),
     *(metric.list_column.order for metric in METRICS if metric.list_column),
 )
-"""What a list of runs can be ordered by."""
+"""What a list of runs can be ordered by; `match` is how well they match a search, the newest first without one."""
+
+SEARCH_FIELDS: tuple[str, ...] = (
+    *("variant", "workload", "tag", "note", "experiment", "card", "host", "outcome", "evidence", "started", "reason"),
+)
+"""Where a search looks, the best place first; each is a column of `run_words`, and can be named: `note:cudnn`."""
+
+FREE_TEXT = frozenset({"note", "reason"})
+"""Fields in which a plain word counts only where no field before them holds it."""
+
+_ALIASES = {"tags": "tag", "gpu": "card", "device": "card"}
+
+
+class SearchWord(NamedTuple):
+    """A word of a search as it was `typed`; `field` is where it must be, "" for anywhere."""
+
+    typed: str
+    field: str
+    text: str
+
+
+def parse_search(text: str) -> list[SearchWord]:
+    """Return the words of a search, each once."""
+    return [_search_word(word) for word in dict.fromkeys(text.split())]
+
+
+def _search_word(word: str) -> SearchWord:
+    name, colon, rest = word.partition(":")
+    field = _ALIASES.get(name.lower(), name.lower())
+    return SearchWord(word, field, rest) if colon and field in SEARCH_FIELDS else SearchWord(word, "", word)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRuns:
+    """What a query found.
+
+    Attributes:
+        runs: The runs in order.
+        fields: Of a search: by run the field in which each word was found, "run" for its number.
+        left_out: How many more runs hold the words in free text that does not count.
+        wider: The search that finds these.
+    """
+
+    runs: Sequence[int] = ()
+    fields: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    left_out: int = 0
+    wider: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +69,7 @@ class RunQuery:
     """Which stored runs, in which order; empty texts and None select everything.
 
     Attributes:
-        text: Words that all occur in a run's note, tags, parameters, outcome, GPUs or experiments, or are its number;
-            `host:gpu1` in the name of its host.
+        text: Words that all occur in `SEARCH_FIELDS` of a run, or are its number.
         workload: Name of a workload.
         outcome: Name of an outcome, or `running`.
         tag: A tag.

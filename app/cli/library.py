@@ -1,5 +1,6 @@
 """`list`, `note`, `tag`, `delete`, `restore` and `prune`: the stored runs found, annotated and removed."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from app.cli.options import (
     runs_argument,
 )
 from app.cli.services import open_store
-from app.cli.terminal import print_json, print_table
+from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.metrics import METRICS
 from app.paths import PROGRAM
@@ -33,6 +34,7 @@ from app.storage.library import Library
 from app.storage.retention import Pruned, prune
 from app.viewmodels.format import cells
 from app.viewmodels.format.naming import short_name
+from app.viewmodels.history.search import describe_left_out
 from workloads.catalog import UsageError
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
@@ -146,7 +148,8 @@ def list_runs(
             _print_experiments(store.library.experiments(), as_json=as_json)
             return 0
         query = run_query(replace(wanted, deleted=deleted, sort=sort, reverse=reverse), store.library)
-        rows = store.library.run_rows(store.library.find(query)[:limit])
+        found = store.library.search(query)
+        rows = store.library.run_rows(found.runs[:limit])
         total, path = store.library.facets(deleted=query.deleted).total, store.path
     if as_json:
         print_json(list_document(rows))
@@ -164,6 +167,8 @@ def list_runs(
         )
     else:
         print(_describe_empty(total, query))
+    if found.left_out:
+        say(f"{describe_left_out(found)}: --search {shlex.quote(found.wider)}")
     return 0
 
 

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import PROGRAM, weights_path
-from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
+from app.queries import RUN_ORDERS, Facets, FoundRuns, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
@@ -45,7 +45,11 @@ class Library:
         return changes.undo(self._db, self.path, done)
 
     def find(self, query: RunQuery) -> list[int]:
-        """Return the numbers of the runs that match a query, in its order.
+        """Return the numbers of the runs that match a query, in its order; raise `UserError` as `search`."""
+        return list(self.search(query).runs)
+
+    def search(self, query: RunQuery) -> FoundRuns:
+        """Return the runs that match a query, in its order, and where a search found its words.
 
         Raises:
             UserError: The search has too many words.

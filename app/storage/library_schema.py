@@ -1,6 +1,6 @@
 """Schema of the run library and the queue: search text, tags, filters, experiments, trash, and queue entries."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from app.environment_keys import HOST_KEY
 
@@ -142,6 +142,58 @@ def host_statements() -> Iterator[str]:
     yield "DROP VIEW run_words_now"
     yield _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_EVIDENCE_TEXT, host=_HOST_TEXT)
     yield "UPDATE settings SET value = value || ' host' WHERE name = 'shown_columns'"
+
+
+_SEARCH_FIELDS: Mapping[str, str] = {
+    "variant": """
+        coalesce((
+            SELECT group_concat(key || '=' || CASE type WHEN 'true' THEN type WHEN 'false' THEN type ELSE value END,
+                char(10)) FROM json_each(variant)), '') || coalesce(char(10) || purpose, '')""",
+    "workload": "workload",
+    "tag": "coalesce((SELECT group_concat(tag, char(10)) FROM tags WHERE tags.run = runs.run), '')",
+    "note": "note",
+    "experiment": """
+        coalesce((
+            SELECT group_concat(name, char(10)) FROM experiment_runs JOIN experiments USING (experiment)
+            WHERE experiment_runs.run = runs.run), '')""",
+    "card": """
+        coalesce((
+            SELECT group_concat(name, char(10)) FROM devices WHERE devices.run = runs.run AND kind = 'gpu'),
+            CASE gpus WHEN 0 THEN 'CPU' ELSE '' END)""",
+    "host": "coalesce(host, '')",
+    "outcome": "replace(coalesce(outcome, 'running'), '_', ' ')",
+    "evidence": "coalesce((SELECT state FROM evidence WHERE evidence.run = runs.run), '')",
+    "started": "coalesce(started_utc, '')",
+    "reason": f"coalesce(reason, '') || char(10) || coalesce(({_MISMATCH_REASON}), '')",
+}
+"""SQL of what a search looks through, a column each in `run_words`; only ASCII letters become lower case in SQLite."""
+
+
+def search_field_statements() -> Iterator[str]:
+    """Yield the statements that keep what a search looks through field by field; `words` has all of it."""
+    columns = ", ".join(("words", *_SEARCH_FIELDS))
+    joined = " || char(10) || ".join(_SEARCH_FIELDS)
+    for name in ("runs_added", *_SEARCH_TEXT_TRIGGERS):
+        yield f"DROP TRIGGER {name}"
+    yield "DROP VIEW run_words_now"
+    yield "DROP TABLE run_words"
+    texts = ", ".join(f"{name} TEXT NOT NULL" for name in ("words", *_SEARCH_FIELDS))
+    yield f"CREATE TABLE run_words (run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE, {texts}) STRICT"
+    fields = ", ".join(f"lower({sql}) AS {name}" for name, sql in _SEARCH_FIELDS.items())
+    yield (
+        f"CREATE VIEW run_words_now AS SELECT run, {joined} AS words, {', '.join(_SEARCH_FIELDS)}"
+        f" FROM (SELECT run, {fields} FROM runs)"
+    )
+    insert = f"INSERT INTO run_words (run, {columns}) SELECT run, {columns} FROM run_words_now"
+    yield insert
+    yield f"CREATE TRIGGER runs_added AFTER INSERT ON runs BEGIN {insert} WHERE run = NEW.run; END"
+    for name, change in _SEARCH_TEXT_TRIGGERS.items():
+        row = "OLD" if change.startswith("DELETE") else "NEW"
+        yield (
+            f"CREATE TRIGGER {name} AFTER {change} BEGIN UPDATE run_words"
+            f" SET ({columns}) = (SELECT {columns} FROM run_words_now WHERE run = {row}.run)"
+            f" WHERE run = {row}.run AND run IN (SELECT run FROM runs); END"
+        )
 
 
 QUEUE = """

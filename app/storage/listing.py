@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,13 @@ from sqlite_utils import Database
 from app.errors import UserError
 from app.metrics import METRICS
 from app.paths import PROGRAM
-from app.queries import RUN_ORDERS, Facets, RunQuery
+from app.queries import RUN_ORDERS, Facets, FoundRuns, RunQuery
 from app.records import RunRow
 from app.storage import rows
+from app.storage.search import match_runs
 
 RUNNING = "running"
 """The outcome that a query gives for a run without one."""
-
-MAX_SEARCH_TERMS = 50
-"""Search terms per query: SQLite takes some hundred conditions, and nobody types so many."""
 
 _PART_ROWS = 100
 
@@ -31,6 +29,7 @@ _DEVICES = "(SELECT group_concat(name, ' ') FROM devices WHERE devices.run = run
 _EVIDENCE_STATE = "(SELECT state FROM evidence INDEXED BY evidence_listed WHERE run = runs.run)"
 _ORDERS: Mapping[str, Sequence[str]] = {
     "run": ("run",),
+    "match": ("started_utc_ns",),
     "started": ("started_utc_ns",),
     "workload": ("workload",),
     "variant": ("implementation", "layout", "gpus", "batch_size", "precision", "xla"),
@@ -41,7 +40,10 @@ _ORDERS: Mapping[str, Sequence[str]] = {
     "evidence": (_EVIDENCE_STATE,),
     **{metric.list_column.order: (metric.list_column.sql,) for metric in METRICS if metric.list_column},
 }
-"""SQL expressions of each order, most significant first. A variant sorts by its parts: batch size 64 before 1024."""
+"""SQL expressions of each order, most significant first. A variant sorts by its parts: batch size 64 before 1024.
+
+How well a search matches is no column: runs that match alike are ordered as here.
+"""
 
 assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
 
@@ -51,13 +53,17 @@ def no_such_run(run: int, path: Path) -> UserError:
     return UserError(f"There is no run {run} in {path}; `{PROGRAM} list` shows what there is.")
 
 
-def find_runs(db: Database, query: RunQuery) -> list[int]:
+def find_runs(db: Database, query: RunQuery) -> FoundRuns:
     """Return the numbers of the runs that match a query, in its order; ties newest first.
 
     Raises:
         UserError: The search has too many words.
     """
     conditions, values = _conditions(query)
+    matches = match_runs(db, utf8_safe(query.text), conditions, values)
+    if matches is not None:
+        conditions.append("run IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(list(matches.fields)))
     direction = "DESC" if query.descending else "ASC"
     keys = [f"{key} IS NULL, {key} {direction}" for key in _ORDERS[query.order]]
     # All numbers as one value: fetched row by row, this thread would wait for the GUI thread's lock at every row.
@@ -66,7 +72,12 @@ def find_runs(db: Database, query: RunQuery) -> list[int]:
         f" WHERE {' AND '.join(conditions)} ORDER BY {', '.join(keys)}, run DESC LIMIT -1)",
         values,
     ).fetchone()
-    return msgspec.json.decode(found, type=list[int])
+    runs = msgspec.json.decode(found, type=list[int])
+    if matches is None:
+        return FoundRuns(runs=runs)
+    if query.order == "match":
+        runs.sort(key=matches.ranks.__getitem__, reverse=not query.descending)
+    return FoundRuns(runs=runs, fields=matches.fields, left_out=matches.left_out, wider=matches.wider)
 
 
 def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
@@ -82,34 +93,7 @@ def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
         if value not in ("", None):
             conditions.append(condition)
             values.append(utf8_safe(value) if isinstance(value, str) else value)
-    terms = list(dict.fromkeys(utf8_safe(query.text).split()))
-    if len(terms) > MAX_SEARCH_TERMS:
-        raise UserError(f"A search takes up to {MAX_SEARCH_TERMS} words; this one has {len(terms):,}.")
-    if terms:
-        found, spelled = _contains_terms(terms)
-        conditions.append(f"run IN (SELECT run FROM run_words WHERE {found})")
-        values += spelled
     return conditions, values
-
-
-def _contains_terms(terms: Iterable[str]) -> tuple[str, list[Any]]:
-    """Return SQL that is true for `run_words` with every one of these terms; `instr` has no wildcards and no quotes."""
-    conditions, values = [], []
-    for term in terms:
-        spellings: list[str | int] = list(dict.fromkeys(_spellings(term)))
-        found = ["instr(words, ?)"] * len(spellings)
-        if term.isascii() and term.isdecimal() and len(term) < 19:
-            found.append("run = ?")
-            spellings.append(int(term))
-        conditions.append(f"({' OR '.join(found)})")
-        values += spellings
-    return " AND ".join(conditions), values
-
-
-def _spellings(term: str) -> Iterator[str]:
-    """Yield a term as `run_words` may hold it, where only ASCII letters are lower case: Äpfel, ÄPFEL or äpfel."""
-    for spelling in (term.lower(), term.upper(), term.capitalize()):
-        yield "".join(letter.lower() if letter.isascii() else letter for letter in spelling)
 
 
 def utf8_safe(text: str) -> str:

@@ -11,7 +11,13 @@ from app.storage.evidence_schema import (
     PORTABILITY,
     step_statements,
 )
-from app.storage.library_schema import QUEUE, evidence_state_statements, host_statements, library_statements
+from app.storage.library_schema import (
+    QUEUE,
+    evidence_state_statements,
+    host_statements,
+    library_statements,
+    search_field_statements,
+)
 from app.storage.older_evidence import derive_evidence_states
 
 migrations = Migrations("variantscope")
@@ -316,4 +322,11 @@ def m013_hosts(db: Database) -> None:
 def m014_steps(db: Database) -> None:
     """When each kernel of one traced step ran, GPU time and occupancy; the first is known of older runs, too."""
     for statement in step_statements():
+        db.execute(statement)
+
+
+@migrations()
+def m015_search_fields(db: Database) -> None:
+    """In which field of a run a search finds a word."""
+    for statement in search_field_statements():
         db.execute(statement)

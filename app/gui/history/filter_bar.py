@@ -11,7 +11,8 @@ from app.gui.theme import GRID
 from app.gui.widgets.basic import button
 from app.queries import RunQuery
 from app.viewmodels.format.cells import OUTCOMES, local_time
-from app.viewmodels.history.table import Listing, is_filtered, unordered
+from app.viewmodels.history.search import describe_left_out
+from app.viewmodels.history.table import Listing, is_filtered, unordered, with_text
 
 _FILTER_MIN_WIDTH, _FILTER_MAX_WIDTH = 8 * GRID, 18 * GRID
 _LIST_MAX_WIDTH = 64 * GRID
@@ -33,6 +34,7 @@ class FilterBar(QWidget):
         self._query = RunQuery()
         self._leave = button("← &All runs", "Leave the deleted runs (Escape)", flat=True)
         self.search = QLineEdit()
+        self._more = button("", "Search these too", flat=True)
         self._workload = _filter_combo("Workload shown")
         self._outcome = _filter_combo("Outcome shown")
         self._tag = _filter_combo("Tag shown")
@@ -65,6 +67,8 @@ class FilterBar(QWidget):
         if self.search.text() != query.text:
             self.search.setText(query.text)
         self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
+        self._more.setText(describe_left_out(listing.found))
+        self._more.setVisible(listing.found.left_out > 0)
         self._filters.setText(_shortened(listing.filter_name) or "Filters")
         self._filters.setVisible(bool(listing.options.filters or facets.total))
         self._leave.setVisible(query.deleted)
@@ -94,7 +98,7 @@ class FilterBar(QWidget):
 
     def _search_changed(self, text: str) -> None:
         if text != self._query.text:
-            self.change_query(replace(self._query, text=text))
+            self.change_query(with_text(self._query, text))
 
     def _filter_chosen(self) -> None:
         self.change_query(
@@ -138,6 +142,7 @@ class FilterBar(QWidget):
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
+        self._more.clicked.connect(lambda: self.search.setText(self._listing.found.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))
         self.search.textChanged.connect(self._search_changed)
         saved = QMenu(self._filters)
@@ -151,6 +156,7 @@ class FilterBar(QWidget):
         bar.setSpacing(GRID)
         bar.addWidget(self._leave)
         bar.addWidget(self.search, 1)
+        bar.addWidget(self._more)
         for combo in (self._workload, self._outcome, self._tag, self._experiment):
             combo.activated.connect(self._filter_chosen)
             bar.addWidget(combo)

@@ -1,5 +1,6 @@
 """The History screen's controller: reads runs off the GUI thread, and shows the database's size."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
@@ -22,6 +23,7 @@ from app.viewmodels.history.table import (
     HistoryOptions,
     HistoryRow,
     Listing,
+    RowView,
     group_by_experiment,
     history_rows,
     visible_page,
@@ -129,7 +131,8 @@ class HistoryController(QObject):
             self._reading_rows = False
             self._view.table.add_rows(runs, rows)
 
-        self._background.run(lambda: _read_rows(self._database, runs), show, self._fail_rows)
+        view = self._view.overview.listing.row_view
+        self._background.run(lambda: _read_rows(self._database, runs, view), show, self._fail_rows)
 
     def _fail_rows(self, error: UserError) -> None:
         self._reading_rows = False
@@ -164,11 +167,12 @@ def _read_listing(
     with Store.open(database) as store:
         library = store.library
         offered = offered or _read_offered(store, deleted=query.deleted)
-        runs = library.find(query)
-        groups = group_by_experiment(runs, offered.experiments, None)
-        ordered = [run for group in groups for run in group.runs] if in_groups else runs
-        rows = history_rows(library.run_rows(visible_page(ordered, near)), None)
-        return Listing(query=query, options=offered, runs=runs, groups=groups, rows=rows)
+        found = library.search(query)
+        groups = group_by_experiment(found.runs, offered.experiments, None)
+        ordered = [run for group in groups for run in group.runs] if in_groups else found.runs
+        listing = Listing(query=query, options=offered, found=found, groups=groups)
+        rows = history_rows(library.run_rows(visible_page(ordered, near)), listing.row_view)
+        return replace(listing, rows=rows)
 
 
 def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
@@ -188,9 +192,9 @@ def _read_census(database: Path) -> tuple[int, ...]:
         return store.library.census()
 
 
-def _read_rows(database: Path, runs: tuple[int, ...]) -> dict[int, HistoryRow]:
+def _read_rows(database: Path, runs: tuple[int, ...], view: RowView) -> dict[int, HistoryRow]:
     with Store.open(database) as store:
-        return history_rows(store.library.run_rows(runs), None)
+        return history_rows(store.library.run_rows(runs), view)
 
 
 def _read_run(database: Path, run: int) -> RunDetail:

@@ -166,7 +166,8 @@ class HistoryList(QWidget):
             entry.setChecked(order in listing.options.shown)
 
     def _choose_columns(self) -> None:
-        chosen = [order for order, entry in zip(ORDERS, self._columns.actions(), strict=True) if entry.isChecked()]
+        entries = zip(ORDERS, self._columns.actions(), strict=True)
+        chosen = [order for order, entry in entries if entry.isChecked() and entry.isVisible()]
         options = replace(self._listing.options, shown=chosen)
         self._show_columns(replace(self._listing, options=options))
         self.columns_chosen.emit(chosen)
@@ -208,6 +209,7 @@ class HistoryList(QWidget):
             entry = self._columns.addAction(column.title)
             entry.setCheckable(True)
             entry.setEnabled(order != "run")
+            entry.setVisible(order != "match")
             entry.triggered.connect(self._choose_columns)
         sort = QMenu("&Sort by", self)
         for number, column in enumerate(COLUMNS):

@@ -11,12 +11,14 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_table import ROW_HEIGHT, SYMBOL_WIDTH, CellTable, tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
+from app.viewmodels.history.search import marked_terms
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     COLUMNS,
     DEVICES_COLUMN,
     EVIDENCE_COLUMN,
     HOST_COLUMN,
+    MATCH_COLUMN,
     ORDERS,
     OUTCOME_COLUMN,
     VARIANT_COLUMN,
@@ -72,6 +74,9 @@ class HistoryTable(CellTable):
             folded: Experiments whose groups are folded; None shows no groups.
             from_top: Scroll to the top.
         """
+        marked = marked_terms(listing.query.text)
+        self._delegate.marked = {ORDERS.index(order) if order else None: words for order, words in marked.items()}
+        self._lines.searched = (*marked.get("", ()), *marked.get("variant", ()))
         self._lines.mark_outdated()
         self._lines.fill(listing.rows, listing.rows)
         self._fit(listing.rows.values())
@@ -168,10 +173,10 @@ class HistoryTable(CellTable):
         self._request_near_rows()
 
     def width_for(self, column: int, content: int) -> int:
-        """Limit the width of hosts and devices."""
+        """Limit the width of matches, hosts and devices."""
         if column in self._preferred_widths:
             self._preferred_widths[column] = content
-        return min(content, _DEVICES_MAX) if column in (HOST_COLUMN, DEVICES_COLUMN) else content
+        return min(content, _DEVICES_MAX) if column in (MATCH_COLUMN, HOST_COLUMN, DEVICES_COLUMN) else content
 
     def _row_after(self, current: Line | None, row: int) -> int | None:
         """Return the row of the current line now; where it is gone, the same row."""

@@ -1,7 +1,7 @@
 """Model, group selection and painting of the table of stored runs; rows are loaded page by page."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPointF, QRect, QRectF, Qt
@@ -13,7 +13,16 @@ from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellMo
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
-from app.viewmodels.history.table import ANNOTATIONS_COLUMN, COLUMNS, ORDERS, VARIANT_COLUMN, Group, HistoryRow, Line
+from app.viewmodels.history.table import (
+    ANNOTATIONS_COLUMN,
+    COLUMNS,
+    MATCH_COLUMN,
+    ORDERS,
+    VARIANT_COLUMN,
+    Group,
+    HistoryRow,
+    Line,
+)
 
 FOLDED_ROLE = CELL_ROLE + 1
 """Whether a group is folded; None on the line of a run."""
@@ -37,6 +46,8 @@ class HistoryModel(CellModel):
         self._query = RunQuery()
         self._shared: dict[str, frozenset[str]] = {}
         self._untitled: set[int] = set()
+        self.searched: Collection[str] = ()
+        """Words in lower case that are never left out of a variant's name."""
         self.differences: set[str] = set()
         """Names of variants without the parts that all runs of their workload share."""
 
@@ -62,7 +73,7 @@ class HistoryModel(CellModel):
         for run, row in rows.items():
             self._rows.pop(run, None)
             self._rows[run] = row
-            parts = frozenset(row.cells[VARIANT_COLUMN].text.split(SEPARATOR))
+            parts = frozenset(filter(self._may_be_left_out, row.cells[VARIANT_COLUMN].text.split(SEPARATOR)))
             self._shared[row.workload] = parts & self._shared.get(row.workload, parts)
         self._up_to_date.update(requested)
         fresh = rows if shared == self._shared else self._rows.keys() & self._up_to_date
@@ -77,6 +88,9 @@ class HistoryModel(CellModel):
         line = self.lines[row]
         known = self._rows.get(line) if isinstance(line, int) else None
         return self._shared.get(known.workload, frozenset()) if known else frozenset()
+
+    def _may_be_left_out(self, part: str) -> bool:
+        return not any(word in part.lower() for word in self.searched)
 
     def _difference(self, row: HistoryRow) -> str:
         """Return the name of a variant without the parts that all runs of its workload share."""
@@ -178,6 +192,8 @@ class HistoryDelegate(CellDelegate):
             text = leave_out(
                 text, model.shared_parts(index.row()), lambda tried: metrics.horizontalAdvance(tried) <= width
             )
+        if index.column() == MATCH_COLUMN:
+            return metrics.elidedText(text, Qt.TextElideMode.ElideRight, width)
         return elide_name(text, metrics, width)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
@@ -236,7 +252,9 @@ class HistoryDelegate(CellDelegate):
         painter.setFont(tabular(option.font))
         painter.setPen(QColor(colours.muted))
         area.setLeft(left + (GRID // 2 if cell.chips else 0))
-        painter.drawText(area, LEFT, elide_note(cell.text, painter.fontMetrics(), area.width()))
+        shown = elide_note(cell.text, painter.fontMetrics(), area.width())
+        self.paint_marks(painter, area, shown, ANNOTATIONS_COLUMN)
+        painter.drawText(area, LEFT, shown)
 
     def _paint_chip(self, painter: QPainter, area: QRect, left: int, text: str, max_width: int = 10_000) -> int:
         """Paint one chip and return where the next begins."""
@@ -249,6 +267,7 @@ class HistoryDelegate(CellDelegate):
         painter.setPen(QColor(colours.text))
         inner = chip.adjusted(GRID - 2, 0, 2 - GRID, 0)
         shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, inner.width())
+        self.paint_marks(painter, inner, shown, ANNOTATIONS_COLUMN)
         painter.drawText(inner, Qt.AlignmentFlag.AlignCenter, shown)
         return left + width + GRID // 2
 

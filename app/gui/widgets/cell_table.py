@@ -1,6 +1,7 @@
 """Tables of runs: a model over cells, the delegate that paints them, and a view whose columns fit their content."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QResizeEvent
@@ -24,17 +25,23 @@ SYMBOL_WIDTH = 18
 _NAME_SEPARATOR = " · "
 
 _SELECTED_ALPHA = 46
+_MARKED_ALPHA = 64
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 
 class CellDelegate(QStyledItemDelegate):
-    """Paints the `Cell` under `CELL_ROLE`; `unit_widths` has the pixels for the unit in each numeric column."""
+    """Paints the `Cell` under `CELL_ROLE`.
+
+    `unit_widths` has the pixels for the unit in each numeric column. `marked` has the words, in lower case, that are
+    marked in the texts of a column, or of all columns (None).
+    """
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self.unit_widths: dict[int, int] = {}
+        self.marked: Mapping[int | None, Sequence[str]] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint the row's background and the cell."""
@@ -103,7 +110,29 @@ class CellDelegate(QStyledItemDelegate):
         if cell.symbol:
             painter.drawText(area, LEFT, cell.symbol)
             area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        painter.drawText(area, LEFT, self.shown_text(cell, index, painter.fontMetrics(), area.width()))
+        shown = self.shown_text(cell, index, painter.fontMetrics(), area.width())
+        self.paint_marks(painter, area, shown, index.column())
+        painter.drawText(area, LEFT, shown)
+
+    def paint_marks(self, painter: QPainter, area: QRect, shown: str, column: int) -> None:
+        """Paint a wash behind each marked word of a text.
+
+        Args:
+            painter: Has the text's font.
+            area: Where the text begins at the left.
+            shown: The text.
+            column: Its column.
+        """
+        words = (*self.marked.get(None, ()), *self.marked.get(column, ()))
+        if not words:
+            return
+        wash = QColor(self._theme.colours.accent)
+        wash.setAlpha(_MARKED_ALPHA)
+        metrics = painter.fontMetrics()
+        top, height = area.center().y() - metrics.height() // 2, metrics.height()
+        for found in re.finditer("|".join(map(re.escape, words)), shown.lower()):
+            left, end = (metrics.horizontalAdvance(shown[:at]) for at in found.span())
+            painter.fillRect(area.left() + left, top, end - left, height, wash)
 
 
 def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from app import units
 from app.metrics import METRICS, ListColumn, Metric
-from app.queries import Facets, RunQuery, StoredExperiment
+from app.queries import Facets, FoundRuns, RunQuery, SearchWord, StoredExperiment, parse_search
 from app.records import RunRow
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column
+from app.viewmodels.history.search import match_cell
 
 NO_EXPERIMENT = 0
 """The group of the runs that belong to no experiment: experiments are numbered from 1."""
@@ -73,16 +74,25 @@ PAGE = 48
 """How many rows are read along with the numbers of the runs: what a window shows at once, and a little more."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowView:
+    """What rows are seen with: the reader's time zone (None is the system's), and what a search for `words` found."""
+
+    zone: tzinfo | None
+    found: FoundRuns = field(default_factory=FoundRuns)
+    words: Sequence[SearchWord] = ()
+
+
 class HistoryColumn(NamedTuple):
     """A column of the table: what orders by it, a cell as wide as it is expected to need, and a run's cell.
 
-    `cell` takes the run's row and the reader's time zone, None for the system's.
+    `cell` takes the run's row, and what it is seen with.
     """
 
     column: Column
     order: str
     expected: Cell
-    cell: Callable[[RunRow, tzinfo | None], Cell]
+    cell: Callable[[RunRow, RowView], Cell]
     shown: bool = True
 
 
@@ -91,7 +101,7 @@ def _metric_column(metric: Metric, listed: ListColumn) -> HistoryColumn:
         Column(metric.column_title, metric.help),
         listed.order,
         Cell(text=listed.widest),
-        lambda run, _zone: cells.row_metric_cell(metric, run),
+        lambda run, _view: cells.row_metric_cell(metric, run),
         listed.shown,
     )
 
@@ -101,55 +111,61 @@ _LISTED: tuple[HistoryColumn, ...] = (
         Column("Run", "Number of the run in this database"),
         "run",
         Cell(text="10000"),
-        lambda run, _zone: cells.run_number(run),
+        lambda run, _view: cells.run_number(run),
     ),
     HistoryColumn(
         Column("Started", "When the run started, in local time"),
         "started",
         Cell(text="2026-10-30 20:48"),
-        cells.started,
+        lambda run, view: cells.started(run, view.zone),
     ),
     HistoryColumn(
         Column("Workload", "What was trained", numeric=False),
         "workload",
         Cell(text="wrn28-10"),
-        lambda run, _zone: cells.workload(run),
+        lambda run, _view: cells.workload(run),
     ),
     HistoryColumn(
         Column("Variant", "What differs from the workload's defaults", numeric=False),
         "variant",
         Cell(text=""),
-        lambda run, _zone: cells.variant(run.spec, run.purpose),
+        lambda run, _view: cells.variant(run.spec, run.purpose),
     ),
     HistoryColumn(
         Column("Tags, note", "Your own words on a run: T changes its tags, N its note", numeric=False),
         "tags",
         Cell(text="baseline, warm-up"),
-        lambda run, _zone: cells.annotations(run),
+        lambda run, _view: cells.annotations(run),
+    ),
+    HistoryColumn(
+        Column("Match", "Where the search found the run, the best match first", numeric=False),
+        "match",
+        Cell(text="variant"),
+        lambda run, view: match_cell(run, view.found.fields.get(run.run, ()), view.words),
     ),
     HistoryColumn(
         Column("Host", "The host that the run was made on; empty for this machine", numeric=False),
         "host",
         Cell(text="gpu-server-1"),
-        lambda run, _zone: cells.host(run),
+        lambda run, _view: cells.host(run),
     ),
     HistoryColumn(
         Column("Devices", "What it ran on", numeric=False),
         "devices",
         Cell(text="2× H200"),
-        lambda run, _zone: cells.devices(run),
+        lambda run, _view: cells.devices(run),
     ),
     HistoryColumn(
         Column("Outcome", "How the run ended", numeric=False),
         "outcome",
         Cell(text="completed", symbol="✔"),
-        lambda run, _zone: cells.outcome(run.outcome),
+        lambda run, _view: cells.outcome(run.outcome),
     ),
     HistoryColumn(
         Column("Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False),
         "evidence",
         Cell(text="verified in part", symbol="◐"),
-        lambda run, _zone: cells.verified(run),
+        lambda run, _view: cells.verified(run),
     ),
     *(_metric_column(metric, metric.list_column) for metric in METRICS if metric.list_column),
 )
@@ -160,7 +176,8 @@ DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if l
 
 _CHIP_ROOM = " " * 5
 
-VARIANT_COLUMN, ANNOTATIONS_COLUMN, HOST_COLUMN, DEVICES_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 3, 4, 5, 6, 7, 8
+VARIANT_COLUMN, ANNOTATIONS_COLUMN, MATCH_COLUMN, HOST_COLUMN = 3, 4, 5, 6
+DEVICES_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 7, 8, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +198,9 @@ class HistoryRow:
         return self.source.spec.workload
 
 
-def history_rows(runs: Iterable[RunRow], zone: tzinfo | None) -> dict[int, HistoryRow]:
-    """Return the rows of runs by their numbers; `zone` is the reader's time zone, None the system's."""
-    return {run.run: HistoryRow(run, tuple(listed.cell(run, zone) for listed in _LISTED)) for run in runs}
+def history_rows(runs: Iterable[RunRow], view: RowView) -> dict[int, HistoryRow]:
+    """Return the rows of runs by their numbers, as seen with `view`."""
+    return {run.run: HistoryRow(run, tuple(listed.cell(run, view) for listed in _LISTED)) for run in runs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +227,19 @@ class Listing:
 
     query: RunQuery = field(default_factory=RunQuery)
     options: HistoryOptions = field(default_factory=HistoryOptions)
-    runs: Sequence[int] = ()
+    found: FoundRuns = field(default_factory=FoundRuns)
     groups: Sequence[Group] = ()
     rows: Mapping[int, HistoryRow] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> Sequence[int]:
+        """The runs in order."""
+        return self.found.runs
+
+    @property
+    def row_view(self) -> RowView:
+        """What rows read later are seen with."""
+        return RowView(zone=None, found=self.found, words=parse_search(self.query.text))
 
     def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
         """Return the table's lines: in groups, some folded, or one line per run if `folded` is None."""
@@ -220,8 +247,10 @@ class Listing:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns to show: those chosen, without the hosts' where every run was made on this machine."""
-        return [name for name in self.options.shown if name != "host" or self.options.facets.other_hosts]
+        """The columns to show: those chosen, where runs were made elsewhere the hosts', and of a search its matches."""
+        shown = [name for name in self.options.shown if name not in ("host", "match")]
+        hosts = ["host"] if "host" in self.options.shown and self.options.facets.other_hosts else []
+        return [*shown, *hosts, *(["match"] if self.found.fields else [])]
 
     @property
     def filter_name(self) -> str:
@@ -255,13 +284,21 @@ def visible_page(runs: Sequence[int], near: Collection[int]) -> Sequence[int]:
 def toggle_order(query: RunQuery, column: int) -> RunQuery:
     """Return the query after a click on a column's header: its natural order, or the reverse."""
     order = ORDERS[column]
-    turned = not query.descending if order == query.order else COLUMNS[column].numeric
+    turned = not query.descending if order == query.order else COLUMNS[column].numeric or order == "match"
     return replace(query, order=order, descending=turned)
 
 
 def unordered(query: RunQuery) -> RunQuery:
     """Return a query without its order."""
     return replace(query, text=" ".join(query.text.split()), order="started", descending=True)
+
+
+def with_text(query: RunQuery, text: str) -> RunQuery:
+    """Return the query with another search: its best matches come first, unless another order was chosen."""
+    if query.order == "match" and not text.strip():
+        return replace(query, text=text, order="started", descending=True)
+    first = not query.text.strip() and text.strip() and (query.order, query.descending) == ("started", True)
+    return replace(query, text=text, order="match" if first else query.order)
 
 
 def is_filtered(query: RunQuery) -> bool:

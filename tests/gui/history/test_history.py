@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.history.page import RunPageView
 from app.gui.history.table_model import HistoryModel
-from app.gui.theme import Theme
+from app.gui.theme import GRID, Theme
 from app.storage.store import Store
 from app.viewmodels.history.run_detail import run_detail
 from tests.gui.actions import RecordedActions
@@ -64,6 +64,43 @@ def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> No
     screen.escape()
     screen.wait_for("Run", "3", "2", "1")
     assert screen.view.overview.bar.search.text() == ""
+
+
+def test_a_search_says_where_it_found_a_run_and_leaves_out_what_only_notes_say(
+    screen: HistoryPage, database: Path
+) -> None:
+    with Store.open(database) as store:
+        keep(store, stored_run(run_row(4, implementation="cudnn"), measured=False))
+        store.library.set_note(1, "measured with\ncuDNN loaded 9.19.0 and the driver that came with it")
+    screen.search("cudnn")
+    screen.wait_for("Run", "4")
+    assert screen.column("Match") == ["variant"]
+    assert not screen.view.table.isColumnHidden(TITLES.index("Match"))
+    assert str(screen.model.headerData(TITLES.index("Match"), Qt.Orientation.Horizontal)) == "Match ↓"
+    screen.button("1 more in notes").click()
+    screen.wait_for("Run", "1")
+    assert screen.view.overview.bar.search.text() == "note:cudnn"
+    assert screen.column("Match") == ["note: cuDNN loaded 9.19.0 and the drive…"]
+    screen.search("")
+    screen.wait_for("Run", "4", "3", "2", "1")
+    assert screen.view.table.isColumnHidden(TITLES.index("Match"))
+
+
+def test_words_of_a_search_are_marked_where_they_stand(screen: HistoryPage) -> None:
+    def workload() -> QImage:
+        table = screen.view.table
+        return table.viewport().grab(table.visualRect(screen.model.index(0, TITLES.index("Workload")))).toImage()
+
+    screen.search("variant:nchw")
+    screen.wait_for("Match", "variant")
+    plain = workload()
+    screen.search("cnn1")
+    screen.wait_for("Match", "workload")
+    marked = workload()
+    area = [(x, y) for x in range(plain.width()) for y in range(plain.height())]
+    changed = [at for at in area if plain.pixelColor(*at) != marked.pixelColor(*at)]
+    assert len(changed) > 200
+    assert max(x for x, _ in changed) < screen.view.fontMetrics().horizontalAdvance("cnn10") + GRID, "the end is not"
 
 
 def test_a_search_begun_before_the_runs_were_read_knows_them_all_the_same(

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from app.environment_keys import HOST_ID_KEY, HOST_KEY
 from app.errors import UserError
 from app.paths import weights_path
-from app.queries import RUN_ORDERS, Facets, RunQuery
+from app.queries import RUN_ORDERS, SEARCH_FIELDS, Facets, RunQuery
 from app.records import Outcome, RunRow, Summary
 from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
-from app.storage.listing import MAX_SEARCH_TERMS
 from app.storage.owner import this_process
+from app.storage.search import MAX_SEARCH_TERMS
 from app.storage.store import Store
 from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
 from workloads.protocol import RunSpec
@@ -40,8 +40,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         library = store.library
         for run in range(1, 41):
             library.set_note(run, NOTES[run % len(NOTES)])
-        for place, tag in enumerate(TAGS):
-            library.add_tag(range(1 + place, 41, 5 + place), tag)
+        for position, tag in enumerate(TAGS):
+            library.add_tag(range(1 + position, 41, 5 + position), tag)
         library.save_experiment([3, 9, 20], name="layouts of June", preset=None, plan=PLAN)
         library.save_experiment([20, 4], name="layouts of June", preset="layouts", plan='{"variants": []}')
         library.delete([2, 9, 33])
@@ -81,29 +81,59 @@ def _keep_one(store: Store, number: int) -> None:
     )
 
 
-def words_of(row: RunRow) -> str:
-    """Return all text that a search looks through."""
+def fields_of(row: RunRow) -> dict[str, str]:
+    """Return all text that a search looks through, field by field, the best field first."""
     variant = {
         name: str(value).lower() if isinstance(value, bool) else value for name, value in row.spec.variant.items()
     }
     gpus = row.gpu_names or (("CPU",) if row.spec.variant["gpus"] == 0 else ())
-    outcome = row.outcome.name.replace("_", " ") if row.outcome else "running"
-    reason = (row.outcome.reason if row.outcome else None) or ""
-    facts = (
-        row.spec.workload,
-        *gpus,
-        outcome,
-        reason,
-        row.evidence_state or "",
-        (row.evidence_reason or "") if row.evidence_state == "mismatch" else "",
-        row.purpose or "",
-        f"host:{row.host}" if row.host else "",
-        row.note,
-        *row.tags,
-    )
-    started = datetime.fromtimestamp(row.started_utc_ns / S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    named = ("layouts of June",) if row.experiments else ()
-    return "\n".join((*(f"{name}={value}" for name, value in variant.items()), *facts, *named, started)).lower()
+    mismatch = (row.evidence_reason or "") if row.evidence_state == "mismatch" else ""
+    fields = {
+        "variant": "\n".join((*(f"{name}={value}" for name, value in variant.items()), row.purpose or "")),
+        "workload": row.spec.workload,
+        "tag": "\n".join(row.tags),
+        "note": row.note,
+        "experiment": "layouts of June" if row.experiments else "",
+        "card": "\n".join(gpus),
+        "host": row.host or "",
+        "outcome": row.outcome.name.replace("_", " ") if row.outcome else "running",
+        "evidence": row.evidence_state or "",
+        "started": datetime.fromtimestamp(row.started_utc_ns / S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "reason": f"{(row.outcome.reason if row.outcome else None) or ''}\n{mismatch}",
+    }
+    return {name: text.lower() for name, text in fields.items()}
+
+
+def ranks_of(rows: list[RunRow], text: str) -> dict[int, int]:
+    """Return how well each run that holds the words matches them, 0 being best."""
+    words = list(dict.fromkeys(text.split()))
+    held = {row.run: [positions_of(row, word) for word in words] for row in rows}
+    held = {run: positions for run, positions in held.items() if all(positions)}
+    ranks = {}
+    for run, positions in held.items():
+        counting = [
+            [position for position in found if not is_outdone(position, [of[n] for of in held.values()], words[n])]
+            for n, found in enumerate(positions)
+        ]
+        if all(counting):
+            ranks[run] = sum(max(0, min(found)) for found in counting)
+    return ranks
+
+
+def positions_of(row: RunRow, word: str) -> list[int]:
+    """Return the positions of the fields that hold a word, -1 for the run's number."""
+    fields = fields_of(row)
+    name, colon, rest = word.partition(":")
+    if colon and name in fields:
+        return [list(fields).index(name)] if fields[name] and rest.lower() in fields[name] else []
+    return [-1] * (word == str(row.run)) + [n for n, text in enumerate(fields.values()) if word.lower() in text]
+
+
+def is_outdone(position: int, found: list[list[int]], word: str) -> bool:
+    """Return whether a position is free text, and a better position of some run holds the word."""
+    named = word.partition(":")[0] in SEARCH_FIELDS
+    free = position >= 0 and SEARCH_FIELDS[position] in ("note", "reason")
+    return free and not named and any(0 <= other < position for positions in found for other in positions)
 
 
 def key_of(row: RunRow, order: str) -> Any:
@@ -117,6 +147,7 @@ def key_of(row: RunRow, order: str) -> Any:
         "workload": row.spec.workload,
         "variant": of_variant,
         "tags": ", ".join(row.tags) or None,
+        "match": row.started_utc_ns,
         "host": row.host,
         "devices": (" ".join(row.gpu_names) or "CPU", variant["gpus"]),
         "outcome": row.outcome.name if row.outcome else "running",
@@ -140,8 +171,12 @@ def naively(rows: list[RunRow], query: RunQuery) -> list[int]:
         and query.outcome in ("", row.outcome.name if row.outcome else "running")
         and (not query.tag or query.tag.lower() in [tag.lower() for tag in row.tags])
         and (query.experiment is None or query.experiment in row.experiments)
-        and all(word.lower() in words_of(row) or word == str(row.run) for word in query.text.split())
     ]
+    ranks = ranks_of(found, query.text)
+    found = [row for row in found if row.run in ranks]
+    if query.order == "match":
+        found.sort(key=lambda row: (-ranks[row.run], row.started_utc_ns), reverse=query.descending)
+        return [row.run for row in found]
     present = [row for row in found if key_of(row, query.order) is not None]
     present.sort(key=lambda row: key_of(row, query.order), reverse=query.descending)
     return [row.run for row in (*present, *(row for row in found if key_of(row, query.order) is None))]
@@ -149,6 +184,12 @@ def naively(rows: list[RunRow], query: RunQuery) -> list[int]:
 
 WORDS = (
     "host:gpu2",
+    "note:",
+    "note:loud",
+    "variant:xla=true",
+    "reason:memory",
+    "memory",
+    "gpu2",
     "nch",
     "NCHW",
     "64",

@@ -51,7 +51,7 @@ def test_runs_come_marked_and_the_files_stay_as_they_are(tmp_path: Path) -> None
     with Store.open(database) as store:
         rows = store.library.run_rows(added)
         experiments = store.library.experiments()
-        assert set(store.library.find(RunQuery(tag=TAG, text="h200 tensorflow cudnn 2026-11-2"))) == set(added)
+        assert set(store.library.find(RunQuery(tag=TAG, text="h200 tensorflow note:cudnn 2026-11-2"))) == set(added)
     assert len(rows) == sum(len(file.uids) for file in reference_files())
     for row in rows:
         assert row.tags == (TAG,)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.queries import RUN_ORDERS, Facets, RunQuery, StoredExperiment
+from app.queries import RUN_ORDERS, Facets, FoundRuns, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.history.annotations import TagChange, collect_annotations, parse_tags, tag_change
@@ -29,6 +29,7 @@ from app.viewmodels.history.table import (
     HistoryOptions,
     HistoryRow,
     Listing,
+    RowView,
     group_by_experiment,
     history_rows,
     toggle_order,
@@ -43,7 +44,7 @@ TITLES = [column.title for column in COLUMNS]
 
 
 def rows_of(*runs: RunRow) -> list[HistoryRow]:
-    return list(history_rows(runs, UTC).values())
+    return list(history_rows(runs, RowView(zone=UTC)).values())
 
 
 def texts(row: HistoryRow) -> dict[str, str]:
@@ -78,6 +79,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Workload": "cnn10",
         "Variant": "Native NCHW · batch 1024",
         "Tags, note": "",
+        "Match": "",
         "Host": "",
         "Devices": "2× H200",
         "Outcome": "completed",
@@ -161,7 +163,7 @@ def test_runs_stand_below_the_newest_experiment_they_belong_to_and_those_without
     assert (first.title, first.runs, first.details) == ("layouts", (4, 3), "2 runs · 2025-10-09 08:55")
     assert (second.title, second.runs) == ("layers", (1,))
     assert (rest.title, rest.runs, rest.details) == ("Without an experiment", (5, 2), "2 runs")
-    listing = Listing(runs=[5, 4, 3, 2, 1], groups=(first, second, rest))
+    listing = Listing(found=FoundRuns(runs=[5, 4, 3, 2, 1]), groups=(first, second, rest))
     assert listing.lines(None) == [5, 4, 3, 2, 1]
     assert listing.lines([]) == (first, 4, 3, second, 1, rest, 5, 2)
     assert listing.lines([1, 2]) == (first, second, rest, 5, 2)
@@ -195,9 +197,11 @@ def test_labels_say_how_many() -> None:
     assert restore_label(1) == "Restore 1 run"
     assert deleted_label([7]) == "Run 7 deleted"
     assert deleted_label([7, 8]) == "2 runs deleted"
-    assert count_label(Listing(runs=[1], options=offered(1)), 1) == "1 run"
-    assert count_label(Listing(runs=range(12), options=offered(1034)), 2) == "12 of 1,034 runs · 2 chosen"
-    trash = Listing(query=RunQuery(deleted=True), runs=range(3), options=offered(3, 3))
+    assert count_label(Listing(found=FoundRuns(runs=[1]), options=offered(1)), 1) == "1 run"
+    assert (
+        count_label(Listing(found=FoundRuns(runs=range(12)), options=offered(1034)), 2) == "12 of 1,034 runs · 2 chosen"
+    )
+    trash = Listing(query=RunQuery(deleted=True), found=FoundRuns(runs=range(3)), options=offered(3, 3))
     assert count_label(trash, 0) == "3 deleted runs"
 
 
@@ -205,7 +209,7 @@ def test_an_empty_table_says_what_to_do() -> None:
     assert "Ctrl+1" in empty_text(Listing())
     assert "Escape" in empty_text(Listing(query=RunQuery(tag="x"), options=offered(5)))
     assert "restored" in empty_text(Listing(query=RunQuery(deleted=True)))
-    assert empty_text(Listing(runs=[1], options=offered(1))) == ""
+    assert empty_text(Listing(found=FoundRuns(runs=[1]), options=offered(1))) == ""
 
 
 def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> None:
