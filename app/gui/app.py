@@ -223,7 +223,7 @@ class Workbench(QObject):
         """Stop jobs, the sampler and the worker threads."""
         if self.replay.playing:
             self.replay.stop()
-        write_states(self.window)
+        write_states(self.window, self.run_view)  # which has no window before it is shown
         close_jobs(self.window)
         self.monitor.close()
         self.feed.close()

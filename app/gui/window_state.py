@@ -48,7 +48,7 @@ def remember_windows(application: QApplication, path: Path) -> None:
 
 
 class WindowState(QObject):
-    """What one screen remembers, by name. `write_states` writes what is left when its window closes.
+    """What one screen remembers, by name. `write_states` writes what is left when the window closes.
 
     Thread: GUI only.
     """
@@ -111,7 +111,8 @@ class WindowState(QObject):
             self._settings.sync()
 
 
-def write_states(window: QWidget) -> None:
-    """Write what every screen of a window has not written yet."""
-    for state in window.findChildren(WindowState):
-        state.write()
+def write_states(*parts: QWidget) -> None:
+    """Write what every screen within these widgets has not written yet."""
+    for part in parts:
+        for state in part.findChildren(WindowState):
+            state.write()

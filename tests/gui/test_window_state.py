@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -127,7 +127,7 @@ def test_a_window_opens_where_it_was_and_never_out_of_sight(window_state: Path, 
     assert window.size() == wanted.size()
 
 
-def test_the_page_of_a_database_is_shown_again(
+def test_the_page_the_form_and_the_range_are_as_they_were_left(
     window_state: Path, qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     for expected in (0, HISTORY):
@@ -137,6 +137,15 @@ def test_the_page_of_a_database_is_shown_again(
         workbench.window.page_shown.connect(shown.append)
         workbench.start()
         assert shown == [expected]
+        form, bar = workbench.run_view.form, workbench.run_view.live.time_bar
+        advanced = next(each for each in form.findChildren(QPushButton) if "dvanced" in each.text())
+        found = form.state.workload if form.state else "", advanced.isChecked()
+        assert (*found, bar.range_button("30 s").isChecked()) == (
+            ("lstm", True, True) if expected else ("cnn10", False, False)
+        )
+        form.workload_chosen.emit("lstm")
+        advanced.setChecked(True)
+        bar.range_button("30 s").click()
         workbench.window.show_page(HISTORY)
         workbench.quit()
         workbench.close()

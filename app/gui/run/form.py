@@ -1,5 +1,7 @@
 """The form for one run: workload, parameters, and the buttons that run, queue, compare or stop."""
 
+from functools import partial
+
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import (
@@ -24,6 +26,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
+from app.gui.window_state import WindowState
 from app.viewmodels.run.form import Field, FormState
 from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
 
@@ -232,6 +235,9 @@ class FormView(QWidget):
         return row
 
     def _connect(self) -> None:
+        state = WindowState("run", self)
+        self._advanced.setChecked(state.read("advanced", False))
+        self._advanced.toggled.connect(partial(state.keep, "advanced"))
         self._advanced.toggled.connect(lambda _: self._show_fields())
         self._run.clicked.connect(self.run_or_stop_requested)
         self._queue.clicked.connect(self.queue_requested)

@@ -1,6 +1,7 @@
 """The Run screen's controller: connects form, run session and live view."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, Signal
@@ -11,12 +12,14 @@ from app.errors import UserError
 from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
+from app.gui.window_state import WindowState
 from app.records import Outcome, RunStarted
 from app.samples import Inventory
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, describe_lost
-from app.viewmodels.run.form import VariantForm
+from app.viewmodels.run.form import FormChoices, VariantForm
 from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
 from app.viewmodels.run.live import LiveModel
+from app.viewmodels.run.time_view import WINDOWS
 from workloads.catalog import UsageError
 from workloads.protocol import RunSpec, Value
 
@@ -45,6 +48,15 @@ def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[]
     bar.per_gpu_toggled.connect(lambda apart: show(lambda: model.split_by_gpu(apart)))
     plots.zoomed.connect(lambda factor, at: show(lambda: model.zoom(factor, at)))
     plots.panned.connect(lambda by: show(lambda: model.pan(by)))
+
+
+def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
+    """Show the time range and the panels that were chosen last, and remember those that are chosen."""
+    bar, chosen = view.time_bar, state.read("range", "all")
+    model.follow(next((name for name in WINDOWS if name == chosen), "all"))
+    model.split_by_gpu(state.read("per gpu", False))
+    bar.range_requested.connect(partial(state.keep, "range"))
+    bar.per_gpu_toggled.connect(partial(state.keep, "per gpu"))
 
 
 Result = TypeVar("Result")
@@ -93,12 +105,9 @@ class RunController(QObject):
         self._sessions = sessions
         self._bridge = bridge
         self._session: RunSession | LargestBatchSession | None = None
-        self._stopping = False
-        self._queue_running = False
-        self._host = ""
-        self._error = ""
-        self._warning = ""
-        self._notice = ""
+        self._stopping = self._queue_running = False
+        self._host = self._error = self._warning = self._notice = ""
+        self._state = WindowState("run", view)
 
     @property
     def recent(self) -> TelemetryBuffer:
@@ -118,6 +127,8 @@ class RunController(QObject):
         live.log_requested.connect(lambda: self._view.show_log(self._live.log))
         live.run_chosen.connect(self._show_run)
         connect_time_controls(live, self._live, self.refresh)
+        self._form.restore(self._state.read("form", FormChoices()))
+        remember_time_controls(live, self._live, self._state)
         self.show_form()
         self.refresh()
 
@@ -263,6 +274,7 @@ class RunController(QObject):
     def _change(self, change: Callable[[], None]) -> None:
         self._error = self._notice = ""
         change()
+        self._state.keep("form", self._form.choices)
         self.show_form()
 
     def _end_run(self, _outcome: Outcome) -> None:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app.paths import PROGRAM
@@ -117,6 +117,14 @@ _DEFAULT_LIMITS: Mapping[str, float] = {"integer": 2_000_000_000, "number": 1e9}
 _NUMBER_DECIMALS = 6
 
 
+@dataclass(frozen=True, slots=True)
+class FormChoices:
+    """The workload that was chosen, and what was edited of each."""
+
+    workload: str = ""
+    edited: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+
+
 class VariantForm:
     """The choices a user made, workload by workload; all else follows the catalog's defaults for this machine."""
 
@@ -128,6 +136,25 @@ class VariantForm:
         self._workloads = {w.name: w for w in catalog.WORKLOADS if hidden or not w.hidden}
         self._files = CustomFiles()
         self._host = ""
+        self._awaited = ""
+
+    @property
+    def choices(self) -> FormChoices:
+        """What the user chose so far."""
+        return FormChoices(self._workload, self._edited)
+
+    def restore(self, choices: FormChoices) -> None:
+        """Take over what was chosen in an earlier window, so far as it is known here.
+
+        A workload of the user's own is chosen when its file has been read, unless something else was chosen by then.
+        """
+        self._edited = {name: dict(edits) for name, edits in choices.edited.items()}
+        for known in self._workloads.values():
+            self._drop_unfitting_edits(known)
+        if choices.workload in self._workloads:
+            self._workload = choices.workload
+        else:
+            self._awaited = choices.workload
 
     @property
     def host(self) -> str:
@@ -156,6 +183,7 @@ class VariantForm:
     def choose(self, workload: str) -> None:
         """Turn to another workload; edits of the others are stored. Raises `UsageError`."""
         self._workload = self._find_workload(workload).name
+        self._awaited = ""
         self._files.clear_last()
 
     @property
@@ -187,12 +215,15 @@ class VariantForm:
             self._drop_unfitting_edits(workload)
         if self._workload in gone and self._workload not in self._workloads:
             self._workload = workloads[0].name
+        if self._awaited in self._workloads:
+            self._workload, self._awaited = self._awaited, ""
 
     def edit(self, name: str, value: Value) -> None:
         """Set one parameter; raises `UsageError` for one that does not exist or a value out of range."""
         edits = {**self._edits, name: value}
         catalog.fill_defaults(self.workload, edits, self.machine)
         self._edited[self._workload] = edits
+        self._awaited = ""
 
     def fill(self, spec: RunSpec) -> None:
         """Take over a whole variant; raises `UsageError` for a workload or a value that this version does not have."""
@@ -200,7 +231,7 @@ class VariantForm:
         names = {parameter.name for parameter in known.parameters}
         edits = {name: value for name, value in spec.variant.items() if name in names}
         catalog.fill_defaults(known, edits, self.machine)
-        self._workload = known.name
+        self._workload, self._awaited = known.name, ""
         self._edited[known.name] = edits
 
     def reset(self) -> None:

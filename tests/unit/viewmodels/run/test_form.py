@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from app.viewmodels.run.form import Field, VariantForm
+from app.viewmodels.run.form import Field, FormChoices, VariantForm
 from workloads.catalog import CustomFile, Gpu, Machine, UsageError, Workload, custom_workload
 from workloads.job_protocol import CustomParameter, CustomWorkload
 from workloads.protocol import RunSpec, Value
@@ -160,6 +160,30 @@ def test_workloads_of_the_user_s_file_are_offered_with_their_parameters_and_limi
     assert (rate.minimum, rate.maximum, rate.decimals) == (-1e9, 1e9, 6)
     assert shlex.split(form.command())[4:] == ["/mine/mlp.py:mlp", "-s", "units=-3", "-s", "rate=0.0005"]
     assert form.custom_files == (FILE,)
+
+
+def test_what_was_chosen_in_an_earlier_window_is_chosen_again_as_far_as_it_is_known() -> None:
+    mine = [file_workload(str(FILE), "mlp", UNITS)]
+    before = form_on(CPU_MACHINE)
+    before.choose("gru")
+    before.edit("layers", 4)
+    before.offer_custom_workloads(FILE, mine)
+    before.choose("mlp.py:mlp")
+    before.edit("units", 3)
+    form = form_on(GPU_MACHINE)
+    form.restore(before.choices)
+    assert form.state().workload == "lstm", "the file is not read yet"
+    form.offer_custom_workloads(FILE, mine)
+    assert (form.state().workload, form.spec().variant["units"]) == ("mlp.py:mlp", 3)
+    form.choose("gru")
+    assert form.spec().variant["layers"] == 4
+    form = form_on(GPU_MACHINE)
+    form.restore(before.choices)
+    form.choose("gru")
+    form.offer_custom_workloads(FILE, mine)
+    assert form.state().workload == "gru", "what the user chose meanwhile stays"
+    form.restore(FormChoices("lstm", {"lstm": {"layers": 1_000}, "gone": {"a": 1}, "gru": {"layers": "two"}}))
+    assert form.choices == FormChoices("lstm", {"gone": {"a": 1}})
 
 
 def test_a_file_that_changed_keeps_the_edits_that_still_fit() -> None:
