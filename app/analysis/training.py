@@ -11,6 +11,7 @@ import numpy as np
 
 from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference, mean
 from app.analysis.summary import epoch_totals, seconds_to_accuracy
+from app.analysis.verdict import without_seed
 from app.records import RunHeader
 from workloads.protocol import RunSpec
 
@@ -71,13 +72,6 @@ class AccuracyComparison:
     tests: tuple[float, float] | None
     margin_points: float
     decision: AccuracyDecision
-
-
-def without_seed(spec: RunSpec) -> RunSpec:
-    """Return what seeds of one training share."""
-    return RunSpec(
-        workload=spec.workload, variant={name: value for name, value in spec.variant.items() if name != "seed"}
-    )
 
 
 def trainings(runs: Sequence[RunHeader], goals_pct: Sequence[int] = ACCURACY_GOALS_PCT) -> Trainings:

@@ -79,16 +79,33 @@ class VariantResult:
     equivalence: Equivalence | None = None
 
 
+def without_seed(spec: RunSpec) -> RunSpec:
+    """Return what seeds of one variant share."""
+    return RunSpec(
+        workload=spec.workload, variant={name: value for name, value in spec.variant.items() if name != "seed"}
+    )
+
+
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
-    """Group runs of equal workload and variant, in order of first appearance."""
+    """Group runs of equal workload and variant, in order of first appearance.
+
+    Runs that differ in their seed alone are repeats: a seed decides where weights and data begin, not what a step does.
+    """
     groups: list[tuple[RunSpec, list[RunRow]]] = []
     for run in runs:
-        same = next((group for known, group in groups if known == run.spec), None)
+        spec = without_seed(run.spec)
+        same = next((group for known, group in groups if known == spec), None)
         if same is None:
-            groups.append((run.spec, [run]))
+            groups.append((spec, [run]))
         else:
             same.append(run)
     return [tuple(group) for _, group in groups]
+
+
+def join_seeds(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Return the runs with the specs that they are compared by: without seeds where a variant's runs have several."""
+    has_several = any(len({row.spec.variant.get("seed") for row in group}) > 1 for group in group_by_variant(runs))
+    return [replace(row, spec=without_seed(row.spec)) for row in runs] if has_several else list(runs)
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:

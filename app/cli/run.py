@@ -12,7 +12,7 @@ import click
 from app import units
 from app.analysis.equality import judge_check
 from app.analysis.largest_batch import SearchBounds, search_bounds
-from app.analysis.verdict import group_by_variant
+from app.analysis.verdict import group_by_variant, without_seed
 from app.cli.options import (
     COUNT,
     FILE,
@@ -124,7 +124,7 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
             made = list(checker.check(others))
         for spec, check in made:
             for row in rows:
-                if row.spec == spec:
+                if without_seed(row.spec) == without_seed(spec):
                     store.add_checks(row.run, [check])
     if as_json:
         print_json({"checks": [_check_document(spec, check, rows) for spec, check in made]})

@@ -231,16 +231,15 @@ def _read_runs(
     from app.runs.experiment.presets import user_preset_files
 
     with Store.open(database) as store:
-        found = prepare_comparison(
-            [store.load(run, COMPARED_FIELDS) for run in runs[:MAX_COMPARED]], max(0, len(runs) - MAX_COMPARED)
-        )
+        stored = [store.load(run, COMPARED_FIELDS) for run in runs[:MAX_COMPARED]]
+        found = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED))
         hidden = store.library.hidden_figures()
     baseline = baseline or default_baseline([run.row for run in found.runs])
     return _CompareData(
         _compare_with_earlier(database, found, baseline, margin_pct),
         comparison_curves(found, align),
         hidden,
-        replicated_articles(found.runs, user_preset_files(database), known_workloads(database)),
+        replicated_articles(stored, user_preset_files(database), known_workloads(database)),
     )
 
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from app.analysis.training import ACCURACY_MARGIN_POINTS, without_seed
+from app.analysis.training import ACCURACY_MARGIN_POINTS
+from app.analysis.verdict import without_seed
 from app.errors import UserError
 from workloads.catalog import OUTSIDE_STEP
 from workloads.protocol import RunSpec, Value, Variant

@@ -1,13 +1,13 @@
 """A comparison of stored runs as values: header, verdict, warnings, table, charts and notes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from app import units
 from app.analysis.intervals import level_at
-from app.analysis.training import compare_accuracy, group_by_training, trainings, without_seed
-from app.analysis.verdict import group_by_variant, same_workload, throughputs
+from app.analysis.training import compare_accuracy, group_by_training, trainings
+from app.analysis.verdict import group_by_variant, join_seeds, same_workload, throughputs, without_seed
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunRow, StoredRun
@@ -27,7 +27,7 @@ from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.naming import shared_settings, variant_names
-from app.viewmodels.format.sentences import format_run_numbers, group_by_ending
+from app.viewmodels.format.sentences import format_run_numbers, group_by_ending, join_with_and
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,7 @@ class ComparedRuns:
     """Runs read for a comparison, with all that does not depend on the baseline.
 
     Curves are drawn of the runs in `drawn`; `too_many` others have some too. `left_out` runs were too many to read.
+    `seeds` are those of the runs, where runs that differ in their seed alone count as one variant.
     """
 
     runs: tuple[StoredRun, ...] = ()
@@ -88,6 +89,7 @@ class ComparedRuns:
     drawn: tuple[int, ...] = ()
     too_many: int = 0
     left_out: int = 0
+    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,9 @@ class Comparison:
 
 def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
     """Compute what does not depend on the baseline, in the order of the runs; too slow for the GUI thread."""
+    seeds = {seed for run in runs if isinstance(seed := run.row.spec.variant.get("seed"), int)}
+    joined = join_seeds([run.row for run in runs])
+    runs = [run if run.row is row else replace(run, row=row) for run, row in zip(runs, joined, strict=True)]
     groups = group_by_variant([run.row for run in runs])
     drawable = {run.row.run for run in runs if len(run.blocks.steps) or any(len(one.t_ns) for one in run.samples)}
     drawn = [row.run for row in interleave_variants(groups) if row.run in drawable][:MAX_DRAWN]
@@ -133,6 +138,7 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
         drawn=tuple(run.row.run for run in runs if run.row.run in drawn),
         too_many=len(drawable) - len(drawn),
         left_out=left_out,
+        seeds=tuple(sorted(seeds)) if any("seed" not in row.spec.variant for row in joined) else (),
     )
 
 
@@ -173,7 +179,7 @@ def compare(
         variants=variants,
         warnings=_warnings_first([*equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]),
         shared=shared_settings([row.spec for row in rows]),
-        notes=(*_omission_notes(found), *_unmeasured_notes(found), *accuracy),
+        notes=(*_seed_notes(found), *_omission_notes(found), *_unmeasured_notes(found), *accuracy),
         accuracy=accuracy,
         table=compare_table(variants, found.metrics, drawn_styles, baseline),
         styles=drawn_styles,
@@ -188,9 +194,21 @@ def _warnings_first(found: Sequence[ComparisonWarning]) -> tuple[ComparisonWarni
     return tuple(sorted(found, key=lambda warning: warning.severity == "note"))
 
 
+_MAX_SEEDS = 5
+"""Seeds that are named in a note."""
+
+
 def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
     """Return the curves of the runs that are drawn."""
     return compare_curves([run for run in found.runs if run.row.run in found.drawn], found.styles, align)
+
+
+def _seed_notes(found: ComparedRuns) -> list[str]:
+    if not found.seeds:
+        return []
+    few = len(found.seeds) <= _MAX_SEEDS
+    named = join_with_and(list(map(str, found.seeds))) if few else f"{len(found.seeds)} seeds"
+    return [f"Runs that differ in their seed alone ({named}) are repeats of one variant."]
 
 
 def _omission_notes(found: ComparedRuns) -> list[str]:

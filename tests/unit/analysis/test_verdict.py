@@ -120,7 +120,11 @@ def test_the_energy_ratio_is_of_energy_an_example() -> None:
 
 
 def test_a_run_older_than_a_parameter_is_of_the_variant_with_its_default() -> None:
-    old, new, other = row(1, gpus=0, layout="NCHW"), row(2, gpus=0, layout="NCHW", seed=1), row(3, gpus=0, seed=2)
+    old, new, other = (
+        row(1, gpus=0, layout="NCHW"),
+        row(2, gpus=0, layout="NCHW", warmup_steps=20),
+        row(3, gpus=0, warmup_steps=2),
+    )
     assert [[run.run for run in group] for group in group_by_variant([old, new, other])] == [[1, 2], [3]]
 
 
@@ -231,7 +235,9 @@ GROUPS = st.lists(st.lists(st.floats(10.0, 1000.0), min_size=1, max_size=4), min
 
 @given(GROUPS, st.integers(-10, 10))
 def test_a_verdict_knows_no_unit_and_turns_round_with_its_baseline(groups: list[list[float]], power: int) -> None:
-    runs = [row(10 * place + n, value, seed=place) for place, g in enumerate(groups) for n, value in enumerate(g)]
+    runs = [
+        row(10 * place + n, value, warmup_steps=place) for place, g in enumerate(groups) for n, value in enumerate(g)
+    ]
     scaled = [replace(run, summary=Summary(throughput=(run.summary.throughput or 0) * 2.0**power)) for run in runs]
     results = judge(runs, 0)
     assume(not any(abs(end - 1) < 1e-9 for each in results if each.speedup for end in each.speedup.interval or ()))

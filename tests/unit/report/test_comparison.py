@@ -46,6 +46,17 @@ def test_faster() -> None:
     assert 0 < low < 10.0 < high
 
 
+def test_seeds_are_repeats_of_one_variant_where_the_question_is_speed() -> None:
+    seeds = [run for number in (1, 2, 3) for run in runs(number, 100.0 + number, layout="NHWC", seed=number)]
+    others = [run for number in (4, 5, 6) for run in runs(number, 110.0 + number, layout="NCHW", seed=number - 2)]
+    comparison = compare(prepare_comparison([*seeds, *others]), 1)
+    document = compare_document(comparison)
+    assert [row["runs"] for row in document["rows"]] == [[1, 2, 3], [4, 5, 6]]
+    assert [row["label"] for row in document["rows"]] == ["NHWC", "NCHW"]
+    assert document["rows"][1]["speedup"]["interval"], "seeds give an interval"
+    assert comparison.notes[0] == ("Runs that differ in their seed alone (1, 2, 3 and 4) are repeats of one variant.")
+
+
 def test_slower_names_a_positive_percentage() -> None:
     said = text(BASE, runs(4, 90.0, 91.0, 89.0, 90.5, layout="NCHW"))
     assert "NCHW is 9.9 % slower than NHWC" in said
