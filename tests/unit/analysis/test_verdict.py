@@ -122,8 +122,8 @@ def test_the_energy_ratio_is_of_energy_an_example() -> None:
 def test_a_run_older_than_a_parameter_is_of_the_variant_with_its_default() -> None:
     old, new, other = (
         row(1, gpus=0, layout="NCHW"),
-        row(2, gpus=0, layout="NCHW", warmup_steps=20),
-        row(3, gpus=0, warmup_steps=2),
+        row(2, gpus=0, layout="NCHW", xla=False),
+        row(3, gpus=0, xla=True),
     )
     assert [[run.run for run in group] for group in group_by_variant([old, new, other])] == [[1, 2], [3]]
 
