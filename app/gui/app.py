@@ -27,6 +27,7 @@ from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.settings.settings import Settings
 from app.gui.settings.stored import Chosen, SettingsStore
+from app.gui.shell.drops import DropLayer
 from app.gui.shell.shell import Shell
 from app.gui.shell.undo import UndoStack
 from app.gui.stored_screens import StoredScreens
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
     from app.plan import Plan
     from app.queries import QueueProgress
+    from app.runs.dropped_files import DropKind
     from app.runs.experiment.queue_runner import QueueRunner
 
 
@@ -112,7 +114,7 @@ class Workbench(QObject):
         self.reads = Background(self)
         self.sessions = Background(self)
         self._theme = theme
-        self.window = MainWindow(self._pages(), theme)
+        self.window = MainWindow(_pages(self), theme)
         self.undo = UndoStack(self.reads, self)
         self.stored = StoredScreens(self.window, theme, database, self.reads)
         self.run_view = run_view = RunView(theme)
@@ -132,8 +134,8 @@ class Workbench(QObject):
         )
         self.hosts = HostScreens(self.window, theme, run_view, self.run, self.bridge)
         self.actions = self._make_actions()
-        self._monitor_view = MonitorView(self.hosts.hosts.model, theme, self.actions)
-        self.monitor = MonitorController(self._monitor_view, self.hosts.hosts.model)
+        self.monitor_view = MonitorView(self.hosts.hosts.model, theme, self.actions)
+        self.monitor = MonitorController(self.monitor_view, self.hosts.hosts.model)
         self._factory: SessionFactory | None = None
         sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
         self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)
@@ -150,14 +152,8 @@ class Workbench(QObject):
             run_view, self.run, store, self.actions, self.experiments.compare_quickly, self._prepare_worker
         )
         self.shell = Shell(self.window, theme, database, self.reads, self.actions, self.undo, self._run, self.run.stop)
-
-    def _pages(self) -> tuple[Page, ...]:
-        return (
-            Page("Run", lambda: self.run_view),
-            Page("Monitor", lambda: self._monitor_view),
-            Page("History", lambda: self.stored.make_history(self.actions)),
-            Page("Compare", lambda: self.stored.make_compare(self.actions)),
-        )
+        self.drops = DropLayer(self.window, theme, database, lambda: self._busy, _takers(self))
+        self.drops.said.connect(self.shell.undo_view.say)
 
     def _make_actions(self) -> Actions:
         return Actions(
@@ -344,6 +340,31 @@ class Workbench(QObject):
         """Close; `main` opens a new window on this database, if any."""
         self.next_database = database
         self._close_window()
+
+
+def _pages(workbench: Workbench) -> tuple[Page, ...]:
+    """Return the screens in the order of their tabs, each with what makes it."""
+    return (
+        Page("Run", lambda: workbench.run_view),
+        Page("Monitor", lambda: workbench.monitor_view),
+        Page("History", lambda: workbench.stored.make_history(workbench.actions)),
+        Page("Compare", lambda: workbench.stored.make_compare(workbench.actions)),
+    )
+
+
+def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
+    """Return what takes a dropped file of each kind."""
+
+    def open_workload(path: Path) -> None:
+        workbench.window.show_page(RUN)
+        workbench.custom_workloads.open(path)
+
+    return {
+        "database": workbench.stored.add_file,
+        "trace": workbench.opener.play,
+        "workload": open_workload,
+        "preset": workbench.experiments.add_preset,
+    }
 
 
 def _prepare(database: Path) -> None:

@@ -77,6 +77,12 @@ class StoredScreens(QObject):
         if self.history is not None:
             self.history.transfer.offer_import(path)
 
+    def add_file(self, path: Path) -> None:
+        """Show the history and add the runs of another database."""
+        self._window.show_page(HISTORY)
+        if self.history is not None:
+            self.history.transfer.import_file(path)
+
     def show_reference(self) -> None:
         """Show the history and add the reference runs."""
         self._window.show_page(HISTORY)

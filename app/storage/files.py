@@ -58,16 +58,27 @@ FileFingerprint = tuple[tuple[int, int], ...]
 """The last write of each file of a database, in nanoseconds, and its size in bytes."""
 
 
-def is_database(path: Path) -> bool:
-    """Return whether a file is an SQLite database by its header; raise `UserError` where it cannot be read.
+_APPLICATION_ID = slice(68, 72)
+"""The bytes of the application's id: https://www.sqlite.org/fileformat.html#the_database_header"""
 
-    https://www.sqlite.org/fileformat.html#the_database_header
+
+def database_application(path: Path) -> int | None:
+    """Return the application's id in the header of an SQLite database; None for another file.
+
+    Raises:
+        UserError: It cannot be read.
     """
     try:
         with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
+            header = file.read(_APPLICATION_ID.stop)
     except OSError as error:
         raise read_error(path, error) from error
+    return int.from_bytes(header[_APPLICATION_ID]) if header.startswith(b"SQLite format 3\0") else None
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file is an SQLite database by its header; raise `UserError` where it cannot be read."""
+    return database_application(path) is not None
 
 
 def file_fingerprint(path: Path) -> FileFingerprint:

@@ -94,6 +94,20 @@ class Trace:
                 yield Timed(message.t_ns, message)
 
 
+_MAX_LINE_BYTES = 100_000
+
+
+def is_trace(path: Path) -> bool:
+    """Return whether a file begins as a trace does; raise `OSError` where it cannot be read."""
+    with path.open("rb") as file:
+        line = file.readline(_MAX_LINE_BYTES)
+    try:
+        _HEAD.decode(line)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
 def read_trace(path: Path) -> Trace:
     """Read a trace and check every line; a last line that was cut off while it was written does not count.
 

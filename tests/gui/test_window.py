@@ -115,7 +115,7 @@ def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: W
 
 
 def test_the_monitor_of_a_host_alone_offers_the_reference_runs(qtbot: QtBot, workbench: Workbench) -> None:
-    workbench._monitor_view.details.no_gpu.reference_button.click()
+    workbench.monitor_view.details.no_gpu.reference_button.click()
     history = workbench.window.findChild(HistoryView)
     assert isinstance(history, HistoryView)
     assert history.isVisible()

@@ -93,6 +93,12 @@ class ExperimentController(QObject):
         self.open()
         self._view.matrix_view().show_page(1)
 
+    def add_preset(self, path: Path) -> None:
+        """Show the builder's presets with one more, a file of the user's."""
+        self.open_presets()
+        if self._matrix is not None:
+            self._matrix.add_file(str(path))
+
     def submit(self, plan: "Plan") -> None:
         """Run an experiment on the form's host, now or when the queue comes to it, and show the plots of its runs."""
         self._submit_to(self._form.host, plan)

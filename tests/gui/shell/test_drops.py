@@ -1,0 +1,75 @@
+"""Files dropped on the real window: what will happen is said first, and then happens."""
+
+from pathlib import Path
+
+from PySide6.QtCore import QCoreApplication, QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
+from PySide6.QtWidgets import QLineEdit
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.storage.store import Store
+from tests.gui.windows import READ_LIMIT_MS
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+PRESET = '[gpu]\nquestion = "?"\nrepeats = 1\nmatrix = [{workload = "dummy", settings = {batch_size = [8, 16]}}]\n'
+_LEFT, _NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+_COPY = Qt.DropAction.CopyAction
+
+
+class Drag:
+    """Drags files over the middle of a window, as the desktop reports it: to the window's own handle."""
+
+    def __init__(self, qtbot: QtBot, workbench: Workbench, *paths: Path) -> None:
+        self._handle = workbench.window.windowHandle()
+        self._at = workbench.run_view.form.mapTo(workbench.window, QPoint(200, 160))
+        self._data = QMimeData()
+        self._data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+        self.send(QDragEnterEvent(self._at, _COPY, self._data, _LEFT, _NONE))
+        qtbot.waitUntil(lambda: workbench.drops.displayed_text != "", timeout=READ_LIMIT_MS)
+
+    def send(self, event: QDragEnterEvent | QDragMoveEvent | QDropEvent) -> bool:
+        QCoreApplication.sendEvent(self._handle, event)
+        return event.isAccepted()
+
+    def move(self) -> bool:
+        """Return whether the files could be dropped."""
+        return self.send(QDragMoveEvent(self._at, _COPY, self._data, _LEFT, _NONE))
+
+    def drop(self) -> None:
+        self.send(QDropEvent(QPointF(self._at), _COPY, self._data, _LEFT, _NONE))
+
+
+def test_a_database_is_added_where_it_is_dropped_and_undone_by_its_name(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
+) -> None:
+    with Store.open(tmp_path / "theirs.vscope") as store:
+        keep(store, stored_run(run_row(1), measured=False))
+    drag = Drag(qtbot, workbench, tmp_path / "theirs.vscope")
+    assert workbench.drops.isVisible()
+    assert drag.move()
+    assert "theirs.vscope: Adds its runs to History" in workbench.drops.displayed_text
+    drag.drop()
+    assert not workbench.drops.isVisible()
+    qtbot.waitUntil(lambda: workbench.undo.undo_name == "Undo: import theirs.vscope", timeout=READ_LIMIT_MS)
+    with Store.open(workbench.database) as store:
+        assert len(store.list_runs()) == 1
+        workbench.undo.undo()
+        qtbot.waitUntil(lambda: store.list_runs() == [], timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: workbench.undo.redo_name != "", timeout=READ_LIMIT_MS)
+
+
+def test_a_preset_is_listed_and_what_cannot_be_taken_says_why(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
+) -> None:
+    (tmp_path / "letter.txt").write_text("Dear all")
+    (tmp_path / "mine.toml").write_text(PRESET)
+    refused = Drag(qtbot, workbench, tmp_path / "letter.txt")
+    assert not refused.move()
+    assert "no file of this program" in workbench.drops.displayed_text
+    both = Drag(qtbot, workbench, tmp_path / "letter.txt", tmp_path / "mine.toml")
+    assert both.move()
+    both.drop()
+    assert workbench.run_view.matrix_view().isVisible()
+    qtbot.waitUntil(lambda: workbench.undo.undo_name == "Undo: list the preset mine.toml", timeout=READ_LIMIT_MS)
+    assert all(not field.text().startswith("file:") for field in workbench.window.findChildren(QLineEdit))

@@ -1,0 +1,75 @@
+"""What becomes of files that are dropped on the window, told from their first bytes."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.runs.dropped_files import describe_files
+from app.storage.store import Store
+
+TRACE = '{"t_ns": 1, "utc": "2026-01-01T00:00:00Z", "device": "host"}\n'
+PRESET = '[cpu]\nquestion = "?"\nrepeats = 1\nmatrix = [{workload = "dummy", settings = {batch_size = [8, 16]}}]\n'
+
+
+def database(path: Path) -> None:
+    Store.open(path).close()
+
+
+def foreign(path: Path) -> None:
+    sqlite3.connect(path).executescript("CREATE TABLE notes (text); PRAGMA application_id = 7;").close()
+
+
+def text(contents: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(contents)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "kind", "words"),
+    [
+        ("runs.vscope", database, "database", "Adds its runs to History"),
+        ("named-otherwise.json", database, "database", "Adds its runs to History"),
+        ("notes.db", foreign, None, "a database of another program"),
+        ("night.vtrace", text(TRACE), "trace", "Replays its telemetry"),
+        ("night.txt", text(TRACE), "trace", "Replays its telemetry"),
+        ("model.py", text("x = 1"), "workload", "Reads its workloads, and chooses the first one"),
+        ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", "Lists the experiment “mine”"),
+        ("broken.toml", text("a ="), None, "is not a preset"),
+        ("timeline.json", text('{"displayTimeUnit": "ms", "traceEvents": [{}]}'), None, "ui.perfetto.dev"),
+        ("runs.csv", text("run,workload\n"), None, "Export runs as a database"),
+        ("letter.odt", text("PK"), None, "no file of this program"),
+        ("folder", Path.mkdir, None, "A folder cannot be taken"),
+        ("gone.db", lambda _: None, None, "There is no such file"),
+    ],
+)
+def test_a_file_is_known_by_what_is_in_it(
+    tmp_path: Path, database_path: Path, name: str, make: Callable[[Path], object], kind: str | None, words: str
+) -> None:
+    database(database_path)
+    make(tmp_path / name)
+    (found,) = describe_files([tmp_path / name], database_path, busy=False)
+    assert found.kind == kind
+    assert words in found.text
+
+
+def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path, database_path: Path) -> None:
+    database(database_path)
+    database(tmp_path / "runs.db")
+    (tmp_path / "night.vtrace").write_text(TRACE)
+    (tmp_path / "model.py").write_text("")
+    found = describe_files([tmp_path / n for n in ("runs.db", "night.vtrace", "model.py")], database_path, busy=True)
+    assert [file.kind for file in found] == [None, None, "workload"]
+    assert found[2].text.startswith("Reads its workloads when the current run has ended")
+
+
+def test_the_window_s_own_database_two_traces_and_too_many_files_are_refused(
+    tmp_path: Path, database_path: Path
+) -> None:
+    database(database_path)
+    (own,) = describe_files([database_path], database_path, busy=False)
+    assert (own.kind, own.text) == (None, "It is the database that this window shows.")
+    (tmp_path / "night.vtrace").write_text(TRACE)
+    traces = describe_files([tmp_path / "night.vtrace"] * 2, database_path, busy=False)
+    assert {file.kind for file in traces} == {None}
+    assert "7 files are too many" in describe_files([database_path] * 7, database_path, busy=False)[0].text
