@@ -8,7 +8,6 @@ had never been remembered: a start never fails over it. https://doc.qt.io/qt-6/q
 import os
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 from PySide6.QtCore import QCoreApplication, QObject, QSettings, QTimer
@@ -62,7 +61,7 @@ class WindowState(QObject):
             database: Of what makes sense with its runs alone, such as a filter by tag.
         """
         super().__init__(parent)
-        self._group = f"{screen}/{quote(str(database), safe='')}" if database else screen
+        self._group = f"{screen}/{database}" if database else screen
         path = (QCoreApplication.instance() or self).property(FILE_PROPERTY)
         self._settings = QSettings(path, QSettings.Format.IniFormat, self) if path else None
         self._changed: dict[str, str] = {}

@@ -82,8 +82,7 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
     found = tuple(describe_function(function) for function in public_functions(module) if _is_workload(function))
     if not found:
         raise CustomWorkloadError(
-            f"{file_name(source)}: There is no workload in it, that is, no function with a "
-            "parameter such as batch_size: int = 32."
+            f"{file_name(source)}: No workload found: define a function with a parameter such as batch_size: int = 32."
         )
     return FileDescription(workloads=found)
 

@@ -83,7 +83,7 @@ class FormView(QWidget):
         self._help = BreakingLabel("caption")
         self._custom = BreakingLabel("caption")
         self._fields = QGridLayout()
-        self._advanced = button("&Advanced", "Parameters that seldom change", flat=True)
+        self._advanced = button("&Advanced", "Parameters that rarely change", flat=True)
         self._advanced.setCheckable(True)
         self._advanced_fields = QGridLayout()
         self._refusal = BreakingLabel("problem")

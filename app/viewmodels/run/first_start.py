@@ -14,10 +14,10 @@ if TYPE_CHECKING:  # its imports would delay the window's first paint
 Place = Literal["gpu", "cpu", "host", "reference"]
 Action = Literal["compare", "install", "download", "cancel", "host", "reference"]
 
-TITLE = "Where shall it run?"
+TITLE = "Where do you want to run?"
 LEAD = (
-    "Every run is made in a process of its own, here or on another machine, and this window compares them. "
-    "Settings leads back to this choice."
+    "Every run is a process of its own, on this machine or another; this window compares them. "
+    "You can change this later in Settings."
 )
 
 
@@ -76,8 +76,8 @@ def first_choices(
 
 _HOST = FirstChoice(
     place="host",
-    title="Another machine, by ssh",
-    text="Runs and telemetry there, window and results here; with your own ssh, and nothing to install.",
+    title="Another machine, over SSH",
+    text="Runs and telemetry there, window and results here, over your own ssh; nothing to install there.",
     actions=(("host", "Add a host …"),),
 )
 
@@ -101,7 +101,7 @@ def _local_choice(
         ready = f"{text} {FRAMEWORK.name} {framework} is installed.".strip()
         return FirstChoice(place=place, title=title, text=ready, actions=(("compare", "Start the &quick comparison"),))
     if installation is None or installation.place != place:
-        needed = f"{text} Runs need {FRAMEWORK.name}, which is downloaded once; its size is said first.".strip()
+        needed = f"{text} Runs need {FRAMEWORK.name}, a one-time download whose size you see first.".strip()
         # One at a time.
         actions: tuple[tuple[Action, str], ...] = () if installation and not installation.problem else _GET
         return FirstChoice(place=place, title=title, text=needed, actions=actions)

@@ -45,7 +45,7 @@ class CustomFiles:
         if path is None or path not in self._messages:
             return ""
         _, invalid = self._messages[path]
-        return f"{path.name} has to be {'put right' if invalid else 'read'} first."
+        return f"Fix {path.name} first." if invalid else f"{path.name} must be read first."
 
     def message(self, workload: Workload) -> tuple[str, bool]:
         """Return the message below the chosen workload, and whether something is wrong."""

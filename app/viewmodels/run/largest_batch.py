@@ -27,8 +27,8 @@ def limit_question(state: FormState) -> LimitQuestion:
     on_cpu = fields["gpus"].value == 0
     warning = "\nOn the CPU a batch that does not fit makes the whole machine swap." if on_cpu else ""
     return LimitQuestion(
-        text=f"Short runs: the batch doubles from {first:,} until memory runs out,\n"
-        f"then what lies between is searched.{warning}\n\nGo no further than",
+        text=f"Short runs double the batch from {first:,} until memory runs out,\n"
+        f"then search between the last two sizes.{warning}\n\nLargest batch to try",
         minimum=first,
         maximum=limit,
         default=min(limit, first * 2**_CPU_DOUBLINGS) if on_cpu else limit,

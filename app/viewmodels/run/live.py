@@ -99,9 +99,9 @@ class LiveState:
 
 _READY = Status(
     title="Ready to run",
-    detail="Choose a variant at the left, then press Run (Ctrl+R). Below is what the machine does now.",
+    detail="Choose a variant on the left, then press Run (Ctrl+R). The plots show the machine now.",
 )
-_STARTING = Status(title="The first run is to begin", detail="The queue below says what it waits for.")
+_STARTING = Status(title="Starting the first run …", detail="The queue below shows what it is waiting for.")
 
 
 class LiveModel:

@@ -373,7 +373,7 @@ def test_a_wait_for_a_fair_machine_is_shown_and_can_be_skipped(qtbot: QtBot, hot
     queue.add(plan("waits", gpus=1))
     qtbot.waitUntil(lambda: "GPU 0 throttled" in view.displayed_text(), timeout=RUN_LIMIT_MS)
     assert "Waiting: " in view.displayed_text()
-    qtbot.waitUntil(lambda: "first run is to begin" in workbench.run_view.live.displayed_text(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Starting the first run" in workbench.run_view.live.displayed_text(), timeout=READ_LIMIT_MS)
     view.skip.click()
     qtbot.waitUntil(lambda: bool(runs_of(workbench)), timeout=READ_LIMIT_MS)
     assert not view.skip.isVisible()

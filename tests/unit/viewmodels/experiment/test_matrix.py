@@ -293,6 +293,6 @@ def test_a_file_that_is_read_or_no_good_keeps_only_its_own_workloads_from_starti
     form.mark_file_failed(Path("/mine/other.py"), "other.py:1: SyntaxError")
     assert matrix.state().problem == ""
     form.mark_file_loading(file, "Reading mine.py …")
-    assert matrix.state().problem == "mine.py has to be read first."
+    assert matrix.state().problem == "mine.py must be read first."
     form.mark_file_failed(file, "mine.py:3: NameError")
-    assert matrix.state().problem == "mine.py has to be put right first."
+    assert matrix.state().problem == "Fix mine.py first."

@@ -54,7 +54,7 @@ def test_gpus_come_first_and_one_that_is_lost_does_not_count() -> None:
 
 def test_without_tensorflow_it_is_offered_and_nothing_can_be_compared() -> None:
     for choice in first_choices(with_gpus("H200"), None, 1)[:2]:
-        assert "Runs need TensorFlow, which is downloaded once; its size is said first." in choice.text
+        assert "Runs need TensorFlow, a one-time download whose size you see first." in choice.text
         assert actions(choice) == ["install"]
 
 

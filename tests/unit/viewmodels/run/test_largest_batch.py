@@ -19,7 +19,7 @@ def test_on_a_gpu_memory_ends_the_search_so_all_is_offered() -> None:
     question = question_on(GPU_INVENTORY.machine, 2048)
     assert question.minimum == 2048
     assert question.default == question.maximum > 2048
-    assert "doubles from 2,048 until memory runs out" in question.text
+    assert "double the batch from 2,048 until memory runs out" in question.text
     assert SWAPS not in question.text
 
 
