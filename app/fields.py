@@ -239,7 +239,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
     ] = None
     power_average_mw: Annotated[
         int | None,
-        Field("Average power", "power", "the driver's mean of 1 s", "field 185, in the same call as 186", limits.POWER),
+        Field("Power, 1 s mean", "power", "the driver's mean of 1 s", "field 185, read with 186", limits.POWER),
     ] = None
     memory_load_pct: Annotated[
         float | None,

@@ -29,7 +29,7 @@ from app.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.replay import Recording, Replay, RunRecording
 from app.telemetry.trace import read_trace
-from app.viewmodels.format.telemetry_fields import format_field
+from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 from workloads.catalog import UsageError
 
 OutputFormat = Literal["text", "json", "csv"]
@@ -245,7 +245,9 @@ def _print_sample(message: Sample, device: Device, origin: Origin) -> None:
         f"{units.celsius(message.temperature_c):>6s}",
         f"{units.megahertz(message.sm_clock_mhz):>10s}",
     )
-    print(f"{utc.astimezone():%H:%M:%S.%f}"[:-4], f" {_device_title(device):6s}", *fields, flush=True)
+    reasons = format_throttle_reasons(message.throttle_reasons or 0)
+    figures = (*fields, f"  throttled: {reasons}") if reasons else fields
+    print(f"{utc.astimezone():%H:%M:%S.%f}"[:-4], f" {_device_title(device):6s}", *figures, flush=True)
 
 
 def _read_recording(word: str) -> int | Path:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtCore import QAbstractItemModel, QAbstractListModel, Qt
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
@@ -34,7 +34,7 @@ def texts_of(model: QAbstractItemModel | None, role: Qt.ItemDataRole) -> Iterato
     """The texts of the first cells of a model, and of its head."""
     if model is None:
         return
-    for column in range(model.columnCount()):
+    for column in range(1 if isinstance(model, QAbstractListModel) else model.columnCount()):
         yield str(model.headerData(column, Qt.Orientation.Horizontal, role) or "")
         for row in range(min(model.rowCount(), _CELLS)):
             yield str(model.index(row, column).data(role) or "")

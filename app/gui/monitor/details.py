@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVB
 
 from app.gui.actions import Actions
 from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.plot_window import PlotWindows
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
     ElidedLabel,
@@ -146,9 +147,15 @@ class DetailsView(QWidget):
         self._not_reported = text_label("", "caption", wrap=True)
         self.no_gpu = NoGpuView(actions)
         self.stack = PanelStack(theme)
+        self._windows = PlotWindows(self.stack, theme, "monitor")
         self._words = Scroller(horizontal=False)
         self._shown: DeviceDetails | None = None
         self._build()
+
+    @property
+    def is_in_sight(self) -> bool:
+        """Whether anyone can see it, or a window with its plots, which may be open while another screen is shown."""
+        return bool(self._windows.open) or not self.visibleRegion().isEmpty()
 
     def displayed_text(self) -> str:
         """Return everything shown but plots, as one text."""
@@ -156,8 +163,8 @@ class DetailsView(QWidget):
         cells = (grid.itemAt(n) for n in range(grid.count()))
         labels = [cell.widget() for cell in cells if cell is not None]
         listed = " ".join(label.text() for label in labels if isinstance(label, QLabel))
-        words = (self._title, self._subtitle, self._state, self._processes_note, self._not_reported)
-        return "\n".join(filter(None, (*(label.text() for label in words), listed, self.figures.text())))
+        labels_shown = (self._title, self._subtitle, self._state, self._processes_note, self._not_reported)
+        return "\n".join(filter(None, (*(label.text() for label in labels_shown), listed, self.figures.text())))
 
     def describe_time(self) -> str:
         """Return what is known of the time at the crosshair; "" without one."""

@@ -91,7 +91,7 @@ class MonitorView(QWidget):
     def show_chosen(self, *, words: bool) -> None:
         """Show the plots of the chosen row as they are now, with `words` its figures too."""
         place = self.table.chosen
-        if place is not None and not self.details.visibleRegion().isEmpty():
+        if place is not None and self.details.is_in_sight:
             details = chosen_details(self._model, place)
             if words:
                 self.details.show_details(details, self._model.settings.pinned)
@@ -199,10 +199,8 @@ class MonitorController(QObject):
 
     def refresh(self) -> None:
         """Show what is known now, if anyone can see it and has had time to read the last."""
-        if not self.view.isVisible():
-            return
         now_s = time.monotonic()
-        if now_s - self._words_s >= _REFRESH_WORDS_S:
+        if self.view.isVisible() and now_s - self._words_s >= _REFRESH_WORDS_S:
             self._words_s = self._plots_s = now_s
             self.view.show_table()
         elif now_s - self._plots_s >= _REFRESH_PLOTS_S:

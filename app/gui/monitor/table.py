@@ -28,8 +28,8 @@ _WIDEST: dict[str, Cell] = {
 }
 """Cells as wide as their column at least."""
 _SHRINKING = (DEVICE, STATE, PROCESSES)
-"""Columns whose words are elided where there is no room for all, down to two thirds of their width."""
-_STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 1, STATE: 1, PROCESSES: 1}
+"""Columns whose words are elided where there is no room for all, down to half of their width."""
+_STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 1, STATE: 3, PROCESSES: 1}
 """The shares of the spare room that columns take."""
 
 
@@ -284,12 +284,11 @@ class MonitorTable(CellTable):
     def width_for(self, column: int, content: int) -> int:
         """Return the width of a column with room for its graph."""
         key = self._rows.keys[column]
-        bold = QFontMetrics(tabular_font(bold=True))
         cell = _widest(key)
-        if column in self._graphs.unit_widths:
-            unit_width = self._graphs.unit_widths[column]
-            self._graphs.number_widths[column] = bold.horizontalAdvance(cell.text) + unit_width
-            content = max(content, self._graphs.number_widths[column] + 2 * GRID)
+        bold = QFontMetrics(tabular_font(bold=True)).horizontalAdvance(cell.text)
+        unit_width = self._graphs.unit_widths.get(column, SYMBOL_WIDTH if cell.symbol else 0)
+        self._graphs.number_widths[column] = bold + unit_width
+        content = max(content, bold + unit_width + 2 * GRID + 2)
         graph = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}.get(key, 0)
         self._least[column] = content + graph
         return content + graph
@@ -301,7 +300,7 @@ class MonitorTable(CellTable):
         shares = {column: _STRETCHED.get(key, 0) for column, key in enumerate(self._rows.keys)}
         if spare < 0:
             shares = {column: least[column] * (key in _SHRINKING) for column, key in enumerate(self._rows.keys)}
-            spare = max(spare, -sum(shares.values()) // 3)
+            spare = max(spare, -sum(shares.values()) // 2)
         for column, width in least.items():
             self.setColumnWidth(column, width + spare * shares[column] // max(1, sum(shares.values())))
 

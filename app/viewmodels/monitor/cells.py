@@ -325,4 +325,5 @@ def _users_cell(host: MonitoredHost) -> Cell:
     if host.link.can_retry:
         return Cell(text="Try again" if host.link.stage != "off" else "Connect", tone="busy")
     count = host.total(PROCESSES)
-    return Cell(text="" if count is None else f"{count:,.0f} {'process' if count == 1 else 'processes'}", tone="quiet")
+    words: dict[float | None, str] = {None: "", 0: "No process", 1: "1 process"}
+    return Cell(text=words.get(count, f"{count or 0:,.0f} processes"), tone="quiet")

@@ -164,10 +164,11 @@ def _panel(
     top = 100.0 if field.kind == "share" and field.name != "fan_pct" else tops.get(field.name)
     title = field.label_on(kind)
     reason = reasons[0] if len(devices) == 1 else None
+    throttles = _throttles(model, host, devices) if field.name == "power_mw" else ()
     return Panel(
         key=field.name,
         title=title if reason in (None, "lost") else f"{title} ({reason})",
-        unit=unit,
+        unit=f"{unit} · bar: throttled" if throttles else unit,
         curves=tuple(
             Curve(
                 key=device.device,
@@ -181,7 +182,7 @@ def _panel(
             for device in devices
         ),
         y_range=(0.0, top / scale) if top else None,
-        throttles=_throttles(model, host, devices) if field.name == "power_mw" else (),
+        throttles=throttles,
     )
 
 

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import pytest
 from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.bench.hosts import ManyHosts
 from app.fields import SlowSample
-from app.gui.monitor.screen import MonitorView
+from app.gui.monitor.screen import MonitorController, MonitorView
 from app.gui.monitor.table import MonitorTable
+from app.gui.plot.plot_window import PlotWindow
 from app.gui.theme import Theme
 from app.gui.window_state import write_states
 from app.samples import HOST, DeviceLost, GpuProcess, Processes
@@ -222,3 +223,20 @@ def test_devices_that_appear_and_go_change_the_page(opened: Opened) -> None:
     view.show_table()
     assert view.table.displayed_text().startswith("CPU")
     assert not view.search.isVisible()
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
+def test_a_plot_in_a_window_of_its_own_goes_on_while_another_screen_is_shown(qtbot: QtBot, opened: Opened) -> None:
+    model, clock = model_of(machine(1), sample("GPU-0", temperature_c=60))
+    view = opened(model)
+    controller = MonitorController(view, model)
+    view.details.stack.detach_requested.emit("temperature_c")
+    (window,) = (each for each in QApplication.topLevelWidgets() if isinstance(each, PlotWindow))
+    view.hide()
+    clock.now_s += 1
+    model.handle(sample("GPU-0", temperature_c=61))
+    model.tick()
+    controller.refresh()
+    assert window.plots.panel("temperature_c").points("GPU-0")[1].tolist() == [61.0]
+    window.close()
+    controller.close()

@@ -1,4 +1,4 @@
-"""What `watch` and `gpus` say of readings that cannot be true."""
+"""What `watch` and `gpus` say of readings that cannot be true, and of clocks that are held down."""
 
 import json
 
@@ -50,3 +50,13 @@ def test_gpus_calls_a_field_implausible_whose_newest_reading_is() -> None:
     reasons = {name: (field["value"], field["reason"]) for name, field in fields.items()}
     assert reasons["power_mw"] == reasons["energy_mj"] == (None, "implausible")
     assert (reasons["load_pct"], reasons["fan_pct"]) == ((7.0, None), (40, None))
+
+
+def test_a_line_of_watch_says_why_the_clocks_are_held_down(capsys: pytest.CaptureFixture[str]) -> None:
+    show = make_printer("text", Origin("live", 0, 0))
+    show(GPU_INVENTORY)
+    for reasons in (0x44, 0x1):
+        show(Sample(t_ns=ns(1), device=GPU, load_pct=97.0, throttle_reasons=reasons))
+    throttled, idle = capsys.readouterr().out.splitlines()
+    assert throttled.endswith("throttled: power cap, hardware thermal limit")
+    assert "throttled" not in idle, "idle clocks are no throttling"
