@@ -116,6 +116,29 @@ def running_mean(x: Floats, y: Floats, width: float) -> Floats:
     return np.where(known, mean, np.nan)
 
 
+def mean_and_range(
+    curves: Sequence[tuple[Floats, Floats]], points: int
+) -> tuple[Floats, Floats, Floats, Floats] | None:
+    """Return the mean of curves where all of them are, with the lowest and the highest: positions and three values.
+
+    Between its points a curve is a straight line; where one has a gap there is no mean. One curve is its own mean.
+
+    Args:
+        curves: Positions in ascending order and values of each, NaN for gaps.
+        points: The most positions; beyond that they are evenly spaced.
+    """
+    ends = [(x[0], x[-1]) for x, _ in curves if len(x)]
+    start, end = max((first for first, _ in ends), default=0.0), min((last for _, last in ends), default=-1.0)
+    if len(ends) < len(curves) or start > end:
+        return None
+    x = np.unique(np.concatenate([x for x, _ in curves]))
+    x = x[(x >= start) & (x <= end)]
+    if len(x) > points and len(curves) > 1:
+        x = np.linspace(start, end, points)
+    values = np.stack([np.interp(x, *curve) for curve in curves])
+    return x, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+
+
 def _first_per_bucket(index: Ints, bucket: Ints) -> Ints:
     """Return the first of `index` in each bucket; `index` is grouped by bucket."""
     groups = bucket[index]

@@ -11,6 +11,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
 from app.bench.window import LONG, SHORT
+from app.gui.plot.drawn_curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
 from app.paths import RESOURCES
@@ -76,7 +77,7 @@ class ProgramPanels(QWidget):
         for panel, pair, ys in zip(self.panels, self._series, self._curves, strict=True):
             for index, (series, y) in enumerate(zip(pair, ys, strict=True)):
                 series.append(now, y[number % self._count])
-                panel.set_source(f"{index}", ShiftedCurve(series, now), colour=index, label=f"GPU {index}")
+                panel.give(f"{index}", PanelCurve(index, f"GPU {index}", ShiftedCurve(series, now)))
                 panel.set_value(f"{index}", f"{y[number % self._count]:.0f}")
             panel.refresh()
 

@@ -6,11 +6,12 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.gui.compare.variant_legend import VariantLegend
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import Scroller, toggle_button
+from app.gui.widgets.basic import Scroller, show_text, text_label, toggle_button
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves, format_position, small_multiples
 from app.viewmodels.plot.model import Panel, Plots, Span
 
@@ -20,14 +21,17 @@ _HELP = {
     "examples": "Examples since the start of the measured part",
 }
 _COLUMN_WIDTH = 50 * GRID
-_MAX_NAMED_RUNS = 3
+_MEANS = (
+    "Mean of a variant's runs; band: from the lowest to the highest run. Runs are aligned by {align} from the start of "
+    "the measured part; a mean ends with its shortest run."
+)
 
 
 class CurvesView(QWidget):
-    """Shows `CompareCurves`; `toggled` has the run whose legend entry was clicked."""
+    """Shows `CompareCurves`; `toggled` has the runs whose legend entry was clicked."""
 
     alignment_requested = Signal(str)
-    toggled = Signal(int)
+    toggled = Signal(object)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -38,6 +42,11 @@ class CurvesView(QWidget):
         self._windows = PlotWindows(self.panels, theme, "compare")
         self._aligns = {name: toggle_button(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
         self._per_run = toggle_button("Run by run", "A row of small panels for each run, all on the same scales")
+        self._means = toggle_button(
+            "Mean per variant", "A curve per variant, shaded from its lowest to its highest run"
+        )
+        self._said = text_label("", "muted", wrap=True)
+        self.legend = VariantLegend(theme)
         self._time_bar = TimeBar(self.panels, STORED_RANGES)
         self._connect()
         self._build()
@@ -46,6 +55,16 @@ class CurvesView(QWidget):
     def per_run_button(self) -> QPushButton:
         """Switch between one panel for all runs and a row of panels per run."""
         return self._per_run
+
+    @property
+    def means_button(self) -> QPushButton:
+        """Switch between a curve per run and the mean of each variant's runs."""
+        return self._means
+
+    @property
+    def said(self) -> str:
+        """What a mean and its band are."""
+        return self._said.text()
 
     def align_button(self, name: Alignment) -> QPushButton:
         """Return the button that aligns curves by time, steps or examples."""
@@ -66,6 +85,8 @@ class CurvesView(QWidget):
         """
         self._curves, self._runs, self._hidden = curves, runs, hidden
         self._aligns[curves.align].setChecked(True)
+        self._means.setVisible(bool(curves.means))
+        self.legend.show_groups(curves.groups)
         self._time_bar.offer_ranges(_ranges(curves))
         self._show(curves.measured)
 
@@ -75,29 +96,45 @@ class CurvesView(QWidget):
         if self._per_run.isChecked():
             self._show(self.panels.span)
         else:
-            self.panels.hide_curves(self._hidden_keys())
+            self._hide_curves()
 
     def _show(self, span: Span) -> None:
-        curves = self._curves
+        curves, per_run = self._curves, self._per_run.isChecked()
         seen = [run for run in self._runs if run not in self._hidden]
-        panels = small_multiples(curves.panels, seen, span) if self._per_run.isChecked() else curves.panels
-        if self._per_run.isChecked() or len(self._runs) > _MAX_NAMED_RUNS:
-            panels = tuple(map(_with_run_numbers, panels))
+        panels = curves.means if self._shows_means else curves.panels
+        if per_run:
+            panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, seen, span)))
+        show_text(self._said, _MEANS.format(align=curves.align) if self._shows_means else "")
         self.panels.show_plots(
             Plots(
-                panels=tuple(panels),
+                panels=panels,
                 window=span,
                 bands=curves.bands,
                 ranges=_ranges(curves),
-                columns=len(curves.panels) if self._per_run.isChecked() else self._columns(),
+                columns=len(curves.panels) if per_run else self._columns(),
                 counts=curves.align != "time",
             )
         )
-        self.panels.hide_curves(self._hidden_keys())
+        self._hide_curves()
         self._mark_range()
 
-    def _hidden_keys(self) -> list[str]:
-        return [str(run) for run in self._hidden]
+    @property
+    def _shows_means(self) -> bool:
+        return self._means.isChecked() and bool(self._curves.means) and not self._per_run.isChecked()
+
+    def _hide_curves(self) -> None:
+        """Hide the curves of hidden runs; a mean goes with the last of its runs."""
+        self.legend.show_hidden(self._hidden)
+        hidden = [run for run in self._runs if run in self._hidden]
+        if self._shows_means:
+            hidden = [group.runs[0] for group in self._curves.groups if set(group.runs) <= self._hidden]
+        self.panels.hide_curves([str(run) for run in hidden])
+
+    def _toggle_curve(self, key: str) -> None:
+        """Hide or show the run of a curve, or all runs of a mean."""
+        run = int(key)
+        groups = (group.runs for group in self._curves.groups if self._shows_means and group.runs[0] == run)
+        self.toggled.emit(next(groups, (run,)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Show as many columns as fit."""
@@ -124,11 +161,13 @@ class CurvesView(QWidget):
     def _connect(self) -> None:
         for name, made in self._aligns.items():
             made.clicked.connect(lambda _=False, name=name: self.alignment_requested.emit(name))
-        self._per_run.toggled.connect(lambda _: self._show(self.panels.span))
+        for made in (self._per_run, self._means):
+            made.toggled.connect(lambda _: self._show(self.panels.span))
+        self.legend.toggled.connect(self.toggled)
         self._time_bar.range_requested.connect(self._show_range)
         self.panels.moved.connect(self._mark_range)
         self.panels.crosshair_moved.connect(self._show_reading)
-        self.panels.curve_clicked.connect(lambda key: self.toggled.emit(int(key)))
+        self.panels.curve_clicked.connect(self._toggle_curve)
 
     def _build(self) -> None:
         group = QButtonGroup(self)
@@ -140,6 +179,7 @@ class CurvesView(QWidget):
             bar.addWidget(made)
         bar.addSpacing(2 * GRID)
         bar.addWidget(self._time_bar, 1)
+        bar.addWidget(self._means)
         bar.addWidget(self._per_run)
         inside = QWidget()
         column = QVBoxLayout(inside)
@@ -149,6 +189,12 @@ class CurvesView(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(bar)
+        head = QVBoxLayout()
+        head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
+        head.setSpacing(GRID // 2)
+        head.addWidget(self.legend)
+        head.addWidget(self._said)
+        layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)
 
 
@@ -158,4 +204,4 @@ def _ranges(curves: CompareCurves) -> dict[str, Span]:
 
 def _with_run_numbers(panel: Panel) -> Panel:
     """Return the panel with only the runs' numbers in its legend."""
-    return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))
+    return replace(panel, curves=tuple(replace(curve, label=curve.key, end_name="") for curve in panel.curves))

@@ -321,8 +321,8 @@ class CompareView(QWidget):
     def _connect(self) -> None:
         self._add_margins()
         self.table.hidden_changed.connect(lambda: self.tabs.curves.hide_runs(self.table.hidden_runs))
-        self.tabs.curves.toggled.connect(lambda run: self.table.toggle_runs([run]))
-        self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self.painted.emit))
+        self.tabs.curves.toggled.connect(self.table.toggle_runs)
+        self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self.painted.emit))
         self._by_variant.clicked.connect(lambda: self.table.show_by_variant(True))
         self._by_run.clicked.connect(lambda: self.table.show_by_variant(False))
         self._columns.clicked.connect(self._choose_columns)

@@ -30,6 +30,7 @@ class PanelCurve:
     label: str
     source: CurveSource
     mark: str = ""
+    end_name: str = ""
     spread: Spread | None = None
     strokes: list[tuple[Stroke, int]] = field(default_factory=list)
 
@@ -94,14 +95,15 @@ class DrawnCurves(dict[str, PanelCurve]):
 
     def labelled(self) -> list[LabelledLine]:
         """Return every line that was drawn, and what names it; faint ones are not named."""
+        named = ((self[key], not self._is_faint(key)) for key in self.shown())
         return [
             LabelledLine(
                 curve.line,
                 self._theme.curve_colour(curve.colour),
-                curve.mark,
-                "" if self._is_faint(key) else curve.label,
+                curve.mark if is_named else "",
+                curve.end_name if is_named else "",
             )
-            for key, curve in ((key, self[key]) for key in self.shown())
+            for curve, is_named in named
         ]
 
     def nearest(self, share: float, value: float, reach: float) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPixmap
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPixmap
 
 from app.analysis.pyramid import Stroke
 from app.gui.plot.bands import Layer
@@ -14,8 +14,10 @@ from app.gui.plot.legend import MARK_PX, paint_mark
 from app.gui.theme import Theme
 
 _MARK_DISTANCE_PX = 180
+_MARK_ROOM_PX = 45
 _FIRST_MARK_PX = 30
 _NAME_GAP = 6
+_PROBES = 6
 _NAME_ALPHA = 205
 _MAX_NAME_CHARS = 40
 
@@ -35,7 +37,6 @@ class CurveLabels(Layer):
 
     def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
         super().__init__(theme, canvas)
-        self.shows_names = False
         self._lines: tuple[LabelledLine, ...] = ()
         self._marks: dict[tuple[str, str, float], QPixmap] = {}
 
@@ -45,44 +46,57 @@ class CurveLabels(Layer):
 
     def _paint(self, painter: QPainter, area: QRectF, _start: float, _scale: float) -> None:
         self._paint_marks(painter, area)
-        if self.shows_names and len(self._lines) > 1:
-            self._paint_names(painter, area)
+        self._paint_names(painter, area)
 
     def _paint_marks(self, painter: QPainter, area: QRectF) -> None:
-        """Paint every mark at regular distances, those of neighbouring curves apart from each other."""
+        """Paint every mark once or more, the further apart the more there are, and those of two curves never as one."""
         marked = [each for each in self._lines if each.mark and each.line is not None]
+        distance = max(_MARK_DISTANCE_PX, _MARK_ROOM_PX * len(marked))
         for number, each in enumerate(marked):
             assert each.line is not None
-            first = _FIRST_MARK_PX + number * _MARK_DISTANCE_PX / len(marked)
-            for x in np.arange(first, area.width() - MARK_PX / 2, _MARK_DISTANCE_PX):
+            first = _FIRST_MARK_PX + number * min(distance, area.width() - 2 * _FIRST_MARK_PX) / len(marked)
+            for x in np.arange(first, area.width() - MARK_PX / 2, distance):
                 y = self._y_at(each.line, float(x) / area.width(), area)
                 if y is not None:
                     pixmap = self._mark(each, painter.device().devicePixelRatioF())
                     painter.drawPixmap(QPointF(area.left() + x - MARK_PX / 2, y - MARK_PX / 2), pixmap)
 
     def _paint_names(self, painter: QPainter, area: QRectF) -> None:
-        """Write names beside the ends of lines, or over them where they end at the edge; none over another."""
-        metrics = painter.fontMetrics()
+        """Write each name once, beside or over the end of its line, where it covers no name and no other line."""
         taken: list[QRectF] = []
+        names: set[str] = set()
         for each in self._lines:
-            end = None if each.line is None else _last_column(each.line)
-            if end is None or each.line is None or not each.name or len(each.name) > _MAX_NAME_CHARS:
-                continue
-            share = (end + 0.5) / len(each.line.low)
-            y = self._y_at(each.line, share, area)
-            width, height = metrics.horizontalAdvance(each.name) + 2 * _NAME_GAP, metrics.height()
-            x = area.left() + share * area.width()
-            fits_right = x + width <= area.right()
-            left, top = (x, (y or 0.0) - height / 2) if fits_right else (area.right() - width, (y or 0.0) - height - 3)
-            box = QRectF(left, min(max(top, area.top()), area.bottom() - height), width, height)
-            if y is None or any(box.intersects(other) for other in taken):
+            box = None if each.name in names else self._name_box(each, painter.fontMetrics(), area)
+            if box is None or any(box.intersects(other) for other in taken) or self._covers(box, each.name, area):
                 continue
             taken.append(box)
+            names.add(each.name)
             ground = QColor(self._theme.colours.surface)
             ground.setAlpha(_NAME_ALPHA)
             painter.fillRect(box, ground)
             painter.setPen(each.colour)
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, each.name)
+
+    def _name_box(self, line: LabelledLine, metrics: QFontMetrics, area: QRectF) -> QRectF | None:
+        """Return where a name would be: right of the end of its line, or above it where that is at the edge."""
+        end = None if line.line is None else _last_column(line.line)
+        if end is None or line.line is None or not line.name or len(line.name) > _MAX_NAME_CHARS:
+            return None
+        share = (end + 0.5) / len(line.line.low)
+        x, y = area.left() + share * area.width(), self._y_at(line.line, share, area)
+        if y is None:
+            return None
+        width, height = metrics.horizontalAdvance(line.name) + 2 * _NAME_GAP, metrics.height()
+        fits_right = x + width <= area.right()
+        left, top = (x, y - height / 2) if fits_right else (area.right() - width, y - height - _NAME_GAP)
+        return QRectF(left, min(max(top, area.top()), area.bottom() - height), width, height)
+
+    def _covers(self, box: QRectF, name: str, area: QRectF) -> bool:
+        """Return whether a line with another name goes through a box."""
+        shares = [(x - area.left()) / area.width() for x in np.linspace(box.left(), box.right() - 1, _PROBES)]
+        others = (each.line for each in self._lines if each.name != name and each.line is not None)
+        found = (self._y_at(line, share, area) for line in others for share in shares)
+        return any(y is not None and box.top() <= y <= box.bottom() for y in found)
 
     def _y_at(self, line: Stroke, share: float, area: QRectF) -> float | None:
         """Return the pixel row of a line at a share of the width; None where it is not, or out of view."""

@@ -196,6 +196,7 @@ def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, th
 
 _MAX_ROWS_PER_COLUMN = 10
 _SWATCH_SPACE = 24
+_MAX_NAME_PX = 440
 
 
 class Reading(NamedTuple):
@@ -263,14 +264,15 @@ class Readout(QWidget):
                 painter.setFont(tabular_font())
             text_area = area.adjusted(_SWATCH_SPACE + GRID // 2, 0, 0, 0)
             painter.setPen(QColor(colours.muted))
-            painter.drawText(text_area, LEFT, reading.label)
+            name = painter.fontMetrics().elidedText(reading.label, Qt.TextElideMode.ElideMiddle, _MAX_NAME_PX)
+            painter.drawText(text_area, LEFT, name)
             painter.setPen(QColor(colours.text))
             painter.drawText(text_area, RIGHT, reading.value)
         painter.end()
 
     def _column_width(self) -> int:
         metrics = self.fontMetrics()
-        label = max(metrics.horizontalAdvance(each.label) for each in self._readings)
+        label = min(_MAX_NAME_PX, max(metrics.horizontalAdvance(each.label) for each in self._readings))
         value = max(metrics.horizontalAdvance(each.value) for each in self._readings)
         return _SWATCH_SPACE + label + value + 4 * GRID
 

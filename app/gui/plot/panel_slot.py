@@ -6,6 +6,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.gui.plot.bands import Strip
+from app.gui.plot.drawn_curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.viewmodels.plot.look import Look
 from app.viewmodels.plot.model import Panel, Plots
@@ -125,14 +126,9 @@ class PanelSlot:
             if panel.y_range is None and (before is None or before[:2] != state[:2]):
                 self.plot.values.release()
             self._given[curve.key] = state
-            self.plot.set_source(
-                curve.key,
-                curve.shifted(plots.origin_s),
-                colour=curve.colour,
-                label=curve.label,
-                mark=curve.mark,
-                spread=curve.shifted_spread(plots.origin_s),
-            )
+            source, spread = curve.shifted(plots.origin_s), curve.shifted_spread(plots.origin_s)
+            drawn = PanelCurve(curve.colour, curve.label, source, curve.mark, curve.end_name, spread)
+            self.plot.give(curve.key, drawn)
 
 
 def _strips(panel: Panel, origin_s: float) -> Sequence[Strip]:

@@ -134,7 +134,7 @@ class PanelStack(QWidget):
 
     def set_columns(self, columns: int) -> None:
         """Lay what is shown out in so many columns."""
-        if columns != self._columns and not self.maximised:
+        if self._plots.panels and columns != self._columns and not self.maximised:
             self._columns = columns
             self._offered = replace(self._offered, columns=columns)
             self._start()

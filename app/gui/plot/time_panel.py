@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 from app.gui.plot.bands import Bands, Marks, Strip
 from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
 from app.gui.plot.curves import Curves
-from app.gui.plot.drawn_curves import DrawnCurves, PanelCurve, Spread
+from app.gui.plot.drawn_curves import DrawnCurves, PanelCurve
 from app.gui.plot.labels import CurveLabels
 from app.gui.plot.legend import Legend
 from app.gui.plot.value_scale import ValueScale
@@ -21,7 +21,7 @@ from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import plain_tooltip, text_label
 from app.records import Floats
 from app.viewmodels.plot.look import Look
-from app.viewmodels.plot.model import Band, CurveSource, Marker, Points
+from app.viewmodels.plot.model import Band, Marker, Points
 
 if TYPE_CHECKING:
     from app.viewmodels.charts.curves import CurvePlot
@@ -67,11 +67,11 @@ class PanelHead(QHBoxLayout):
 class TimePanel(QWidget):
     """A titled plot over time whose curves are keyed by an id (a device, a run).
 
-    Data arrive with `set_curve` or `set_source`, words with `set_value`; nothing is drawn before `refresh`, then only
+    Data arrive with `set_curve` or `give`, words with `set_value`; nothing is drawn before `refresh`, then only
     curves that changed, and only where someone can see them. The range of time is set by `set_x_range`, that of
     `values` follows the data, from 0, unless it is fixed. What the user wants instead is the `look`; `look_changed`
     comes when the user changes it. `plot` is the pyqtgraph widget itself, for the pointer's signals, `axis` that of
-    time, `span` its range; `labels` name the curves, the `head` is the line above.
+    time, `span` its range; the `head` is the line above.
     """
 
     look_changed = Signal(object)
@@ -90,7 +90,7 @@ class TimePanel(QWidget):
         view = self._view = self.plot.view
         self.values = ValueScale(view, self._left)
         self._bands, self._image, self._marks = Bands(theme, self.plot), Curves(view), Marks(theme, self.plot)
-        self.labels = CurveLabels(theme, self.plot)
+        self._labels = CurveLabels(theme, self.plot)
         self._build()
         self._connect()
         theme.changed.connect(self._restyle)
@@ -137,24 +137,13 @@ class TimePanel(QWidget):
 
     def set_curve(self, key: str, x: Floats, y: Floats, *, colour: int, label: str) -> None:
         """Set the data of one curve; NaN in `y` is a gap. `colour` is a GPU's or run's index, `label` its legend."""
-        self.set_source(key, Points(x, y), colour=colour, label=label)
+        self.give(key, PanelCurve(colour, label, Points(x, y)))
 
-    def set_source(
-        self, key: str, source: CurveSource, *, colour: int, label: str, mark: str = "", spread: Spread | None = None
-    ) -> None:
-        """Set where one curve's data come from, or report that they have changed.
-
-        Args:
-            key: The curve.
-            source: Its data.
-            colour: The index of its colour and dash.
-            label: Its name; "" keeps it out of the legend.
-            mark: What tells it from others without its colour.
-            spread: What is shaded behind it.
-        """
-        self._curves[key] = PanelCurve(colour, label, source, mark, spread)
+    def give(self, key: str, curve: PanelCurve) -> None:
+        """Set one curve, or report that its data have changed; one without a label is not in the legend."""
+        self._curves[key] = curve
         self._dirty = True
-        self.legend.set_entry(key, label, colour, mark)
+        self.legend.set_entry(key, curve.label, curve.colour, curve.mark)
 
     def set_value(self, key: str, text: str) -> None:
         """Set the value next to a curve's label in the legend."""
@@ -228,7 +217,7 @@ class TimePanel(QWidget):
         columns = max(_MIN_COLUMNS, round(self._view.width() * ratio))
         strokes = self._curves.draw(self.span, columns)
         self._image.set_strokes(strokes)
-        self.labels.set_lines(self._curves.labelled())
+        self._labels.set_lines(self._curves.labelled())
         self.plot.viewport().update()
         self.values.follow([stroke for stroke, _, _ in strokes], shrink=self._fit)
 
@@ -290,7 +279,7 @@ class TimePanel(QWidget):
         layout.addLayout(self.head)
         layout.addWidget(self.plot, 1)
         self._describe()
-        self.plot.behind, self.plot.front = (self._bands,), (self._image, self.labels, self._marks)
+        self.plot.behind, self.plot.front = (self._bands,), (self._image, self._labels, self._marks)
         for axis in (self._left, self.axis):
             axis.setStyle(tickFont=tabular_font(_TICK_PX))
         self._left.setWidth(_AXIS_WIDTH)

@@ -17,7 +17,7 @@ from app.viewmodels.charts.roofline import roofline_chart
 from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, frontier_chart, speedup_chart
 from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
 from app.viewmodels.charts.variants import chart_variants
-from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves
+from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, Severity
 from app.viewmodels.compare.equality import VariantEquality, compared_equality, equality_warnings
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
@@ -200,7 +200,8 @@ _MAX_SEEDS = 5
 
 def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
     """Return the curves of the runs that are drawn."""
-    return compare_curves([run for run in found.runs if run.row.run in found.drawn], found.styles, align)
+    groups = curve_groups([run.row for run in found.runs], found.drawn, found.styles)
+    return compare_curves([run for run in found.runs if run.row.run in found.drawn], groups, found.styles, align)
 
 
 def _seed_notes(found: ComparedRuns) -> list[str]:

@@ -1,16 +1,26 @@
 """Curves of compared runs on a common axis (seconds, steps or examples) that starts with the measured part."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from app import units
-from app.analysis.align import Combination, TimeSeries, combine, decimate, interpolate_done, seconds_since
+from app.analysis.align import (
+    Combination,
+    TimeSeries,
+    combine,
+    decimate,
+    interpolate_done,
+    mean_and_range,
+    seconds_since,
+)
+from app.analysis.verdict import group_by_variant
 from app.fields import DeviceKind, Field, plotted_fields
-from app.records import Floats, Ints, StoredRun
+from app.records import Floats, Ints, RunRow, StoredRun
 from app.viewmodels.format import cells
+from app.viewmodels.format.naming import variant_names
 from app.viewmodels.plot import stored_curves
 from app.viewmodels.plot.model import Band, Curve, Panel, Points, Span
 from app.viewmodels.plot.panels import PERCENT_RANGE
@@ -29,32 +39,77 @@ _SINGLE_POINT_MARGIN = 0.5
 """Margin shown around a single point, in seconds, steps or examples."""
 
 
+_MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_MEAN_POINTS = 2_000
+"""Positions at which a mean is taken, where its runs have more points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveGroup:
+    """The drawn runs of one variant: its name among the compared ones, and the letter that marks its curves."""
+
+    name: str
+    mark: str
+    runs: tuple[int, ...]
+    style: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareCurves:
-    """The panels, each with a curve per run; `measured` is the range to show first, `whole` the full one."""
+    """The panels, each with a curve per run; `measured` is the range to show first, `whole` the full one.
+
+    `means` are the same panels with a curve per variant, none where no variant has two runs.
+    """
 
     align: Alignment = "time"
+    groups: tuple[CurveGroup, ...] = ()
     panels: tuple[Panel, ...] = ()
+    means: tuple[Panel, ...] = ()
     bands: tuple[Band, ...] = ()
     measured: Span = (0.0, 1.0)
     whole: Span = (0.0, 1.0)
 
 
-def compare_curves(runs: Sequence[StoredRun], styles: Mapping[int, int], align: Alignment) -> CompareCurves:
+def curve_groups(rows: Sequence[RunRow], drawn: Collection[int], styles: Mapping[int, int]) -> tuple[CurveGroup, ...]:
+    """Return the variants of which runs are drawn; runs of one variant alone are told apart like variants.
+
+    Args:
+        rows: All compared runs.
+        drawn: Those whose curves are drawn.
+        styles: The style of each, by number.
+    """
+    variants = group_by_variant(rows)
+    names = variant_names([group[0].spec for group in variants])
+    shown = [tuple(row.run for row in group if row.run in drawn) for group in variants]
+    found = [(name, runs) for name, runs in zip(names, shown, strict=True) if runs]
+    if len(variants) == 1:
+        found = [(f"Run {run}", (run,)) for run in shown[0]]
+    return tuple(
+        CurveGroup(name=name, mark=mark if len(found) > 1 else "", runs=runs, style=styles[runs[0]])
+        for (name, runs), mark in zip(found, _MARKS, strict=False)
+    )
+
+
+def compare_curves(
+    runs: Sequence[StoredRun], groups: Sequence[CurveGroup], styles: Mapping[int, int], align: Alignment
+) -> CompareCurves:
     """Return the curves of these runs; slow enough to belong off the GUI thread.
 
     Args:
         runs: The runs to draw.
+        groups: Their variants.
         styles: The style of each run, by number.
         align: What the axis counts.
     """
-    panels = tuple(_panels(runs, _CurveBuilder(align, styles)))
+    panels = tuple(_panels(runs, _CurveBuilder(align, styles, {run: group for group in groups for run in group.runs})))
     whole = _full_span(panels)
     length = max((_measured_length(run, align) for run in runs), default=0.0)
     bands = (Band("before", whole[0], 0.0), Band("measure", 0.0, length, strong=True), Band("after", length, whole[1]))
     return CompareCurves(
         align=align,
+        groups=tuple(groups),
         panels=panels,
+        means=mean_panels(panels, groups) if any(len(group.runs) > 1 for group in groups) else (),
         bands=tuple(band for band in bands if length and band.start < band.end),
         measured=(max(-_MARGIN_BEFORE * length, whole[0]), min((1 + _MARGIN_AFTER) * length, whole[1]))
         if length
@@ -68,6 +123,30 @@ def _full_span(panels: Sequence[Panel]) -> Span:
     start = min((float(curve.x[0]) for panel in panels for curve in panel.curves), default=0.0)
     end = max((float(curve.x[-1]) for panel in panels for curve in panel.curves), default=1.0)
     return (start, end) if start < end else (start - _SINGLE_POINT_MARGIN, end + _SINGLE_POINT_MARGIN)
+
+
+def mean_panels(panels: Sequence[Panel], groups: Sequence[CurveGroup]) -> tuple[Panel, ...]:
+    """Return the panels with one curve per variant: the mean of its runs, before the range from lowest to highest."""
+    return tuple(replace(panel, curves=tuple(_group_curves(panel, groups))) for panel in panels)
+
+
+def _group_curves(panel: Panel, groups: Sequence[CurveGroup]) -> Iterator[Curve]:
+    by_key = {curve.key: curve for curve in panel.curves}
+    for group in groups:
+        curves = [by_key[str(run)] for run in group.runs if str(run) in by_key]
+        if not curves:
+            continue
+        count = f" · mean of {len(curves)} runs" if len(curves) > 1 else ""
+        found = mean_and_range([curve.source.points() for curve in curves], _MEAN_POINTS)
+        if found is not None:
+            x, mean, low, high = found
+            yield replace(
+                curves[0],
+                key=str(group.runs[0]),
+                label=f"{group.name}{count}",
+                source=Points(x, mean),
+                spread=(Points(x, low), Points(x, high)) if len(curves) > 1 else None,
+            )
 
 
 def small_multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple[Panel, ...]:
@@ -114,6 +193,7 @@ class _CurveBuilder:
 
     align: Alignment
     styles: Mapping[int, int]
+    groups: Mapping[int, CurveGroup]
 
     def curve(self, run: StoredRun, series: TimeSeries, scale: float = 1.0) -> Curve:
         x = self._x(run, series.t_ns)
@@ -121,7 +201,17 @@ class _CurveBuilder:
         x, y = decimate(x[is_finite], series.y[is_finite], _MOST_POINTS // 2)
         number = run.row.run
         style = self.styles[number]
-        return Curve(key=str(number), label=f"Run {number}", colour=style, source=Points(x, y), scale=scale)
+        group = self.groups[number]
+        label = group.name if len(group.runs) == 1 else f"{group.name} · run {number}"
+        return Curve(
+            key=str(number),
+            label=label,
+            colour=style,
+            source=Points(x, y),
+            scale=scale,
+            mark=group.mark,
+            end_name=group.name if group.mark else "",
+        )
 
     def _x(self, run: StoredRun, t_ns: Ints) -> Floats:
         if self.align != "time":

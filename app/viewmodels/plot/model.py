@@ -168,6 +168,7 @@ class Curve:
         format_value: The text of a stored value; None writes the number in the panel's unit.
         value_text: The text beside the label while no crosshair is shown.
         mark: A letter or two that tell the curve from others without its colour; "" for none.
+        end_name: What is written at its end where there is room; of several curves with the same, once.
         spread: The lowest and the highest of several curves of which this is the mean; shaded behind it.
     """
 
@@ -179,6 +180,7 @@ class Curve:
     format_value: Callable[[float | None], str] | None = None
     value_text: str = ""
     mark: str = ""
+    end_name: str = ""
     spread: tuple[CurveSource, CurveSource] | None = None
 
     @property

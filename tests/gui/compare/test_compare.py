@@ -67,7 +67,7 @@ class ComparePage(Screen[CompareView]):
         QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
 
     def panel(self, title: str) -> TimePanel:
-        return next(p for p in self.panels.shown if any(label.text() == title for label in p.findChildren(QLabel)))
+        return next(panel for panel in self.panels.shown if panel.title == title)
 
     def drawn(self) -> set[str]:
         """The runs of whose curves something is painted."""
@@ -293,7 +293,7 @@ def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePa
     screen.compare(1, 2)
     screen.panels.set_crosshair(4.1)
     for title, value in (("Throughput", "1,600"), ("CPU load", "90.0")):
-        assert screen.panel(title).legend.text() == f"Run 1 {value}, Run 2 {value}"
+        assert screen.panel(title).legend.text() == f"Units 64 {value}, Units 128 {value}"
     before = screen.panels.span
     screen.panels.setFocus()
     QTest.keyClick(screen.panels, Qt.Key.Key_Plus)
@@ -522,12 +522,42 @@ def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: 
     screen.compare(*numbers)
     load = screen.panel("CPU load")
     load.plot.hovered.emit(4.0, -1e9)
-    assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers]
+    assert screen.panels.readout.text().split(", ") == [f"Units {500 + n} 90.0" for n in range(20)]
     screen.view.table.toggle_runs([numbers[0]])
     load.plot.hovered.emit(4.1, -1e9)
-    assert screen.panels.readout.text().split(", ") == [f"{number} 90.0" for number in numbers[1:]]
+    assert screen.panels.readout.text().split(", ") == [f"Units {500 + n} 90.0" for n in range(1, 20)]
     load.plot.left.emit()
     assert not screen.panels.readout.isVisible()
+
+
+def test_the_legend_has_a_letter_and_a_name_for_each_variant_and_hides_all_its_runs(screen: ComparePage) -> None:
+    screen.compare(1, 2, 4, 5)
+    legend = screen.view.tabs.curves.legend
+    assert [button.text() for button in legend.buttons()] == ["Units 64 × 2", "Units 128 × 2"]
+    first = legend.buttons()[0]
+    first.click()
+    assert screen.drawn() == {"2", "5"}
+    assert not first.isChecked()
+    first.click()
+    assert screen.drawn() == {"1", "2", "4", "5"}
+
+
+def test_a_mean_per_variant_says_what_its_band_is_and_goes_with_its_runs(screen: ComparePage) -> None:
+    screen.compare(1, 2, 4, 5)
+    curves = screen.view.tabs.curves
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        curves.means_button.click()
+    assert "band: from the lowest to the highest run" in curves.said
+    assert "aligned by time" in curves.said
+    assert screen.panel("Throughput").shown_keys() == ("1", "2")
+    assert "Units 64 · mean of 2 runs" in screen.panel("Throughput").legend.text()
+    screen.view.table.toggle_runs([1])
+    assert screen.panel("Throughput").shown_keys() == ("1", "2"), "another run of the variant is still there"
+    curves.legend.buttons()[0].click()
+    assert screen.panel("Throughput").shown_keys() == ("2",)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.show_runs([1, 2])
+    assert not curves.means_button.isVisible(), "no variant has two runs"
 
 
 def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: ComparePage) -> None:

@@ -8,10 +8,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
+from app.gui.plot.drawn_curves import PanelCurve
 from app.gui.plot.panel_menu import ValuesDialog
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import LIGHT, Theme
 from app.viewmodels.plot.look import Look
+from app.viewmodels.plot.model import Points
 from tests.gui.plot.test_plots import count, panel
 
 OFF_SCREEN = pytest.mark.qt_log_ignore("does not support", extend=True)
@@ -142,10 +144,9 @@ def test_the_pointer_raises_the_nearest_curve_and_the_others_become_faint(made: 
 
 def test_curves_have_marks_and_names_at_their_ends(made: TimePanel) -> None:
     bare = made.plot.grab().toImage()
-    made.labels.shows_names = True
     for key, mark in (("a", "A"), ("b", "B")):
-        made.set_curve(key, np.arange(40.0), np.full(40, 10.0 if key == "a" else 1000.0), colour=0, label="")
-        made.set_source(key, made._curves[key].source, colour=0, label=f"Run {key}", mark=mark)
+        level = Points(np.arange(40.0), np.full(40, 10.0 if key == "a" else 1000.0))
+        made.give(key, PanelCurve(0, "", level, mark, f"Run {key}"))
     made.refresh()
     named = made.plot.grab().toImage()
     right_of_end = range(int(60 + 0.7 * 530), int(60 + 0.8 * 530))

@@ -9,6 +9,7 @@ from app.analysis.align import (
     combine,
     decimate,
     interpolate_done,
+    mean_and_range,
     running_mean,
     seconds_since,
     with_gaps,
@@ -179,3 +180,21 @@ def test_steps_never_go_back_and_do_not_depend_on_where_the_clock_started(origin
         }
     )
     np.testing.assert_allclose(interpolate_done(times + origin, offset, made.steps), done)
+
+
+def test_a_mean_is_where_all_curves_are_between_the_lowest_and_the_highest() -> None:
+    short = np.array([0.0, 1.0, 2.0]), np.array([10.0, 10.0, 10.0])
+    long = np.array([-1.0, 0.5, 3.0]), np.array([20.0, 20.0, 20.0])
+    found = mean_and_range([short, long], 100)
+    assert found is not None
+    x, mean, low, high = found
+    assert x.tolist() == [0.0, 0.5, 1.0, 2.0]
+    assert (set(mean), set(low), set(high)) == ({15.0}, {10.0}, {20.0})
+    gap = np.array([0.0, 1.0, 2.0]), np.array([10.0, np.nan, 10.0])
+    with_gap = mean_and_range([short, gap], 100)
+    assert with_gap is not None
+    assert np.isnan(with_gap[1]).tolist() == [False, True, False]
+    assert mean_and_range([short, (np.array([5.0, 6.0]), np.ones(2))], 100) is None, "they have no time in common"
+    dense = mean_and_range([(np.linspace(0, 1, 999), np.zeros(999))] * 2, 50)
+    assert dense is not None
+    assert len(dense[0]) == 50

@@ -212,7 +212,7 @@ def test_curves_start_at_the_measured_part_whenever_the_run_was() -> None:
     curves = laid_out([stored_run(run_row(1)), stored_run(run_row(2, units=128), begin_s=5000.0)])
     throughput = next(panel for panel in curves.panels if panel.key == "throughput")
     first, second = throughput.curves
-    assert (first.label, second.label, first.colour, second.colour) == ("Run 1", "Run 2", 0, 1)
+    assert (first.label, second.label, first.colour, second.colour) == ("Units 64", "Units 128", 0, 1)
     np.testing.assert_allclose(first.x, second.x)
     assert first.x[0] == pytest.approx(0.2)
     assert curves.whole == pytest.approx((-4.0, 8.0), abs=0.2)
