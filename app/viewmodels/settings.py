@@ -56,8 +56,8 @@ class SettingsState:
 
 
 def sampling_label(period_ms: float) -> str:
-    """Return a period as its label: `50 ms (20 a second)`."""
-    return f"{period_ms:g} ms ({1000 / period_ms:.3g} a second)"
+    """Return a period as its label: `50 ms (20 per second)`."""
+    return f"{period_ms:g} ms ({1000 / period_ms:.3g} per second)"
 
 
 def recent_databases(opened: Path, former: Sequence[str]) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QScrollArea, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
@@ -112,7 +112,7 @@ def test_a_sampling_interval_reaches_the_sampler_and_the_next_start(
     take(opened.dialog.sampling_box, 10.0)
     assert opened.feed.hz == 100
     assert Chosen(qapp).sample_ms == 10
-    assert opened.dialog.sampling_box.currentText() == "10 ms (100 a second)"
+    assert opened.dialog.sampling_box.currentText() == "10 ms (100 per second)"
 
 
 def test_another_database_is_opened_now_and_at_the_next_start(
@@ -145,8 +145,12 @@ def test_what_a_run_depends_on_is_locked_while_one_is_active(opened: Opened) -> 
         assert ("Can be changed when no run is active." in visible_text(dialog)) == busy
 
 
-def test_escape_closes_the_settings_and_every_control_has_a_name(opened: Opened) -> None:
+def test_the_settings_fit_a_small_screen_have_names_and_close_by_escape(opened: Opened) -> None:
     dialog = opened.dialog
+    (view,) = dialog.findChildren(QScrollArea)
+    content = view.widget()
+    assert content is not None
+    assert content.minimumSizeHint().width() <= 470, "nothing is cut at 1024x700 and 200 %"
     controls = [*dialog.findChildren(ChoiceBox), *dialog.findChildren(QPushButton)]
     assert all(each.accessibleName() or (isinstance(each, QPushButton) and each.text()) for each in controls)
     QTest.keyClick(dialog, Qt.Key.Key_Escape)

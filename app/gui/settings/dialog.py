@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.settings.stored import StoredChoice
@@ -22,6 +22,8 @@ from workloads.catalog import FRAMEWORK
 
 _WIDTH, _HEIGHT = 76 * GRID, 84 * GRID
 _LABEL_WIDTH = 18 * GRID
+_SHORTEST = 8
+"""Characters of an option that are always seen: the path of a database may be long, a screen small."""
 _WHEN_IDLE = "Can be changed when no run is active."
 _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
 _DATABASE = "Windows that are started without --db open it from now on."
@@ -38,6 +40,8 @@ class ChoiceBox(ElidedComboBox):
 
     def __init__(self) -> None:
         super().__init__()
+        self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(_SHORTEST)
         self.activated.connect(lambda index: self.chosen.emit(self.itemData(index)))
 
     def show_options(self, options: Mapping[Any, str], current: object) -> None:
@@ -133,7 +137,7 @@ class SettingsDialog(QDialog):
 
     def _build(self) -> None:
         self.setWindowTitle("Settings")
-        self.resize(_WIDTH, _HEIGHT)
+        self.resize(QSize(_WIDTH, _HEIGHT).boundedTo(self.screen().availableSize() - QSize(4 * GRID, 8 * GRID)))
         self._grid.setHorizontalSpacing(2 * GRID)
         self._grid.setVerticalSpacing(GRID // 2)
         self._grid.setColumnMinimumWidth(0, _LABEL_WIDTH)
