@@ -28,6 +28,7 @@ from app.gui.run.screen import RunView
 from app.gui.settings.settings import Settings
 from app.gui.settings.stored import Chosen, SettingsStore
 from app.gui.shell.drops import DropLayer
+from app.gui.shell.progress import ShownProgress, WorkProgress, queue_progress, run_progress
 from app.gui.shell.shell import Shell
 from app.gui.shell.undo import UndoStack
 from app.gui.stored_screens import StoredScreens
@@ -154,6 +155,7 @@ class Workbench(QObject):
         self.shell = Shell(self.window, theme, database, self.reads, self.actions, self.undo, self._run, self.run.stop)
         self.drops = DropLayer(self.window, theme, database, lambda: self._busy, _takers(self))
         self.drops.said.connect(self.shell.undo_view.say)
+        self.progress = ShownProgress(self.window, lambda: _work_progress(self))
 
     def _make_actions(self) -> Actions:
         return Actions(
@@ -295,7 +297,7 @@ class Workbench(QObject):
             self._first_start.handle(event)
 
     def _refresh(self) -> None:
-        for part in (self.run, self.monitor, self.queue):
+        for part in (self.run, self.monitor, self.queue, self.progress):
             part.refresh()
 
     def _telemetry_failed(self, error: UserError) -> None:
@@ -322,6 +324,7 @@ class Workbench(QObject):
 
     def _refresh_after_runs(self) -> None:
         """Show the end of the last active run."""
+        self.progress.refresh()
         self._check_disk_space()
         self._prepare_worker()
         self.stored.refresh(HISTORY)
@@ -350,6 +353,13 @@ def _pages(workbench: Workbench) -> tuple[Page, ...]:
         Page("History", lambda: workbench.stored.make_history(workbench.actions)),
         Page("Compare", lambda: workbench.stored.make_compare(workbench.actions)),
     )
+
+
+def _work_progress(workbench: Workbench) -> WorkProgress:
+    """Return how far the queue is, or else the active run."""
+    if workbench.queue.running:
+        return queue_progress(workbench.queue.state)
+    return run_progress(workbench.run_view.live.status) if workbench.run.running else WorkProgress()
 
 
 def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:

@@ -15,6 +15,7 @@ from app.gui.run.screen import RunView
 from app.gui.threads import Background
 from app.plan import Plan
 from app.queries import QUEUED_STATES, QueueProgress
+from app.viewmodels.experiment.queue import QueueState
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, BannerAction, VerdictText, describe_ending
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import RunSpec
@@ -68,6 +69,7 @@ class QueueController(QObject):
         self._model = sync.model
         self._make_runner = make_runner
         self._sessions = sessions
+        self.state = QueueState()
         self._actions = actions
         self._view: QueueView | None = None
         self._runner: Runner | None = None
@@ -155,11 +157,11 @@ class QueueController(QObject):
     def _show(self) -> None:
         now_s = time.monotonic()
         self._shown_s = int(now_s)
-        state = self._model.state(now_s)
-        if self._view is None and not state.is_empty:
+        self.state = self._model.state(now_s)
+        if self._view is None and not self.state.is_empty:
             self._view = self._connected_view()
         if self._view is not None:
-            self._view.show_model(state)
+            self._view.show_model(self.state)
 
     def _show_offer(self) -> None:
         if all(entry.state != "running" for entry in self._model.entries):
@@ -262,7 +264,7 @@ class QueueController(QObject):
 
         def dismiss(own: Sequence[int]) -> None:
             if set(own) <= set(runs) and self._model.last_ended is ended:
-                self._model.dismiss_ended()
+                self._model.mark_seen(ended.entry)
                 self._show()
 
         self._sync.query(lambda queue: queue.runs(experiment), dismiss)

@@ -147,6 +147,7 @@ class LiveView(QWidget):
         self._windows = PlotWindows(self._stack, theme, screen)
         self._time_bar = TimeBar(self._stack, LIVE_RANGES)
         self._state: LiveState | None = None
+        self._status = Status(title="")
         self._stack.crosshair_moved.connect(self._show_reading)
         to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
         to_plots.activated.connect(self._stack.setFocus)
@@ -219,10 +220,15 @@ class LiveView(QWidget):
         show_text(self._facts, state.summary)
         self._show_status(state.status, state.throughput)
         self._show_evidence(state.evidence)
-        self._state = state
+        self._state, self._status = state, state.status
         self._time_bar.show_model(state)
         self._stack.show_plots(state.plots)
         self._show_reading(self._stack.crosshair)
+
+    @property
+    def status(self) -> Status:
+        """What goes on, or how it ended."""
+        return self._status
 
     def show_offer(self, question: str) -> None:
         """Offer to answer a question with one click; "" hides the offer."""
