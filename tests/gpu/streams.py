@@ -159,6 +159,7 @@ def _start(candidate: str, flags: str) -> subprocess.Popen[str]:
         "XLA_FLAGS": flags,
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"),
     }
     return subprocess.Popen(
         [sys.executable, "-m", "tests.gpu.streams", candidate],
