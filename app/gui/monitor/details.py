@@ -22,7 +22,7 @@ from app.gui.widgets.basic import (
 from app.viewmodels.monitor.details import PROCESS_COLUMNS, DeviceDetails
 from app.viewmodels.monitor.figures import DeviceMetric
 
-_COLUMN, _NARROW_COLUMN = 37 * GRID, 33 * GRID
+_COLUMN, _NARROW_COLUMN = 39 * GRID, 33 * GRID
 _WIDE, _LINE = 150 * GRID, 22
 _PLOT_WIDTH, _PLOT_HEIGHT = 38 * GRID, 18 * GRID
 _MOST_PROCESSES = 8

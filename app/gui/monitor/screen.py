@@ -13,15 +13,14 @@ from app.gui.monitor.details import DetailsView
 from app.gui.monitor.table import MonitorTable
 from app.gui.theme import GRID, Theme
 from app.gui.threads import WindowEvent
-from app.gui.widgets.basic import ElidedLabel, EmptyState, button, separator, splitter, toggle_button
+from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, splitter, toggle_button
 from app.gui.window_state import WindowState
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.history import RANGES_S
 from app.viewmodels.monitor.model import MonitorModel, TableSettings
 
 _TABLE_SHARE = 0.45
-"""Of the height, what the table takes at most at first."""
-_LEAST_DETAILS = 26 * GRID
+"""Of the height, what the table takes at most until the user chooses."""
 
 
 class MonitorView(QWidget):
@@ -50,7 +49,8 @@ class MonitorView(QWidget):
         self.table.remember_widths(self._state)
         self.details = DetailsView(theme, actions)
         self._parts = splitter(Qt.Orientation.Vertical, self.table, self.details, (0, 1))
-        self._is_sized = False
+        self._is_sized = bool(self._state.read("parts", [], list[int]))
+        self._state.keep_splitter("parts", self._parts)
         self._build()
         self._connect()
 
@@ -80,8 +80,7 @@ class MonitorView(QWidget):
         self._fold.setText("Unfold all" if all(model.is_folded(host.name) for host in model.hosts) else "Fold all")
         for name, made in self._ranges.items():
             made.setChecked(name == settings.range)
-        if not self._is_sized and self.isVisible():
-            self._size()
+        self._size()
         self.show_chosen(words=True)
 
     def _show_summary(self) -> None:
@@ -98,12 +97,14 @@ class MonitorView(QWidget):
             self.details.show_plots(details)
 
     def _size(self) -> None:
-        """Give the table the room that it wants, the first time that its rows are known, if the user has not chosen."""
+        """Give the table the room that its rows want, until the user chooses."""
+        height = self._parts.height()
+        wanted = min(self.table.wanted_height, int(height * _TABLE_SHARE))
+        if not self._is_sized and self.isVisible() and wanted != self._parts.sizes()[0]:
+            self._parts.setSizes([wanted, height - wanted])
+
+    def _note_sized(self) -> None:
         self._is_sized = True
-        height = self.height()
-        wanted = min(self.table.wanted_height, max(int(height * _TABLE_SHARE), height - 2 * _LEAST_DETAILS))
-        self._parts.setSizes([wanted, height - wanted])
-        self._state.keep_splitter("parts", self._parts)
 
     def _change(self, **changes: object) -> None:
         self._model.change(replace(self._model.settings, **changes))  # type: ignore[arg-type]
@@ -137,6 +138,7 @@ class MonitorView(QWidget):
             made.clicked.connect(lambda _=False, name=name: self._change(range=name))
             self._shortcut(f"{number}", made.click)
         self._shortcut("Ctrl+F", self.search.setFocus)
+        self._parts.splitterMoved.connect(self._note_sized)
 
     def _shortcut(self, keys: str, act: Callable[[], object]) -> None:
         shortcut = QShortcut(QKeySequence(keys), self)
@@ -144,10 +146,11 @@ class MonitorView(QWidget):
         shortcut.activated.connect(act)
 
     def _build(self) -> None:
-        self.search.setPlaceholderText("Host, GPU, state, process or user")
+        self.search.setPlaceholderText("Host, state, user …")
         self.search.setAccessibleName("Search devices")
+        self.search.setToolTip(plain_tooltip("By host, GPU, state, or a process and its user (Ctrl+F)"))
         self.search.setClearButtonEnabled(True)
-        self.search.setMaximumWidth(32 * GRID)
+        self.search.setMaximumWidth(20 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
         head = QHBoxLayout()

@@ -27,8 +27,7 @@ _WIDEST: dict[str, Cell] = {
     PROCESSES: Cell(text="python3 (ann) and 1 more"),
 }
 """Cells as wide as their column at least."""
-_SHRINKING = (DEVICE, STATE, PROCESSES)
-"""Columns whose words are elided where there is no room for all, down to half of their width."""
+_GRAPHS = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}
 _STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 1, STATE: 3, PROCESSES: 1}
 """The shares of the spare room that columns take."""
 
@@ -193,6 +192,7 @@ class MonitorTable(CellTable):
         self._rows = _TableModel(monitor)
         self._graphs = _GraphDelegate(theme, self._rows)
         self._least: dict[int, int] = {}
+        self._spare: dict[int, int] = {}
         self._chosen: Place | None = None
         self._spans: frozenset[int] = frozenset()
         super().__init__(self._rows, self._graphs, elastic=0, elastic_max=0)
@@ -289,9 +289,9 @@ class MonitorTable(CellTable):
         unit_width = self._graphs.unit_widths.get(column, SYMBOL_WIDTH if cell.symbol else 0)
         self._graphs.number_widths[column] = bold + unit_width
         content = max(content, bold + unit_width + 2 * GRID + 2)
-        graph = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}.get(key, 0)
-        self._least[column] = content + graph
-        return content + graph
+        self._least[column] = content + _GRAPHS.get(key, 0)
+        self._spare[column] = content // 2 if key in (DEVICE, STATE, PROCESSES) else _GRAPHS.get(key, 0)
+        return self._least[column]
 
     def _stretch(self) -> None:
         """Share the room that is left among the columns that can use it."""
@@ -299,13 +299,13 @@ class MonitorTable(CellTable):
         spare = self.viewport().width() - sum(least.values())
         shares = {column: _STRETCHED.get(key, 0) for column, key in enumerate(self._rows.keys)}
         if spare < 0:
-            shares = {column: least[column] * (key in _SHRINKING) for column, key in enumerate(self._rows.keys)}
-            spare = max(spare, -sum(shares.values()) // 2)
+            shares = self._spare
+            spare = max(spare, -sum(shares.values()))
         for column, width in least.items():
-            self.setColumnWidth(column, width + spare * shares[column] // max(1, sum(shares.values())))
+            self.setColumnWidth(column, width + spare * shares.get(column, 0) // max(1, sum(shares.values())))
 
     def _fit_columns(self) -> None:
-        self._least = {}
+        self._least, self._spare = {}, {}
         self.fit([_widest(key) for key in self._rows.keys], title_suffix="   ")
 
     def _sort(self, column: int) -> None:

@@ -23,7 +23,7 @@ from app.viewmodels.monitor.readings import DeviceState
 from app.viewmodels.plot.model import Curve, CurveSource, Panel, Plots
 from app.viewmodels.plot.telemetry_buffer import MONITOR_FIELDS, absence_reason, device_colour
 
-PROCESS_COLUMNS = ("Process", "User", "Running for", "Memory")
+PROCESS_COLUMNS = ("Process", "User", "Running", "Memory")
 _FINE_RANGES = ("1 min",)
 """Ranges that are drawn from every reading where this machine made it; longer ones from one a second."""
 _WITH_GPU = (

@@ -242,11 +242,10 @@ class MonitorModel:
         gpus = [(host, device) for host in connected for device in host.devices if device.device != HOST]
         severities = [host.state(device).severity for host, device in gpus]
         counts = {severity: severities.count(severity) for severity in SEVERITY_NAMES}
-        parts = [f"{len(gpus):,} {units.plural('GPU', len(gpus))}" if gpus else "No GPU"]
+        found = f"{len(gpus):,} {units.plural('GPU', len(gpus))}" if gpus else "No GPU"
         if self.has_other_hosts:
-            total = len(self._others) + 1
-            parts.append(f"{len(connected):,} of {total:,} machines connected")
-        return " · ".join([*parts, *(describe_count(severity, count) for severity, count in counts.items() if count)])
+            found += f" on {len(connected):,} of {len(self._others) + 1:,} machines"
+        return " · ".join([found, *(describe_count(severity, count) for severity, count in counts.items() if count)])
 
     def _known_host(self, name: str) -> MonitoredHost:
         if (known := self._hosts.get(name)) is not None:
