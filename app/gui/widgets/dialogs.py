@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QColor, QPainter, QPixmap
+from PySide6.QtWidgets import QApplication, QFileDialog, QMainWindow, QMessageBox, QWidget
 
 from app.errors import UserError
-from app.gui.theme import Theme
+from app.gui.theme import DARK, LIGHT, Theme, tabular_font
+
+_ICON_PX = 32
 
 
 def ask_confirmation(
@@ -192,5 +195,30 @@ def warn(parent: QWidget, title: str, text: str) -> None:
 
 def _plain_box(icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
     box = QMessageBox(icon, title, text)
+    box.setIconPixmap(_icon_picture(icon))
     box.setTextFormat(Qt.TextFormat.PlainText)
     return box
+
+
+def _icon_picture(icon: QMessageBox.Icon) -> QPixmap:
+    """Return the icon of a box in the colours of the window, in place of those of Qt's own style."""
+    colours = DARK if QApplication.palette().window().color() == QColor(DARK.window) else LIGHT
+    sign, colour = {
+        QMessageBox.Icon.Question: ("?", colours.accent),
+        QMessageBox.Icon.Information: ("i", colours.accent),
+        QMessageBox.Icon.Warning: ("!", colours.warning),
+    }[icon]
+    scale = QApplication.primaryScreen().devicePixelRatio()
+    picture = QPixmap(round(_ICON_PX * scale), round(_ICON_PX * scale))
+    picture.setDevicePixelRatio(scale)
+    picture.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(picture)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(colour))
+    painter.drawEllipse(0, 0, _ICON_PX, _ICON_PX)
+    painter.setPen(QColor(colours.on_accent))
+    painter.setFont(tabular_font(_ICON_PX * 5 // 8, bold=True))
+    painter.drawText(QRect(0, 0, _ICON_PX, _ICON_PX), Qt.AlignmentFlag.AlignCenter, sign)
+    painter.end()
+    return picture

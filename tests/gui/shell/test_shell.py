@@ -4,15 +4,16 @@ from itertools import chain
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeySequence, QShortcut
+from PySide6.QtGui import QAction, QColor, QKeySequence, QShortcut
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.history.screen import HistoryView
 from app.gui.shell.action_table import all_actions
-from app.gui.theme import Theme
+from app.gui.theme import DARK, Theme
+from app.gui.widgets.dialogs import message_box
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from app.storage.store import Store
 from tests.gui.windows import READ_LIMIT_MS, window_on
@@ -100,3 +101,13 @@ def test_buttons_in_sight_and_their_menus_are_in_the_palette(workbench: Workbenc
     QTest.keyClicks(workbench.shell.palette.line, "compare values several")
     QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)
     assert workbench.run_view.matrix_view().isVisible()
+
+
+def test_boxes_have_the_window_s_own_icons_and_buttons_without_any(workbench: Workbench, theme: Theme) -> None:
+    theme.apply(Qt.ColorScheme.Dark)
+    box = message_box(workbench.window, theme, QMessageBox.Icon.Warning, "Title", "Text")
+    button = box.addButton(QMessageBox.StandardButton.Save)
+    with_icon = box.iconPixmap().toImage()
+    assert QColor(DARK.warning) == with_icon.pixelColor(with_icon.width() // 2, 1)
+    assert button.icon().isNull()
+    box.deleteLater()
