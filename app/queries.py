@@ -64,6 +64,16 @@ class FoundRuns:
     wider: str = ""
 
 
+FACETS: tuple[str, ...] = (
+    *("workload", "implementation", "layout", "precision", "batch_size", "gpus", "xla"),
+    *("card", "host", "outcome", "day", "tag", "experiment"),
+)
+"""What runs can be narrowed down by, several values of each at once. A month, `2026-11`, is a value of `day` too."""
+
+FacetCounts = Mapping[str, Mapping[str, int]]
+"""By facet the number of runs of each value, among those that match everything else that is chosen."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
     """Which stored runs, in which order; empty texts and None select everything.
@@ -74,6 +84,7 @@ class RunQuery:
         outcome: Name of an outcome, or `running`.
         tag: A tag.
         experiment: Number of an experiment.
+        chosen: By facet the values of which a run has one.
         deleted: Select the runs in the trash instead of all others.
         order: One of `RUN_ORDERS`; absent values come last in either direction.
         descending: From the highest down.
@@ -84,14 +95,25 @@ class RunQuery:
     outcome: str = ""
     tag: str = ""
     experiment: int | None = None
+    chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     deleted: bool = False
     order: str = "started"
     descending: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse an unknown order: a stored filter may come from another version."""
+        """Refuse an unknown order or facet: a stored filter may come from another version."""
         if self.order not in RUN_ORDERS:
             raise ValueError(f"no order of runs: {self.order!r}")
+        if not set(self.chosen) <= set(FACETS):
+            raise ValueError(f"no facets of runs: {', '.join(self.chosen)}")
+
+    @property
+    def selected(self) -> Mapping[str, tuple[str, ...]]:
+        """Return what is chosen by facet, single values too."""
+        single = {"workload": self.workload, "outcome": self.outcome, "tag": self.tag}
+        if self.experiment is not None:
+            single["experiment"] = str(self.experiment)
+        return {**{name: (value,) for name, value in single.items() if value}, **self.chosen}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,12 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import PROGRAM, weights_path
-from app.queries import RUN_ORDERS, Facets, FoundRuns, RunQuery, StoredExperiment
+from app.queries import RUN_ORDERS, FacetCounts, Facets, FoundRuns, RunQuery, StoredExperiment
 from app.records import RunRow
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
+from app.storage.facets import count_facets, utf8_safe
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
 from app.storage.owner import unfinished_runs
 
@@ -66,6 +67,15 @@ class Library:
         """Count what filters can choose among all runs, or among those in the trash."""
         with translate_sqlite_errors(self.path):
             return listing.facets(self._db, deleted=deleted)
+
+    def count_facets(self, query: RunQuery) -> FacetCounts:
+        """Count the runs of each value of each facet among those that match the rest of a query.
+
+        Raises:
+            UserError: The search has too many words.
+        """
+        with translate_sqlite_errors(self.path):
+            return count_facets(self._db, query)
 
     def census(self) -> tuple[int, ...]:
         """Return counts that change when a run begins, ends, goes into the trash or comes out; cheap enough to poll."""
@@ -157,7 +167,7 @@ class Library:
     def delete_filter(self, name: str) -> None:
         """Delete a saved filter; the runs are not touched."""
         with transaction(self._db, self.path):
-            self._db.execute("DELETE FROM filters WHERE name = ?", (listing.utf8_safe(name),))
+            self._db.execute("DELETE FROM filters WHERE name = ?", (utf8_safe(name),))
 
     def shown_columns(self) -> tuple[str, ...] | None:
         """Return the columns that the list of runs shows, by the name of their order; None where never chosen."""

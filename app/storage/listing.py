@@ -15,10 +15,8 @@ from app.paths import PROGRAM
 from app.queries import RUN_ORDERS, Facets, FoundRuns, RunQuery
 from app.records import RunRow
 from app.storage import rows
+from app.storage.facets import RUNNING, query_conditions, utf8_safe
 from app.storage.search import match_runs
-
-RUNNING = "running"
-"""The outcome that a query gives for a run without one."""
 
 _PART_ROWS = 100
 
@@ -59,7 +57,7 @@ def find_runs(db: Database, query: RunQuery) -> FoundRuns:
     Raises:
         UserError: The search has too many words.
     """
-    conditions, values = _conditions(query)
+    conditions, values = query_conditions(query)
     matches = match_runs(db, utf8_safe(query.text), conditions, values)
     if matches is not None:
         conditions.append("run IN (SELECT value FROM json_each(?))")
@@ -78,27 +76,6 @@ def find_runs(db: Database, query: RunQuery) -> FoundRuns:
     if query.order == "match":
         runs.sort(key=matches.ranks.__getitem__, reverse=not query.descending)
     return FoundRuns(runs=runs, fields=matches.fields, left_out=matches.left_out, wider=matches.wider)
-
-
-def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
-    """Return SQL conditions for the runs of a query, and the values of their placeholders."""
-    conditions = [f"deleted_utc_ns IS {'NOT ' if query.deleted else ''}NULL"]
-    values: list[Any] = []
-    for condition, value in (
-        ("workload = ?", query.workload),
-        (f"coalesce(outcome, '{RUNNING}') = ?", query.outcome),
-        ("run IN (SELECT run FROM tags WHERE tag = ?)", query.tag),
-        ("run IN (SELECT run FROM experiment_runs WHERE experiment = ?)", query.experiment),
-    ):
-        if value not in ("", None):
-            conditions.append(condition)
-            values.append(utf8_safe(value) if isinstance(value, str) else value)
-    return conditions, values
-
-
-def utf8_safe(text: str) -> str:
-    """Return the text with question marks for what UTF-8 cannot encode: lone surrogates, which a terminal may give."""
-    return text.encode(errors="replace").decode()
 
 
 def facets(db: Database, *, deleted: bool) -> Facets:

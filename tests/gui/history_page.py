@@ -7,7 +7,7 @@ from typing import TypeVar
 from PySide6.QtCore import QAbstractItemModel, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QComboBox, QDialog, QMenu, QPushButton
+from PySide6.QtWidgets import QDialog, QMenu, QPushButton, QTreeWidgetItem
 from pytestqt.qtbot import QtBot
 
 from app.gui.history.history_controller import HistoryController
@@ -115,11 +115,19 @@ class HistoryPage(Screen[HistoryView]):
     def button_labels(self) -> list[str]:
         return [b.text() for b in self.view.findChildren(QPushButton) if not b.isHidden()]
 
-    def filter(self, name: str, label: str) -> None:
-        """Choose an entry of one of the filters."""
-        combo = next(c for c in self.view.findChildren(QComboBox) if c.accessibleName() == name)
-        combo.setCurrentIndex(combo.findText(label, Qt.MatchFlag.MatchContains))
-        combo.activated.emit(combo.currentIndex())
+    def filter(self, facet: str, label: str) -> None:
+        """Tick a value of a facet, or untick it, once it is there."""
+        tree = self.view.overview.facets.tree
+
+        def values() -> list[QTreeWidgetItem]:
+            heads = tree.findItems(facet, Qt.MatchFlag.MatchStartsWith)
+            below = [head.child(n) for head in heads for n in range(head.childCount())]
+            return [each for each in below if each is not None and label in each.text(0)]
+
+        self.qtbot.waitUntil(lambda: bool(values()), timeout=LIMIT_MS)
+        (value,) = values()
+        is_off = value.checkState(0) == Qt.CheckState.Unchecked
+        value.setCheckState(0, Qt.CheckState.Checked if is_off else Qt.CheckState.Unchecked)
 
     def menu_entry(self, button: str, label: str) -> None:
         """Click an entry of a button's menu."""

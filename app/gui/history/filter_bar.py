@@ -1,24 +1,16 @@
 """The bar above the table of runs: search, filters, saved filters, and the main actions."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TypeVar
-
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLineEdit, QMenu, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QLineEdit, QMenu, QWidget
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import button
+from app.gui.widgets.basic import button, toggle_button
 from app.queries import RunQuery
-from app.viewmodels.format.cells import OUTCOMES, local_time
+from app.viewmodels.history.facets import with_choice
 from app.viewmodels.history.search import describe_left_out
 from app.viewmodels.history.table import Listing, is_filtered, unordered, with_text
 
-_FILTER_MIN_WIDTH, _FILTER_MAX_WIDTH = 8 * GRID, 18 * GRID
-_LIST_MAX_WIDTH = 64 * GRID
 _NAME_LENGTH = 24
-
-Value = TypeVar("Value", str, int | None)
 
 
 class FilterBar(QWidget):
@@ -34,11 +26,9 @@ class FilterBar(QWidget):
         self._query = RunQuery()
         self._leave = button("← &All runs", "Leave the deleted runs (Escape)", flat=True)
         self.search = QLineEdit()
+        self.facets = toggle_button("&Filter by", "Workload, variant, card, host, outcome, date … (Ctrl+B)")
+        self._clear = button("Clear", "Untick all", flat=True)
         self._more = button("", "Search these too", flat=True)
-        self._workload = _filter_combo("Workload shown")
-        self._outcome = _filter_combo("Outcome shown")
-        self._tag = _filter_combo("Tag shown")
-        self._experiment = _filter_combo("Experiment shown")
         self._filters = button("Filters", "Saved filters")
         self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
         self.compare = button("Compare", "Compare the selected runs (Ctrl+Shift+C)", primary=True)
@@ -53,24 +43,17 @@ class FilterBar(QWidget):
     def show_listing(self, listing: Listing) -> None:
         """Show the choices of the filters and the query."""
         self._listing, self._query = listing, listing.query
-        facets, query = listing.options.facets, listing.query
-        ends = {name: words for name, words in OUTCOMES.items() if name in facets.outcomes}
-        outcomes = {name: f"{words.symbol}  {words.word}" for name, words in ends.items()}
-        experiments: dict[int | None, str] = {
-            found.experiment: f"{found.name} · {local_time(found.created_utc_ns, None)}"
-            for found in listing.options.experiments
-        }
-        _fill_combo(self._workload, "All workloads", _labels(facets.workloads), query.workload, "")
-        _fill_combo(self._outcome, "All outcomes", outcomes, query.outcome, "")
-        _fill_combo(self._tag, "All tags", _labels(facets.tags), query.tag, "")
-        _fill_combo(self._experiment, "All experiments", experiments, query.experiment, None)
+        query = listing.query
+        chosen = sum(map(len, query.selected.values()))
+        self._clear.setVisible(chosen > 0)
+        self.facets.setText(f"&Filter by ({chosen})" if chosen else "&Filter by")
         if self.search.text() != query.text:
             self.search.setText(query.text)
         self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
         self._more.setText(describe_left_out(listing.found))
         self._more.setVisible(listing.found.left_out > 0)
         self._filters.setText(_shortened(listing.filter_name) or "Filters")
-        self._filters.setVisible(bool(listing.options.filters or facets.total))
+        self._filters.setVisible(bool(listing.options.filters or listing.options.facets.total))
         self._leave.setVisible(query.deleted)
         self.compare.setVisible(not query.deleted)
         self.restore.setVisible(query.deleted)
@@ -99,17 +82,6 @@ class FilterBar(QWidget):
     def _search_changed(self, text: str) -> None:
         if text != self._query.text:
             self.change_query(with_text(self._query, text))
-
-    def _filter_chosen(self) -> None:
-        self.change_query(
-            replace(
-                self._query,
-                workload=self._workload.currentData(),
-                outcome=self._outcome.currentData(),
-                tag=self._tag.currentData(),
-                experiment=self._experiment.currentData(),
-            )
-        )
 
     def _fill_filters(self, menu: QMenu) -> None:
         """Fill the menu with the saved filters, then with what can be done with the current one."""
@@ -142,6 +114,7 @@ class FilterBar(QWidget):
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
+        self._clear.clicked.connect(lambda: self.change_query(with_choice(self._query, {})))
         self._more.clicked.connect(lambda: self.search.setText(self._listing.found.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))
         self.search.textChanged.connect(self._search_changed)
@@ -155,11 +128,10 @@ class FilterBar(QWidget):
         bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         bar.setSpacing(GRID)
         bar.addWidget(self._leave)
+        bar.addWidget(self.facets)
+        bar.addWidget(self._clear)
         bar.addWidget(self.search, 1)
         bar.addWidget(self._more)
-        for combo in (self._workload, self._outcome, self._tag, self._experiment):
-            combo.activated.connect(self._filter_chosen)
-            bar.addWidget(combo)
         bar.addWidget(self._filters)
         bar.addWidget(self.view)
         bar.addStretch(1)
@@ -167,32 +139,5 @@ class FilterBar(QWidget):
         bar.addWidget(self.compare)
 
 
-def _labels(names: Mapping[str, int]) -> dict[str, str]:
-    return {name: name for name in names}
-
-
 def _shortened(name: str) -> str:
     return name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"
-
-
-def _filter_combo(name: str) -> QComboBox:
-    made = QComboBox()
-    made.setAccessibleName(name)
-    made.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-    made.setMinimumWidth(_FILTER_MIN_WIDTH)
-    made.setMaximumWidth(_FILTER_MAX_WIDTH)
-    return made
-
-
-def _fill_combo(combo: QComboBox, unset_label: str, choices: Mapping[Value, str], chosen: Value, unset: Value) -> None:
-    """Fill a filter, unless it has just these choices already; hide it without any."""
-    items: dict[Value, str] = {unset: unset_label, **choices}
-    if chosen not in items:
-        items[chosen] = str(chosen)
-    if {combo.itemData(n): combo.itemText(n) for n in range(combo.count())} != items:
-        combo.clear()
-        for value, label in items.items():
-            combo.addItem(label, value)
-        combo.view().setMinimumWidth(min(combo.view().sizeHintForColumn(0) + 4 * GRID, _LIST_MAX_WIDTH))
-    combo.setCurrentIndex(list(items).index(chosen))
-    combo.setVisible(len(items) > 1)

@@ -13,10 +13,12 @@ from app.gui.history.screen import HistoryView
 from app.gui.history.transfer_controller import TransferController
 from app.gui.settings.controller import read_storage
 from app.gui.threads import Background
-from app.queries import RunQuery
+from app.gui.window_state import WindowState
+from app.queries import FacetCounts, RunQuery
 from app.storage import retention
 from app.storage.reference import reference_runs
 from app.storage.store import Store
+from app.viewmodels.history.facets import facet_groups
 from app.viewmodels.history.run_detail import RunDetail, run_detail
 from app.viewmodels.history.table import (
     DEFAULT_COLUMNS,
@@ -43,7 +45,8 @@ class HistoryController(QObject):
         self._view = view
         self._database = database
         self._background = background
-        self._query = RunQuery()
+        self._state = WindowState("history", view, database)
+        self._query = self._state.read("query", RunQuery())
         self._reading = False
         self._read_pending = False
         self._outdated = True
@@ -102,13 +105,27 @@ class HistoryController(QObject):
 
     def _set_query(self, query: RunQuery) -> None:
         self._query = query
+        self._state.keep("query", replace(query, deleted=False))
         self._read()
+
+    def _read_facets(self) -> None:
+        """Count the facets where they show; the list does not wait for them."""
+        query, overview = self._query, self._view.overview
+        if not overview.facets.isVisibleTo(overview):
+            return
+
+        def show(counts: FacetCounts) -> None:
+            if query == self._query:
+                overview.show_facets(facet_groups(counts, query, overview.listing.options.experiments))
+
+        self._background.run(lambda: _count_facets(self._database, query), show, self._show_error)
 
     def _show_listing(self, found: Listing) -> None:
         if found.query == self._query:
             self._view.show_problem("")
             self._view.show_model(found)
             self._outdated = self._read_pending
+            self._read_facets()
         self._finish_read()
 
     def _fail_read(self, error: UserError) -> None:
@@ -143,6 +160,7 @@ class HistoryController(QObject):
 
     def _connect(self) -> None:
         self._view.overview.bar.query_changed.connect(self._set_query)
+        self._view.overview.facets_requested.connect(self._read_facets)
         self._view.table.rows_requested.connect(self._read_rows)
         self._view.table.opened.connect(self.open_run)
         self._view.overview.run_menu.log_requested.connect(lambda runs: self.open_run(runs[0], at_log=True))
@@ -185,6 +203,11 @@ def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
         census=library.census(),
         reference=len(reference_runs(store)),
     )
+
+
+def _count_facets(database: Path, query: RunQuery) -> FacetCounts:
+    with Store.open(database) as store:
+        return store.library.count_facets(query)
 
 
 def _read_census(database: Path) -> tuple[int, ...]:

@@ -1,17 +1,21 @@
 """The list of stored runs with its filter bar, actions on the selected runs, and the status line below."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
+from app.gui.history.facet_panel import FacetPanel
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.run_menu import RunMenu
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
+from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, splitter, text_label
+from app.gui.window_state import WindowState
+from app.viewmodels.history.facets import FacetGroup, choose
 from app.viewmodels.history.labels import (
     StorageLine,
     can_compare,
@@ -22,6 +26,9 @@ from app.viewmodels.history.labels import (
     restore_label,
 )
 from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, toggle_order
+
+_WIDE, _FACETS_WIDTH = 1200, 28 * GRID
+"""The narrowest list that shows the facets by itself, and how wide these are."""
 
 
 class HistoryFooter(QWidget):
@@ -88,6 +95,7 @@ class HistoryList(QWidget):
     """Shows a `Listing`, in groups that fold."""
 
     columns_chosen = Signal(list)
+    facets_requested = Signal()
     import_requested = Signal()
     reference_requested = Signal(bool)
 
@@ -95,7 +103,10 @@ class HistoryList(QWidget):
         super().__init__()
         self._listing = Listing()
         self._folded: set[int] = set()
+        self._state = WindowState("history", self)
+        self._facets_chosen = self._state.read("facets chosen", -1)
         self.bar = FilterBar()
+        self.facets = FacetPanel(theme)
         self.table = HistoryTable(theme)
         self.run_menu = RunMenu(self.table, actions)
         self.footer = HistoryFooter()
@@ -103,6 +114,7 @@ class HistoryList(QWidget):
         self._empty = EmptyState("", "", self._show_reference)
         self._pages = QStackedWidget()
         self._group = self._toggle("&Group by experiment", "Ctrl+G")
+        self._show_facets = self._toggle("&Filter panel", "Ctrl+B")
         self._deleted = self._toggle("&Deleted runs", "")
         self._reference = self._toggle("Re&ference runs", "")
         self._columns = QMenu("&Columns", self)
@@ -135,6 +147,29 @@ class HistoryList(QWidget):
         self._pages.setCurrentWidget(self.table if listing.runs else self._empty)
         self._show_reference.setVisible(offers_reference(listing))
         self.table.show_listing(listing, self._folded_groups(), from_top=is_new)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Show the facets where there is room, until the user decides."""
+        super().resizeEvent(event)
+        self._place_facets()
+
+    def show_facets(self, groups: Sequence[FacetGroup]) -> None:
+        """Show what runs can be narrowed down by."""
+        self.facets.show_groups(groups)
+
+    def _place_facets(self) -> None:
+        """Show or hide the facets: as the user chose, else where there is room."""
+        shown = bool(self._facets_chosen) if self._facets_chosen >= 0 else self.width() >= _WIDE
+        self.facets.setVisible(shown)
+        self.bar.facets.setChecked(shown)
+        self._show_facets.setChecked(shown)
+
+    def _choose_facets(self, shown: bool) -> None:
+        self._facets_chosen = int(shown)
+        self._state.keep("facets chosen", self._facets_chosen)
+        self._place_facets()
+        if shown:
+            self.facets_requested.emit()
 
     def escape(self) -> None:
         """Remove the filters, or leave the trash, and focus the table."""
@@ -191,6 +226,11 @@ class HistoryList(QWidget):
     def _connect(self) -> None:
         self.addAction(self.run_menu.compare)
         self._group.toggled.connect(self._regroup)
+        self._show_facets.triggered.connect(self._choose_facets)
+        self.bar.facets.clicked.connect(self._choose_facets)
+        self.facets.value_toggled.connect(
+            lambda name, value, chosen: self.bar.change_query(choose(self.bar.query, name, value, chosen=chosen))
+        )
         self._deleted.triggered.connect(self._ask_deleted)
         self._reference.triggered.connect(self._ask_reference)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
@@ -216,7 +256,7 @@ class HistoryList(QWidget):
             entry = sort.addAction(column.title)
             entry.triggered.connect(lambda _checked, n=number: self.bar.change_query(toggle_order(self.bar.query, n)))
         view = QMenu(self.bar.view)
-        view.addActions([self._group, self._deleted, self._reference])
+        view.addActions([self._group, self._show_facets, self._deleted, self._reference])
         view.addSeparator()
         view.addMenu(sort)
         view.addMenu(self._columns)
@@ -231,6 +271,10 @@ class HistoryList(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.bar)
-        layout.addWidget(self._pages, 1)
+        body = splitter(Qt.Orientation.Horizontal, self.facets, self._pages, (0, 1))
+        body.setSizes([_FACETS_WIDTH, 1000])
+        self._state.keep_splitter("facets", body)
+        self.table.remember_widths(self._state)
+        layout.addWidget(body, 1)
         layout.addWidget(separator())
         layout.addWidget(self.footer)

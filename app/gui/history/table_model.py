@@ -73,7 +73,8 @@ class HistoryModel(CellModel):
         for run, row in rows.items():
             self._rows.pop(run, None)
             self._rows[run] = row
-            parts = frozenset(filter(self._may_be_left_out, row.cells[VARIANT_COLUMN].text.split(SEPARATOR)))
+            _, *others = row.cells[VARIANT_COLUMN].text.split(SEPARATOR)
+            parts = frozenset(filter(self._may_be_left_out, others))
             self._shared[row.workload] = parts & self._shared.get(row.workload, parts)
         self._up_to_date.update(requested)
         fresh = rows if shared == self._shared else self._rows.keys() & self._up_to_date

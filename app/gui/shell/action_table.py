@@ -161,6 +161,7 @@ GROUPS = (
             Action("Delete the selected runs", ("Del",)),
             Action("Restore the selected runs", ("R",)),
             Action("Delete runs in the trash for good", ("Shift+Del",)),
+            Action("Show or hide the filter panel", ("Ctrl+B",)),
             Action("Group the runs by experiment", ("Ctrl+G",)),
             Action("Fold and unfold a group", ("Left", "Right")),
         ),

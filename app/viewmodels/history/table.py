@@ -289,8 +289,9 @@ def toggle_order(query: RunQuery, column: int) -> RunQuery:
 
 
 def unordered(query: RunQuery) -> RunQuery:
-    """Return a query without its order."""
-    return replace(query, text=" ".join(query.text.split()), order="started", descending=True)
+    """Return a query without its order, and with every choice as a facet's."""
+    chosen = {name: tuple(sorted(values)) for name, values in query.selected.items() if values}
+    return RunQuery(text=" ".join(query.text.split()), chosen=chosen, deleted=query.deleted)
 
 
 def with_text(query: RunQuery, text: str) -> RunQuery:

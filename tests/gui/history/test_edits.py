@@ -189,7 +189,7 @@ def test_deleted_runs_are_looked_at_restored_or_deleted_for_good(screen: History
 
 
 def test_a_filter_is_saved_chosen_and_deleted(screen: HistoryPage) -> None:
-    screen.filter("Tag shown", "night")
+    screen.filter("Tag", "night")
     screen.wait_for("Run", "2", "1")
     screen.menu_entry("Filters", "Save these filters")
     name = screen.dialog(QInputDialog)
@@ -207,9 +207,9 @@ def test_a_filter_is_saved_chosen_and_deleted(screen: HistoryPage) -> None:
 
 
 def test_runs_of_an_experiment_are_filtered(screen: HistoryPage) -> None:
-    screen.filter("Experiment shown", "layouts")
+    screen.filter("Experiment", "layouts")
     screen.wait_for("Run", "3", "2")
-    assert screen.view.overview.listing.query == RunQuery(experiment=2)
+    assert screen.view.overview.listing.query == RunQuery(chosen={"experiment": ("2",)})
 
 
 def test_groups_fold_and_choosing_a_group_chooses_its_runs(screen: HistoryPage) -> None:

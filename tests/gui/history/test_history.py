@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.history.page import RunPageView
 from app.gui.history.table_model import HistoryModel
 from app.gui.theme import GRID, Theme
+from app.gui.window_state import write_states
 from app.storage.store import Store
 from app.viewmodels.history.run_detail import run_detail
 from tests.gui.actions import RecordedActions
@@ -114,12 +115,52 @@ def test_a_search_begun_before_the_runs_were_read_knows_them_all_the_same(
 
 
 def test_filters_narrow_and_escape_clears_them(screen: HistoryPage) -> None:
-    screen.filter("Outcome shown", "completed")
+    screen.filter("Outcome", "completed")
     screen.wait_for("Run", "2", "1")
-    screen.filter("Workload shown", "lstm")
+    screen.filter("Workload", "lstm")
     screen.wait_for("Run", "1")
     screen.escape()
     screen.wait_for("Run", "3", "2", "1")
+
+
+def test_several_values_of_a_facet_are_chosen_at_once_and_all_are_counted(screen: HistoryPage, database: Path) -> None:
+    with Store.open(database) as store:
+        keep(store, stored_run(run_row(4, workload="wrn28-10", layout="NHWC"), measured=False))
+    screen.refresh()
+    screen.filter("Workload", "cnn10")
+    screen.wait_for("Run", "2")
+    screen.filter("Workload", "wrn28-10")
+    screen.wait_for("Run", "4", "2")
+    tree = screen.view.overview.facets.tree
+
+    def lines() -> list[str]:
+        heads = [item for n in range(tree.topLevelItemCount()) if (item := tree.topLevelItem(n)) is not None]
+        below = [head.child(n) for head in heads[:1] for n in range(head.childCount())]
+        return [heads[0].text(0), *(f"{item.text(0)} {item.text(1)}" for item in below if item is not None)]
+
+    screen.qtbot.waitUntil(lambda: lines() == ["Workload (2)", "lstm 2", "cnn10 1", "wrn28-10 1"])
+    assert screen.button("Filter by (2)").isChecked()
+    screen.filter("Layout", "NHWC")
+    screen.wait_for("Run", "4")
+    screen.button("Clear").click()
+    screen.wait_for("Run", "4", "3", "2", "1")
+
+
+def test_what_was_chosen_is_remembered_with_the_database(
+    history_on: Callable[[Path], HistoryPage], database: Path, window_state: Path
+) -> None:
+    first = history_on(database)
+    first.refresh()
+    first.filter("Workload", "lstm")
+    first.wait_for("Run", "3", "1")
+    first.view.overview.facets.tree.collapseAll()
+    write_states(first.view)
+    again = history_on(database)
+    again.refresh()
+    again.wait_for("Run", "3", "1")
+    tree = again.view.overview.facets.tree
+    again.qtbot.waitUntil(lambda: tree.topLevelItemCount() > 0)
+    assert not any(item.isExpanded() for n in range(tree.topLevelItemCount()) if (item := tree.topLevelItem(n)))
 
 
 def test_ctrl_f_goes_to_the_search(screen: HistoryPage) -> None:

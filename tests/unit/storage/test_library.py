@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -159,6 +160,59 @@ def key_of(row: RunRow, order: str) -> Any:
         "duration": length_ns,
     }
     return keys[order]
+
+
+def facets_of(row: RunRow) -> dict[str, tuple[str, ...]]:
+    """Return the values of a run by facet."""
+    variant = row.spec.variant
+    started = datetime.fromtimestamp(row.started_utc_ns / S, UTC).astimezone()
+    cards = row.gpu_names or (("CPU",) if variant["gpus"] == 0 else ("GPU",))
+    return {
+        "workload": (row.spec.workload,),
+        "layout": (str(variant["layout"]),),
+        "batch_size": (str(variant["batch_size"]),),
+        "xla": (str(int(variant["xla"])),),
+        "card": cards[:1],
+        "host": (row.host or "",),
+        "outcome": (row.outcome.name if row.outcome else "running",),
+        "day": (f"{started:%Y-%m-%d}", f"{started:%Y-%m}"),
+        "tag": row.tags,
+        "experiment": tuple(map(str, row.experiments)),
+    }
+
+
+CHOICES = st.dictionaries(
+    st.sampled_from(("workload", "layout", "xla", "card", "host", "outcome", "day", "tag", "experiment")),
+    st.lists(
+        st.sampled_from(
+            ("cnn10", "lstm", "NCHW", "1", "0", "CPU", "", "gpu2", "completed", "running", "2025-10", "night")
+        ),
+        min_size=1,
+        max_size=4,
+    ).map(tuple),
+    max_size=2,
+)
+
+
+@given(chosen=CHOICES, text=st.sampled_from(("", "nchw", "loud")))
+def test_facets_narrow_and_each_counts_what_the_others_leave(
+    many: Store, chosen: dict[str, tuple[str, ...]], text: str
+) -> None:
+    rows = many.library.run_rows(many.library.find(RunQuery(text=text)))
+    facets = {row.run: facets_of(row) for row in rows}
+
+    def left(without: str = "") -> list[int]:
+        names = [name for name in chosen if name != without]
+        return [run for run, of in facets.items() if all(set(of[name]) & set(chosen[name]) for name in names)]
+
+    query = RunQuery(text=text, chosen=chosen)
+    if not text:
+        assert sorted(many.library.find(query)) == sorted(left())
+    counts = many.library.count_facets(query)
+    for name in ("workload", "layout", "batch_size", "xla", "card", "host", "outcome", "tag", "experiment"):
+        expected = Counter(value for run in left(name) for value in facets[run][name])
+        assert counts[name] == expected, name
+    assert sum(counts["day"].values()) == len(left("day"))
 
 
 def naively(rows: list[RunRow], query: RunQuery) -> list[int]:
@@ -345,7 +399,6 @@ def test_what_is_no_note_is_refused(store: Store, note: str) -> None:
 def test_a_number_too_large_for_any_run_is_told_plainly(store: Store, number: int) -> None:
     for act in (
         lambda: store.load(number),
-        lambda: store.library.find(RunQuery(experiment=number)),
         lambda: store.library.delete([number]),
         lambda: store.library.set_note(number, "x"),
     ):
