@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QIcon, QPaintEvent
+from PySide6.QtCore import QByteArray, QSize, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QIcon, QMoveEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
@@ -69,8 +69,7 @@ class MainWindow(QMainWindow):
         self._build()
         self._connect()
         self._state = WindowState("window", self)
-        # Where its screen is gone, or smaller now, Qt moves it onto one that is there, no larger than that.
-        self.restoreGeometry(QByteArray(self._state.read("geometry", b"")))
+        self._restore_geometry()
 
     def show_page(self, index: int) -> None:
         """Turn to a page, made now if it is the first time."""
@@ -123,11 +122,19 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Close only when allowed; ask otherwise."""
-        if self._close_allowed:
-            self._state.keep("geometry", self.saveGeometry().data())
-        else:
+        if not self._close_allowed:
             self.close_requested.emit()
         event.setAccepted(self._close_allowed)
+
+    def moveEvent(self, event: QMoveEvent) -> None:
+        """Remember where the window is."""
+        super().moveEvent(event)
+        self._keep_geometry()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Remember how large the window is."""
+        super().resizeEvent(event)
+        self._keep_geometry()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Emit `painted` at the first paint, after which slow work may start."""
@@ -151,6 +158,19 @@ class MainWindow(QMainWindow):
         page = self._stack.currentWidget()
         if page is not None:
             copy_shown_chart(page, self._theme)
+
+    def _keep_geometry(self) -> None:
+        self._state.keep("geometry", self.saveGeometry().data())
+        self._state.keep("size", self.normalGeometry().size().toTuple())
+
+    def _restore_geometry(self) -> None:
+        """Open where the window was closed; where that screen is gone, Qt takes one that is there.
+
+        Qt restores nothing on a screen of quite another width: then the size at least is as it was.
+        """
+        size = self._state.read("size", (0, 0), tuple[int, int])
+        if not self.restoreGeometry(QByteArray(self._state.read("geometry", b""))) and min(size) > 0:
+            self.resize(QSize(*size).boundedTo(self.screen().availableSize()))
 
     def _place_chip(self) -> None:
         """Show the chip over Run alone: the other screens show this machine all the same."""

@@ -91,6 +91,7 @@ def test_a_broken_file_is_as_if_there_were_none(
         window_state.write_bytes(content)
     window = MainWindow((Page("Run", QWidget),), theme)
     qtbot.addWidget(window)
+    window.show()
     window.setGeometry(60, 70, 620, 480)
     window.allow_close()
     window.close()
@@ -125,6 +126,11 @@ def test_a_window_opens_where_it_was_and_never_out_of_sight(window_state: Path, 
     window = open_window()
     assert window.screen().availableGeometry().contains(window.geometry())
     assert window.size() == wanted.size()
+    close(window)
+    state = WindowState("window", window)
+    state.keep("geometry", b"of a screen of another width")
+    state.write()
+    assert open_window().size() == wanted.size()
 
 
 def test_the_page_the_form_and_the_range_are_as_they_were_left(
