@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 
 def main(
-    database: Path | None = None,
+    database: Path | None,
+    feed: TelemetryFeed,
     *,
     sample_ms: float | None = None,
     opened: Path | tuple[int | Path, float] | None = None,
@@ -61,6 +62,7 @@ def main(
 
     Args:
         database: File of the database; made where there is none. None is the one that the user chose.
+        feed: Telemetry, started already, so that its process starts while Qt is loaded.
         sample_ms: Sampling period of telemetry, in milliseconds; None is the one that the user chose.
         opened: File to open at once; or stored run, or file of a trace, to play, and how many times as fast as it was.
 
@@ -80,7 +82,8 @@ def main(
     next_database: Path | None = database or chosen.database or default_database()
     status = 0
     while next_database is not None:
-        workbench = Workbench(next_database, theme, sample_ms=sample_ms or chosen.sample_ms)
+        feed.set_rate(1000 / (sample_ms or chosen.sample_ms))
+        workbench = Workbench(next_database, theme, feed=feed)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_, stop=workbench.quit: stop())
         workbench.window.painted.connect(collector.start)
@@ -90,7 +93,7 @@ def main(
             workbench.opener.open_file(opened)
         elif opened is not None:
             workbench.opener.play(*opened)
-        opened = None
+        feed, opened = TelemetryFeed(), None
         status = application.exec()
         workbench.close()
         collector.stop()
@@ -105,12 +108,12 @@ class Workbench(QObject):
     """
 
     def __init__(
-        self, database: Path, theme: Theme, *, hidden_workloads: bool = False, sample_ms: float = 50.0
+        self, database: Path, theme: Theme, *, hidden_workloads: bool = False, feed: TelemetryFeed | None = None
     ) -> None:
         super().__init__()
         self.database = database
         self.next_database: Path | None = None
-        self.feed = TelemetryFeed(1000 / sample_ms)
+        self.feed = feed or TelemetryFeed()
         self.bridge = Bridge(self)
         self.reads = Background(self)
         self.sessions = Background(self)
@@ -236,8 +239,9 @@ class Workbench(QObject):
     def _start_slow_parts(self) -> None:
         from app.analysis import intervals
 
-        self.feed.subscribe(self.bridge.post)
         self.feed.start()
+        importlib.import_module("app.gui.plot.time_panel")  # with pyqtgraph, which crashes on another thread
+        self.feed.subscribe(self.bridge.post)
         ask = partial(ask_for_another_database, self.window, self._theme, on_answer=self._switch_database)
         self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), ask)
         self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error)

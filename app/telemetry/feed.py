@@ -113,7 +113,9 @@ class TelemetryFeed:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Start sampling; the first message is the inventory."""
+        """Start sampling, unless it goes on already; the first message is the inventory."""
+        if self._sampler is not None:
+            return
         self._sampler = self._start_sampler(self.hz)
         self._reader = threading.Thread(target=self._read, name="telemetry", daemon=True)
         self._reader.start()

@@ -136,8 +136,8 @@ def test_window_loads_no_tensorflow_and_no_scipy() -> None:
     assert "PySide6.QtWidgets" in loaded
 
 
-def test_window_opens_before_the_database_is_imported() -> None:
-    assert not loaded_after("import app.gui.app") & {"sqlite_utils", "importlib.metadata"}
+def test_window_opens_before_database_and_plots_are_imported() -> None:
+    assert not loaded_after("import app.gui.app") & {"sqlite_utils", "importlib.metadata", "pyqtgraph"}
 
 
 def test_everything_headless_imports_without_qt_and_tensorflow() -> None:

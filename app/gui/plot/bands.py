@@ -1,36 +1,28 @@
 """Overlays of a plot: shaded bands behind the curves; markers, strips and the crosshair in front."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPen
 from PySide6.QtWidgets import QApplication
 
-from app.gui.plot.canvas import PlotCanvas
 from app.gui.theme import Theme
-from app.viewmodels.plot.model import Band, Marker
+from app.viewmodels.plot.model import Band, Marker, Strip
+
+if TYPE_CHECKING:
+    from app.gui.plot.canvas import PlotCanvas
 
 _FONT_PX = 10
 _NAME_MARGIN = 4
 _STRIP_PX = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """A range of time marked at the foot of a plot in a curve's colour; `line` 0 is the lowest."""
-
-    start: float
-    end: float
-    colour: int
-    line: int
-
-
 class Layer:
     """Something painted in pixels over the whole view of a plot."""
 
-    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
+    def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         self._theme = theme
         self._canvas = canvas
 
@@ -58,7 +50,7 @@ class Layer:
 class Bands(Layer):
     """All bands of one plot, painted behind everything else."""
 
-    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
+    def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         super().__init__(theme, canvas)
         self._bands: tuple[Band, ...] = ()
         self._unnamed: frozenset[str] = frozenset()
@@ -108,7 +100,7 @@ class Bands(Layer):
 class Marks(Layer):
     """Moments as lines with their names, strips at the foot, and the crosshair, before the curves."""
 
-    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
+    def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         super().__init__(theme, canvas)
         self._moments: tuple[Marker, ...] = ()
         self._strips: tuple[Strip, ...] = ()

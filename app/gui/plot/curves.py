@@ -5,15 +5,18 @@ columns of an array takes 0.1 ms whatever the curve.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
 from app.analysis.pyramid import Stroke
 from app.records import Floats
+
+if TYPE_CHECKING:
+    import pyqtgraph as pg
 
 Dash = tuple[int, ...]
 """Pixels drawn and left out in turn; empty for a line without gaps."""
@@ -53,7 +56,7 @@ class _Raster:
 class Curves:
     """The strokes of one plot, first to last, behind nothing but the marks."""
 
-    def __init__(self, view: pg.ViewBox) -> None:
+    def __init__(self, view: "pg.ViewBox") -> None:
         self._view = view
         self._strokes: tuple[tuple[Stroke, QColor, Dash], ...] = ()
         self._image: QImage | None = None

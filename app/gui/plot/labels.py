@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -9,9 +10,11 @@ from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPixmap
 
 from app.analysis.pyramid import Stroke
 from app.gui.plot.bands import Layer
-from app.gui.plot.canvas import PlotCanvas
 from app.gui.plot.legend import MARK_PX, paint_mark
 from app.gui.theme import Theme
+
+if TYPE_CHECKING:
+    from app.gui.plot.canvas import PlotCanvas
 
 _MARK_DISTANCE_PX = 180
 _MARK_ROOM_PX = 45
@@ -35,7 +38,7 @@ class LabelledLine:
 class CurveLabels(Layer):
     """Marks and names over the curves of one plot. Marks keep their columns, so that they do not run with the time."""
 
-    def __init__(self, theme: Theme, canvas: PlotCanvas) -> None:
+    def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         super().__init__(theme, canvas)
         self._lines: tuple[LabelledLine, ...] = ()
         self._marks: dict[tuple[str, str, float], QPixmap] = {}

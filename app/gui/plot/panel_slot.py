@@ -1,15 +1,17 @@
 """Plots in their places of a stack, each given only what changed of its panel."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.gui.plot.bands import Strip
 from app.gui.plot.drawn_curves import PanelCurve
-from app.gui.plot.time_panel import TimePanel
 from app.viewmodels.plot.look import Look
-from app.viewmodels.plot.model import Panel, Plots
+from app.viewmodels.plot.model import Panel, Plots, Strip
+
+if TYPE_CHECKING:
+    from app.gui.plot.time_panel import TimePanel
 
 
 class PanelGrid(QGridLayout):
@@ -19,7 +21,7 @@ class PanelGrid(QGridLayout):
         super().__init__(parent)
         self._shown, self._columns = 0, 1
 
-    def arrange(self, plots: Sequence[TimePanel], shown: int, columns: int) -> None:
+    def arrange(self, plots: "Sequence[TimePanel]", shown: int, columns: int) -> None:
         """Place the first plots, and hide the others.
 
         Args:
@@ -38,7 +40,7 @@ class PanelGrid(QGridLayout):
         for index, plot in enumerate(plots[:shown]):
             self.place(index, plot)
 
-    def place(self, index: int, plot: TimePanel) -> None:
+    def place(self, index: int, plot: "TimePanel") -> None:
         """Place one plot; the lowest ones have the times below them."""
         in_last_row = self._shown % self._columns
         spare_columns = self._columns - in_last_row if in_last_row else 0
@@ -56,7 +58,7 @@ class PanelSlot:
         looks: What the user has chosen, by the key of a panel; choices are added to it.
     """
 
-    def __init__(self, plot: TimePanel, looks: dict[str, Look]) -> None:
+    def __init__(self, plot: "TimePanel", looks: dict[str, Look]) -> None:
         self.plot = plot
         self.key = ""
         self._has_fixed_y = False

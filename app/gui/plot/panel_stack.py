@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QCursor, QFocusEvent, QPainter, QPaintEvent
@@ -10,10 +11,12 @@ from PySide6.QtWidgets import QWidget
 from app.gui.plot.legend import Reading, Readout
 from app.gui.plot.panel_slot import PanelGrid, PanelSlot
 from app.gui.plot.stack_keys import StackKeys
-from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
 from app.viewmodels.plot.look import Look
 from app.viewmodels.plot.model import Panel, Plots, Span, panned, zoomed
+
+if TYPE_CHECKING:
+    from app.gui.plot.time_panel import TimePanel
 
 _MAX_NEW_PLOTS = 2
 _SCROLLED_HEIGHT = 12 * GRID
@@ -73,7 +76,7 @@ class PanelStack(QWidget):
         StackKeys(self)
 
     @property
-    def shown(self) -> list[TimePanel]:
+    def shown(self) -> "list[TimePanel]":
         """The plots that show a panel, in order."""
         return [slot.plot for slot in self._slots[: len(self._plots.panels)]]
 
@@ -97,7 +100,7 @@ class PanelStack(QWidget):
         """Whether some panels are still to be drawn."""
         return self._draw_timer.isActive()
 
-    def panel(self, key: str) -> TimePanel:
+    def panel(self, key: str) -> "TimePanel":
         """Return the plot of the panel with that key."""
         return next(slot.plot for slot in self._slots[: len(self._plots.panels)] if slot.key == key)
 
@@ -124,7 +127,7 @@ class PanelStack(QWidget):
         for index in range(len(plots.panels)):
             self._draw(index)
 
-    def maximise(self, plot: TimePanel | None) -> None:
+    def maximise(self, plot: "TimePanel | None") -> None:
         """Show one plot alone; None, or the one that is alone already, shows all again."""
         keys = {slot.plot: slot.key for slot in self._slots}
         self._alone = "" if plot is None or self.maximised else keys[plot]
@@ -194,7 +197,7 @@ class PanelStack(QWidget):
         if self._plots.ranges:
             self.show_range(panned(self.span, by, self._plots.whole))
 
-    def _hover(self, plot: TimePanel, time: float, value: float) -> None:
+    def _hover(self, plot: "TimePanel", time: float, value: float) -> None:
         self._hovered = plot
         self.raise_curve(plot.curve_at(time, value))
         self.set_crosshair(time)
@@ -224,6 +227,8 @@ class PanelStack(QWidget):
             self.drawn.emit()
 
     def _add_plot(self) -> None:
+        from app.gui.plot.time_panel import TimePanel  # with pyqtgraph, which the first paint does not wait for
+
         plot = TimePanel("", "", self._theme)
         canvas = plot.plot
         canvas.interactive = True

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
-from app.gui.plot.bands import Bands, Marks, Strip
+from app.gui.plot.bands import Bands, Marks
 from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
 from app.gui.plot.curves import Curves
 from app.gui.plot.drawn_curves import DrawnCurves, PanelCurve
@@ -21,7 +21,7 @@ from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import plain_tooltip, text_label
 from app.records import Floats
 from app.viewmodels.plot.look import Look
-from app.viewmodels.plot.model import Band, Marker, Points
+from app.viewmodels.plot.model import Band, Marker, Points, Strip
 
 if TYPE_CHECKING:
     from app.viewmodels.charts.curves import CurvePlot

@@ -34,6 +34,16 @@ class Marker:
     time: float
 
 
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A range of time marked at the foot of a plot in a curve's colour; `line` 0 is the lowest."""
+
+    start: float
+    end: float
+    colour: int
+    line: int
+
+
 def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
     """Return a range around `at`, zoomed.
 

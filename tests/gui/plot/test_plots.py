@@ -7,13 +7,12 @@ from PySide6.QtGui import QColor, QGuiApplication, QPainter
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.gui.plot.bands import Strip
 from app.gui.plot.canvas import TimeAxis, ValueAxis
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme, style_sheet
 from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.charts.palette import HUES
-from app.viewmodels.plot.model import Band, Marker
+from app.viewmodels.plot.model import Band, Marker, Strip
 
 
 def panel(qtbot: QtBot, theme: Theme) -> TimePanel:
