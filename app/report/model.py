@@ -8,6 +8,7 @@ from app.paths import program_version
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
 from app.viewmodels.charts.palette import dash_pattern
+from app.viewmodels.compare.arrangement import Arrangement, column_titles, row_texts
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
 from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
@@ -16,7 +17,6 @@ from app.viewmodels.compare.table import (
     BASE,
     RUN,
     VARIANT,
-    Arrangement,
     CompareTable,
     constant_columns,
     describe_constant_columns,
@@ -35,8 +35,8 @@ from app.viewmodels.history.evidence import stored_evidence_view
 
 _CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
 ALL_PAIRS = "All pairs that differ only in their GPUs; the charts below are of those that scale worst, one per variant."
-_COLUMNS = 6
-"""Figures that fit on paper next to a variant's name; more go into another table below."""
+_COLUMNS = 7
+"""Columns that fit on paper next to a variant's name; more go into another table below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +174,20 @@ def _figures(table: CompareTable, constant: Collection[str]) -> tuple[TextTable,
     name = table.keys.index(VARIANT)
     left_out = {BASE, RUN, VARIANT, *table.empty, *constant}
     shown = [n for n, key in enumerate(table.keys) if key not in left_out]
-    pieces = [shown[first : first + _COLUMNS] for first in range(0, len(shown), _COLUMNS)]
+    pieces: list[list[int]] = [[]]
+    for n in shown:
+        if len(column_titles(table, [*pieces[-1], n])) > _COLUMNS:
+            pieces.append([])
+        pieces[-1].append(n)
     return tuple(
         TextTable(
-            head=("Variant", *(table.columns[n].title for n in piece)),
-            rows=tuple((row.cells[name].text, *(cells.plain_text(row.cells[n]) for n in piece)) for row in rows),
-            numeric=frozenset(index for index, n in enumerate(piece, 1) if table.columns[n].numeric),
+            head=("Variant", *column_titles(table, piece)),
+            rows=tuple((row.cells[name].text, *row_texts(table, row, piece)) for row in rows),
+            numeric=frozenset(
+                index
+                for index, n in enumerate((n for n in piece for _ in column_titles(table, [n])), 1)
+                if table.columns[n].numeric
+            ),
             colours=tuple(row.style for row in rows),
         )
         for piece in pieces

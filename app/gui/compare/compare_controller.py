@@ -97,6 +97,7 @@ class CompareController(QObject):
         view.experiment_requested.connect(self.show_experiment)
         view.table.columns_changed.connect(self._save_columns)
         view.header.interleave_requested.connect(self._measure_interleaved)
+        view.remember(database)
 
     def show_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
         """Compare these runs, in this order; the baseline stays if it is among them.

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QActionGroup, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
-    QLabel,
     QMenu,
     QPushButton,
     QStackedWidget,
@@ -19,16 +19,18 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.actions import Actions
+from app.gui.compare.header import CompareHeader
 from app.gui.compare.offers import OffersView
-from app.gui.compare.table import CompareTableView
+from app.gui.compare.table import CompareTableView, group_menu
 from app.gui.compare.tabs import CompareTabs
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text, splitter, text_label, toggle_button
 from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
-from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
+from app.gui.window_state import WindowState
+from app.viewmodels.compare.arrangement import Arrangement
+from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.curves import CompareCurves
-from app.viewmodels.compare.environment_warnings import Severity
 
 _MAX_TABLE_SHARE = 0.4
 _KEYS = {"Ctrl+Shift+Down": ROW_HEIGHT, "Ctrl+Shift+Up": -ROW_HEIGHT}
@@ -73,126 +75,6 @@ class CompareSplitter(QWidget):
         self._user_height = self._table.height()
 
 
-_COLLAPSED_COUNT = 2
-_INTERLEAVE_HINT = "Run these variants anew, in turns, as often as before and at least three times each"
-_ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
-
-
-class WarningLine(QWidget):
-    """A warning or note, with a button where measuring its variants interleaved would settle it."""
-
-    interleave_requested = Signal(object)
-
-    def __init__(self, line: HeaderLine) -> None:
-        super().__init__()
-        self.text = line.text
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID // 2)
-        column.addWidget(_selectable(_with_unbroken_percent(line.text), _ROLES[line.severity]))
-        if line.interleave:
-            measure = button("Measure them interleaved", _INTERLEAVE_HINT, flat=True)
-            measure.clicked.connect(lambda: self.interleave_requested.emit(line.interleave))
-            below = QHBoxLayout()
-            below.setContentsMargins(2 * GRID, 0, 0, GRID // 2)
-            below.addWidget(measure)
-            below.addStretch(1)
-            column.addLayout(below)
-
-
-class CompareHeader(QWidget):
-    """The verdict, with its first sentence in large letters, and the first of its warnings and notes.
-
-    `interleave_requested` has a run of each variant that should be measured interleaved, the baseline's first.
-    """
-
-    interleave_requested = Signal(object)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._verdict = _selectable("", "verdict")
-        self._rest = _selectable("", "")
-        self._copy = button("Copy", "Copy the verdict and its warnings", flat=True)
-        self._more = button("", "Show all warnings, or only the first", flat=True)
-        self._clipboard_text = ""
-        self._warnings: list[WarningLine] = []
-        self._all = False
-        self._copy.clicked.connect(self.copy)
-        self._more.clicked.connect(self._toggle_all)
-        self._build()
-
-    def show_model(self, comparison: Comparison) -> None:
-        """Show the verdict of a comparison."""
-        header = comparison_header(comparison)
-        self._verdict.setText(_with_unbroken_percent(header.first))
-        self._verdict.setToolTip(plain_tooltip(header.method))
-        self._rest.setText(_with_unbroken_percent(header.rest))
-        self._rest.setVisible(bool(header.rest))
-        self._show_warnings(header.lines)
-        self._clipboard_text = header.clipboard_text
-
-    def displayed_text(self) -> str:
-        """Return the verdict, the warnings and the notes, one per line."""
-        shown = "\n".join([self._verdict.text(), self._rest.text(), *(line.text for line in self._warnings)])
-        return shown.replace("\N{NO-BREAK SPACE}", " ")
-
-    def copy(self) -> None:
-        """Copy the verdict and the warnings."""
-        QGuiApplication.clipboard().setText(self._clipboard_text)
-
-    def _show_warnings(self, lines: Sequence[HeaderLine]) -> None:
-        for shown in self._warnings:
-            shown.hide()
-            shown.deleteLater()
-        self._warnings = [WarningLine(line) for line in lines]
-        for shown in self._warnings:
-            shown.interleave_requested.connect(self.interleave_requested)
-            self._lines.addWidget(shown)
-        self._update_visibility()
-
-    def _toggle_all(self) -> None:
-        self._all = not self._all
-        self._update_visibility()
-
-    def _update_visibility(self) -> None:
-        rest = len(self._warnings) - _COLLAPSED_COUNT
-        for n, shown in enumerate(self._warnings):
-            shown.setVisible(self._all or n < _COLLAPSED_COUNT or rest == 1)
-        self._more.setText("Fewer" if self._all else f"{rest} more")
-        self._more.setVisible(rest > 1)
-
-    def _build(self) -> None:
-        self._lines = QVBoxLayout()
-        self._lines.setSpacing(GRID // 2)
-        top = QHBoxLayout()
-        top.setSpacing(2 * GRID)
-        top.addWidget(self._verdict, 1)
-        top.addWidget(self._copy, 0, Qt.AlignmentFlag.AlignTop)
-        below = QHBoxLayout()
-        below.setSpacing(2 * GRID)
-        below.addLayout(self._lines, 1)
-        below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        column.setSpacing(GRID // 2)
-        column.addLayout(top)
-        column.addWidget(self._rest)
-        column.addLayout(below)
-
-
-def _selectable(text: str, role: str) -> QLabel:
-    label = text_label(text, role, wrap=True)
-    label.setTextInteractionFlags(
-        Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-    )
-    return label
-
-
-def _with_unbroken_percent(text: str) -> str:
-    """Return the text without a line break between a number and its percent sign."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
-
-
 _NO_EXPERIMENT = "No experiments stored yet"
 
 _MARGINS_PCT = (None, 1.0, 2.0, 5.0)
@@ -229,6 +111,8 @@ class CompareView(QWidget):
         self._busy = text_label("", "caption")
         self._by_variant = toggle_button("By variant", "One row per variant; the triangle unfolds its runs")
         self._by_run = toggle_button("By run", "One row per run")
+        self._group = button("Group …", "Group the variants by a parameter", small=True)
+        self._hidden = button("", "Show the variants that were hidden", flat=True)
         self._columns = button("Columns …", "Which columns the table shows", small=True)
         self._copy = button(
             "Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu", small=True
@@ -269,6 +153,7 @@ class CompareView(QWidget):
         self._shared.setToolTip(plain_tooltip(comparison.shared))
         self.table.show_table(comparison.table)
         self.tabs.show_model(comparison)
+        self._show_arrangement()
         self._margin.setText(f"Margin: {_margin_label(comparison.margin_pct)}")
         self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
 
@@ -306,8 +191,27 @@ class CompareView(QWidget):
         if path is not None:
             self.report_requested.emit(path)
 
+    def remember(self, database: Path) -> None:
+        """Arrange the table as it was for this database, and keep what the user makes of it."""
+        state = WindowState("compare", self, database)
+        self.table.arrange(replace(state.read("arrangement", Arrangement()), column=None, unfolded=frozenset()))
+        self.table.arranged.connect(partial(state.keep, "arrangement"))
+
+    def _show_arrangement(self) -> None:
+        """Say how many variants are hidden, and leave them out of the pictures."""
+        table = self._comparison.table
+        hidden = sum(map(self.table.arrangement.is_hidden, table.variants))
+        self._hidden.setText(f"Show {hidden} hidden")
+        self._hidden.setVisible(bool(hidden))
+        self._group.setVisible(len(table.variants) > 1)
+        (self._by_variant if self.table.arrangement.by_variant else self._by_run).setChecked(True)
+        self.tabs.hide_variants(self.table.arrangement.hidden_runs(table))
+
     def _choose_columns(self) -> None:
         self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
+
+    def _choose_group(self) -> None:
+        group_menu(self.table).popup(self._group.mapToGlobal(QPoint(0, self._group.height())))
 
     def _add_margins(self) -> None:
         menu = QMenu(self._margin)
@@ -325,7 +229,10 @@ class CompareView(QWidget):
         self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self.painted.emit))
         self._by_variant.clicked.connect(lambda: self.table.show_by_variant(True))
         self._by_run.clicked.connect(lambda: self.table.show_by_variant(False))
+        self.table.arranged.connect(self._show_arrangement)
         self._columns.clicked.connect(self._choose_columns)
+        self._group.clicked.connect(self._choose_group)
+        self._hidden.clicked.connect(self.table.show_all_variants)
         self._copy.clicked.connect(self.table.copy)
         self._report.clicked.connect(self._ask_report)
         for opener in (self._experiments, self.offers.experiments_button):
@@ -341,8 +248,10 @@ class CompareView(QWidget):
             bar.addWidget(made)
         bar.addSpacing(GRID)
         bar.addWidget(self._shared, 1)
+        bar.addWidget(self._hidden)
         bar.addWidget(self._margin)
         bar.addWidget(self._experiments)
+        bar.addWidget(self._group)
         bar.addWidget(self._columns)
         bar.addWidget(self._copy)
         bar.addWidget(self._report)

@@ -1,179 +1,20 @@
-"""The table of a comparison: its model, how its first columns are painted, and the view."""
+"""The table of a comparison: variants and their runs, ordered, grouped, pinned and hidden as the user likes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import (
-    QAction,
-    QColor,
-    QGuiApplication,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPen,
-    QResizeEvent,
-)
-from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyle, QStyleOptionButton, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import QItemSelectionModel, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QActionGroup, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QMenu
 
 from app.gui.actions import Actions
-from app.gui.plot.legend import paint_swatch, swatch_width
+from app.gui.compare.table_model import CHECK_BOX_WIDTH, EXPANDER_WIDTH, MARKS_WIDTH, CompareDelegate, CompareModel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import plain_tooltip
-from app.gui.widgets.cell_table import CELL_ROLE, ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
-from app.viewmodels.compare.table import BASE, RUN, VARIANT, Arrangement, CompareTable, TableRow, table_text
-from app.viewmodels.format.cells import Cell
-
-ROW_ROLE = CELL_ROLE + 1
-EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
-_SWATCH_WIDTH = 24
-MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
-"""Width of expander, check box and swatch at the left of the first column."""
-
-_NO_PARENT = QModelIndex()
-_RADIO, _DOT = 6.0, 3.0
-_HIDDEN_ALPHA = 60
-
-
-class CompareModel(CellModel):
-    """The arranged rows; the check state of the first column shows and hides curves."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-        self.table = CompareTable()
-        self.rows: Sequence[TableRow] = ()
-        self.arrangement = Arrangement()
-        self.hidden: frozenset[int] = frozenset()
-
-    def set_table(self, table: CompareTable, arrangement: Arrangement, hidden: Collection[int]) -> None:
-        """Show this table.
-
-        Args:
-            table: Its variants and runs.
-            arrangement: Order, grouping and unfolded variants.
-            hidden: Runs whose curves are not shown.
-        """
-        self.beginResetModel()
-        self.table, self.arrangement, self.columns = table, arrangement, table.columns
-        self.rows = arrangement.rows(table)
-        self.hidden = frozenset(hidden)
-        self.endResetModel()
-
-    def hide_runs(self, hidden: Collection[int]) -> None:
-        """Hide the curves of these runs alone."""
-        self.hidden = frozenset(hidden)
-        if self.rows:
-            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0), [Qt.ItemDataRole.CheckStateRole])
-
-    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """Return the number of rows, one per variant or run."""
-        return 0 if parent.isValid() else len(self.rows)
-
-    def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a row."""
-        return self.rows[row].cells
-
-    def title(self, column: int) -> str:
-        """Return the title, with an arrow where the rows are ordered by it."""
-        title = super().title(column)
-        if column != self.arrangement.column:
-            return title
-        return f"{title} {'↓' if self.arrangement.descending else '↑'}"
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return the row itself or its check state; the rest as in every table."""
-        row = self.rows[index.row()]
-        if role == ROW_ROLE:
-            return row
-        if role == Qt.ItemDataRole.CheckStateRole and index.column() == 0:
-            return self._check_state(row)
-        if role == Qt.ItemDataRole.AccessibleTextRole and self.table.keys[index.column()] == BASE:
-            return "baseline" if row.is_baseline else "not the baseline"
-        return super().data(index, role)
-
-    def _check_state(self, row: TableRow) -> Qt.CheckState | None:
-        if row.style is None:
-            return None
-        hidden = self.hidden.intersection(row.runs)
-        if not hidden:
-            return Qt.CheckState.Checked
-        return Qt.CheckState.PartiallyChecked if len(hidden) < len(row.runs) else Qt.CheckState.Unchecked
-
-
-class CompareDelegate(CellDelegate):
-    """Paints expander, check box and swatch in the first column and the radio mark of the baseline."""
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint the cell, then the marks of its column."""
-        super().paint(painter, option, index)
-        row = index.data(ROW_ROLE)
-        area = QRect(option.rect)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if index.column() == 0:
-            self._paint_marks(painter, area, row, index)
-        elif index.data(Qt.ItemDataRole.AccessibleTextRole) is not None and row.kind != "member":
-            self._paint_radio(painter, area, chosen=row.is_baseline)
-        painter.restore()
-
-    def content_area(self, option: QStyleOptionViewItem, index: AnyIndex) -> QRect:
-        """Return the area of the text, in the first column right of its marks."""
-        area = super().content_area(option, index)
-        return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
-
-    def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, index: AnyIndex) -> None:
-        model = index.model()
-        assert isinstance(model, CompareModel)
-        middle = area.center().y()
-        if row.kind == "variant":
-            self._paint_expander(
-                painter, QPointF(area.left() + GRID, middle), row.runs[0] in model.arrangement.unfolded
-            )
-        if row.style is None:
-            return
-        state = Qt.CheckState(index.data(Qt.ItemDataRole.CheckStateRole))
-        self._paint_check_box(
-            painter,
-            QRect(area.left() + EXPANDER_WIDTH, middle - CHECK_BOX_WIDTH // 2, CHECK_BOX_WIDTH, CHECK_BOX_WIDTH),
-            state,
-        )
-        colour = self._theme.curve_colour(row.style)
-        colour.setAlpha(_HIDDEN_ALPHA if state == Qt.CheckState.Unchecked else 255)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
-        left = area.left() + EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID + (_SWATCH_WIDTH - swatch_width(row.style)) // 2
-        paint_swatch(painter, left, middle, colour, row.style)
-
-    def _paint_expander(self, painter: QPainter, position: QPointF, expanded: bool) -> None:
-        painter.save()
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(self._theme.colours.muted))
-        painter.translate(position)
-        if expanded:
-            painter.rotate(90)
-        painter.drawPolygon([QPointF(-2, -4), QPointF(3, 0), QPointF(-2, 4)])
-        painter.restore()
-
-    def _paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
-        box = QStyleOptionButton()
-        box.rect = area
-        on = {Qt.CheckState.Checked: QStyle.StateFlag.State_On, Qt.CheckState.Unchecked: QStyle.StateFlag.State_Off}
-        box.state = QStyle.StateFlag.State_Enabled | on.get(state, QStyle.StateFlag.State_NoChange)
-        view = self.parent()
-        assert isinstance(view, QWidget)
-        view.style().drawPrimitive(QStyle.PrimitiveElement.PE_IndicatorCheckBox, box, painter, view)
-
-    def _paint_radio(self, painter: QPainter, area: QRect, *, chosen: bool) -> None:
-        colours = self._theme.colours
-        middle = QRectF(area).center()
-        painter.setPen(QPen(QColor(colours.accent if chosen else colours.faint), 1.5))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawEllipse(middle, _RADIO, _RADIO)
-        if chosen:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(colours.accent))
-            painter.drawEllipse(middle, _DOT, _DOT)
-
+from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
+from app.gui.widgets.frozen_columns import FrozenColumns
+from app.viewmodels.compare.arrangement import Arrangement, table_text
+from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
 
 _MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 2
 _VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32
@@ -181,17 +22,21 @@ _VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32
 _BASE_WIDTH = 6 * GRID
 _HOST_MAX = 24 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
+_FROZEN_COLUMNS = 3
+"""Run, baseline and name stay while the others scroll."""
 
 
 class CompareTableView(CellTable):
-    """Space hides and shows curves, B makes a baseline, arrows fold, Return opens, Ctrl+C copies; so does the mouse.
+    """Space hides and shows curves, B makes a baseline, P pins, H hides, arrows fold, Return opens, Ctrl+C copies.
 
-    `baseline_requested` has the number of a run, `columns_changed` the names of the hidden columns.
+    So does the mouse. `baseline_requested` has the number of a run, `columns_changed` the names of the hidden columns,
+    `arranged` the user's new arrangement.
     """
 
     hidden_changed = Signal()
     baseline_requested = Signal(int)
     columns_changed = Signal(object)
+    arranged = Signal(object)
     preferred_height_changed = Signal()
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
@@ -209,6 +54,7 @@ class CompareTableView(CellTable):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self.setAccessibleName("Compared runs")
+        self._frozen = FrozenColumns(self, self._delegate, _FROZEN_COLUMNS)
 
     def show_table(self, table: CompareTable) -> None:
         """Show this table, arranged like the last one; the current row stays if it is still there."""
@@ -216,7 +62,23 @@ class CompareTableView(CellTable):
 
     def show_by_variant(self, by_variant: bool) -> None:
         """Show one row per variant, or one per run."""
-        self._show(self._model.table, replace(self._model.arrangement, by_variant=by_variant))
+        self.arrange(replace(self.arrangement, by_variant=by_variant))
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """How the rows are arranged."""
+        return self._model.arrangement
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Name and label of each parameter that variants may be grouped by."""
+        return self._model.table.parameters
+
+    def arrange(self, arrangement: Arrangement) -> None:
+        """Show the rows in another arrangement."""
+        self._show(self._model.table, arrangement)
+        self.arranged.emit(arrangement)
+        self.hidden_changed.emit()
 
     def hide_columns(self, names: Collection[str]) -> None:
         """Hide these columns, and those without any value."""
@@ -241,8 +103,8 @@ class CompareTableView(CellTable):
 
     @property
     def hidden_runs(self) -> frozenset[int]:
-        """The runs whose curves are hidden."""
-        return self._model.hidden
+        """The runs whose curves are hidden, those of hidden variants among them."""
+        return self._model.hidden | self.arrangement.hidden_runs(self._model.table)
 
     def toggle_runs(self, runs: Collection[int]) -> None:
         """Hide the curves of these runs, or show them if all are hidden."""
@@ -278,9 +140,13 @@ class CompareTableView(CellTable):
             super().keyPressEvent(event)
         elif key == Qt.Key.Key_Space:
             self.toggle_runs(row.runs)
-        elif key == Qt.Key.Key_B:
+        elif key == Qt.Key.Key_B and row.kind != "group":
             self.baseline_requested.emit(row.runs[0])
-        elif key in (Qt.Key.Key_Right, Qt.Key.Key_Left) and row.kind == "variant":
+        elif key == Qt.Key.Key_P:
+            self.pin(row)
+        elif key == Qt.Key.Key_H:
+            self.hide_variants(row)
+        elif key in (Qt.Key.Key_Right, Qt.Key.Key_Left) and row.is_parent:
             self._set_expanded(row, expanded=key == Qt.Key.Key_Right)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self._open(row)
@@ -333,29 +199,47 @@ class CompareTableView(CellTable):
         self.preferred_height_changed.emit()
 
     def _click(self, row: TableRow, key: str, x: float) -> None:
-        if key == BASE and row.kind != "member":
+        if key == BASE and row.kind not in ("member", "group"):
             self.baseline_requested.emit(row.runs[0])
-        elif key == RUN and x < EXPANDER_WIDTH and row.kind == "variant":
-            self._set_expanded(row, expanded=row.runs[0] not in self._model.arrangement.unfolded)
+        elif row.kind == "group" or (key == RUN and x < EXPANDER_WIDTH and row.is_parent):
+            self._set_expanded(row, expanded=not self._model.is_open(row))
         elif key == RUN and EXPANDER_WIDTH <= x < EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID and row.style is not None:
             self.toggle_runs(row.runs)
 
     def _open(self, row: TableRow) -> None:
-        if row.kind == "variant":
-            self._set_expanded(row, expanded=row.runs[0] not in self._model.arrangement.unfolded)
+        if row.is_parent:
+            self._set_expanded(row, expanded=not self._model.is_open(row))
         else:
             self._actions.open_run(row.runs[0])
 
+    def pin(self, row: TableRow) -> None:
+        """Pin the variants of a row to the top, or let them go if all are there."""
+        chosen, before = _variants_of(row, self._model.table), self.arrangement
+        pinned = before.pinned - chosen if chosen <= before.pinned else before.pinned | chosen
+        self.arrange(replace(before, pinned=pinned))
+
+    def hide_variants(self, row: TableRow) -> None:
+        """Hide the variants of a row, but never the baseline."""
+        self.arrange(replace(self.arrangement, hidden=self.arrangement.hidden | _variants_of(row, self._model.table)))
+
+    def show_all_variants(self) -> None:
+        """Show what was hidden."""
+        self.arrange(replace(self.arrangement, hidden=frozenset()))
+
     def _set_expanded(self, row: TableRow, *, expanded: bool) -> None:
-        before = self._model.arrangement
+        before = self.arrangement
+        if row.kind == "group":
+            folded = before.folded - {row.title} if expanded else before.folded | {row.title}
+            self.arrange(replace(before, folded=folded))
+            return
         expanded_runs = before.unfolded | {row.runs[0]} if expanded else before.unfolded - {row.runs[0]}
-        self._show(self._model.table, replace(before, unfolded=expanded_runs))
+        self.arrange(replace(before, unfolded=expanded_runs))
 
     def _sort(self, column: int) -> None:
         if self._model.table.keys[column] == BASE:
             return
         numeric = self._model.columns[column].numeric
-        self._show(self._model.table, self._model.arrangement.sorted_by(column, numeric=numeric))
+        self.arrange(self.arrangement.sorted_by(column, numeric=numeric))
 
     def _show_column(self, key: str, shown: bool) -> None:
         self.hide_columns(self._hidden_columns - {key} if shown else self._hidden_columns | {key})
@@ -366,23 +250,50 @@ class CompareTableView(CellTable):
         row = self.current_row()
         menu = QMenu(self)
         if row is not None:
-            run, alone = row.runs[0], row.kind != "variant"
-            for label, act in (
-                ("&Open the run" if alone else "&Show or hide its runs", lambda: self._open(row)),
-                ("&Run again …", lambda: self._actions.run_again(run)),
-                ("Make &baseline", lambda: self.baseline_requested.emit(run)),
-                ("&Hide or show its curves", lambda: self.toggle_runs(row.runs)),
-            ):
+            run, is_group = row.runs[0], row.kind == "group"
+            is_pinned = _variants_of(row, self._model.table) <= self.arrangement.pinned
+            entries: list[tuple[str, Callable[[], object]]] = [
+                ("&Fold or unfold" if row.is_parent else "&Open the run", lambda: self._open(row)),
+                ("Hide or show &curves\tSpace", lambda: self.toggle_runs(row.runs)),
+                (f"{'Un&pin' if is_pinned else '&Pin'}\tP", lambda: self.pin(row)),
+                ("&Hide\tH", lambda: self.hide_variants(row)),
+            ]
+            if not is_group:
+                entries[1:1] = [
+                    ("&Run again …", lambda: self._actions.run_again(run)),
+                    ("Make &baseline\tB", lambda: self.baseline_requested.emit(run)),
+                ]
+            for label, act in entries:
                 menu.addAction(label).triggered.connect(act)
             menu.addSeparator()
         menu.addAction("&Copy the table").triggered.connect(self.copy)
         menu.addAction("Copy as &Markdown").triggered.connect(lambda: self.copy(markdown=True))
-        columns = self.columns_menu()
-        columns.setTitle("Co&lumns")
-        menu.addMenu(columns)
+        for title, below in (("&Group by", group_menu(self)), ("Co&lumns", self.columns_menu())):
+            below.setTitle(title)
+            menu.addMenu(below)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.viewport().mapToGlobal(position))
 
 
+def _variants_of(row: TableRow, table: CompareTable) -> frozenset[int]:
+    """Return the variants that a row belongs to or stands for, by their first runs."""
+    found = (variant.summary.runs for variant in table.variants)
+    return frozenset(runs[0] for runs in found if set(runs) & set(row.runs))
+
+
 def _runs(table: CompareTable) -> set[int]:
     return {run for variant in table.variants for run in variant.summary.runs}
+
+
+def group_menu(view: CompareTableView) -> QMenu:
+    """Make a menu of the parameters that the variants of a table may be grouped by."""
+    menu = QMenu(view)
+    group = QActionGroup(menu)
+    for name, title in (("", "No groups"), *view.parameters):
+        entry = QAction(title.replace("&", "&&"), group, checkable=True, checked=name == view.arrangement.group_by)
+        entry.triggered.connect(
+            lambda _=False, name=name: view.arrange(replace(view.arrangement, group_by=name, folded=frozenset()))
+        )
+        menu.addAction(entry)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    return menu

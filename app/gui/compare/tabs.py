@@ -12,6 +12,7 @@ from app.gui.compare.scaling import ScalingPanel
 from app.gui.compare.why import WhyPanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import Scroller, separator
+from app.viewmodels.charts.model import without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.why import WHY
 
@@ -50,6 +51,7 @@ class CompareTabs(QWidget):
         self.curves = CurvesView(theme)
         self.charts = ChartsView(theme, actions)
         self._comparison = Comparison()
+        self._hidden: frozenset[int] = frozenset()
         self._scaling = ScalingPanel(theme)
         self.why = WhyPanel(theme, actions)
         self._tabs = QTabBar()
@@ -94,9 +96,16 @@ class CompareTabs(QWidget):
         self._tabs.blockSignals(False)
         self._show_tab()
 
+    def hide_variants(self, runs: frozenset[int]) -> None:
+        """Leave the variants of these runs out of the charts."""
+        if runs != self._hidden:
+            self._hidden = runs
+            self._show_tab()
+
     def _show_tab(self) -> None:
         key = self._tabs.tabData(self._tabs.currentIndex())
-        self.charts.show_charts([chart for chart in self._comparison.gallery.charts if chart.key == key])
+        charts = [chart for chart in self._comparison.gallery.charts if chart.key == key]
+        self.charts.show_charts([without_runs(chart, self._hidden) for chart in charts])
         self._scaling.show_views(self._comparison.scaling if key == _GPUS else ())
         self.why.show_views(self._comparison.why if key == WHY else ())
         if key == _ARTICLE:

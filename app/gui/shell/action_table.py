@@ -173,7 +173,9 @@ GROUPS = (
         actions=(
             Action("Make the row the baseline", ("B",)),
             Action("Show or hide the curves of the row", ("Space",)),
-            Action("Fold and unfold a variant", ("Left", "Right")),
+            Action("Pin the variant to the top", ("P",)),
+            Action("Hide the variant, in the pictures too", ("H",)),
+            Action("Fold and unfold a variant or a group", ("Left", "Right")),
             Action("Open the run", ("Return",)),
             Action("Copy the table", ("Ctrl+C",)),
             Action("Give the table a row more or less", ("Ctrl+Shift+Down", "Ctrl+Shift+Up")),

@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QResizeEvent
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
     QStyle,
     QStyledItemDelegate,
+    QStyleOptionHeader,
     QStyleOptionViewItem,
     QTableView,
 )
@@ -158,6 +159,35 @@ def tabular(font: QFont) -> QFont:
     return made
 
 
+class CellHeader(QHeaderView):
+    """Titles over a table of cells: a number's stands over the number, and what stands behind it has one of its own."""
+
+    def __init__(self, delegate: CellDelegate) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self._delegate = delegate
+
+    def paintSection(self, painter: QPainter, area: QRect, section: int) -> None:
+        """Paint the title of a column, and that of what stands behind its numbers."""
+        model = self.model()
+        assert isinstance(model, CellModel)
+        second = model.columns[section].second
+        unit_width = self._delegate.unit_widths.get(section, 0)
+        if not second or not unit_width:
+            super().paintSection(painter, area, section)
+            return
+        option = QStyleOptionHeader()
+        self.initStyleOption(option)
+        self.initStyleOptionForIndex(option, section)
+        option.rect, option.text = area, ""
+        painter.save()
+        self.style().drawControl(QStyle.ControlElement.CE_Header, option, painter, self)
+        painter.setPen(option.palette.color(QPalette.ColorRole.ButtonText))
+        inside = area.adjusted(GRID, 0, -GRID, 0)
+        painter.drawText(inside.adjusted(0, 0, -unit_width, 0), RIGHT, model.title(section))
+        painter.drawText(inside.adjusted(inside.width() - unit_width + GRID // 2, 0, 0, 0), LEFT, second)
+        painter.restore()
+
+
 _NO_PARENT = QModelIndex()
 
 
@@ -226,6 +256,7 @@ class CellTable(QTableView):
         delegate.setParent(self)
         self.setModel(model)
         self.setItemDelegate(delegate)
+        self.setHorizontalHeader(CellHeader(delegate))
         self._configure()
 
     def remember_widths(self, state: WindowState) -> None:
@@ -248,8 +279,9 @@ class CellTable(QTableView):
         metrics = QFontMetrics(tabular(self.font()))
         for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
             if column.numeric:
-                self._delegate.unit_widths[n] = _unit_width(metrics, cell.unit)
-            width = self.width_for(n, _content_width(metrics, f"{column.title}{title_suffix}", cell))
+                second = column.second if cell.unit else ""
+                self._delegate.unit_widths[n] = max(_unit_width(metrics, each) for each in (cell.unit, second))
+            width = self.width_for(n, _content_width(metrics, column, title_suffix, cell))
             if n == self._elastic:
                 self._elastic_preferred = width
             else:
@@ -304,11 +336,16 @@ class CellTable(QTableView):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
 
 
-def _content_width(metrics: QFontMetrics, title: str, cell: Cell) -> int:
+def _content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
     """Return the width of a column whose longest cell is this one, title included."""
     symbol = SYMBOL_WIDTH if cell.symbol else 0
-    content = metrics.horizontalAdvance(cell.text) + _unit_width(metrics, cell.unit) + symbol
-    return max(content, metrics.horizontalAdvance(title)) + 2 * GRID + 2
+    text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
+    unit = _unit_width(metrics, cell.unit)
+    if column.second and cell.unit:
+        content = max(text, title) + max(unit, _unit_width(metrics, column.second))
+    else:
+        content = max(text + unit + symbol, title)
+    return content + 2 * GRID + 2
 
 
 def _unit_width(metrics: QFontMetrics, unit: str) -> int:

@@ -35,7 +35,7 @@ _LEFT = 4.0
 def draw_bars(chart: BarChart, canvas: Canvas) -> None:
     """Draw rows of bars below what is on the canvas."""
     names = max(svg.text_width(bar.label) for bar in chart.bars)
-    figures = max(svg.text_width(bar.text) for bar in chart.bars if bar.value is not None)
+    figures = max((svg.text_width(bar.text) for bar in chart.bars if bar.value is not None), default=0.0)
     left = _LEFT + min(names, _MAX_NAME_SHARE * canvas.width) + _GAP
     right = canvas.width - figures - 2 * _GAP
     top = canvas.height + 4

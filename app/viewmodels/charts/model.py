@@ -1,9 +1,9 @@
 """Charts as values, independent of any toolkit: marks, series, axes and round tick values."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 from app.units import duration
 
@@ -219,6 +219,26 @@ class WaterfallChart:
 
 
 Chart = BarChart | PointChart | WaterfallChart
+AnyItem = TypeVar("AnyItem", bound=ChartItem)
+
+
+def without_runs(chart: Chart, hidden: Collection[int]) -> Chart:
+    """Return a chart without the marks all of whose runs are hidden, on the same axes; never without any mark."""
+
+    def shown(items: Iterable[AnyItem]) -> tuple[AnyItem, ...]:
+        return tuple(item for item in items if not set(item.runs) <= set(hidden))
+
+    if not hidden or isinstance(chart, WaterfallChart):
+        return chart
+    if isinstance(chart, BarChart):
+        return replace(chart, bars=shown(chart.bars) or chart.bars)
+    plots = [
+        replace(
+            plot, series=tuple(replace(each, points=points) for each in plot.series if (points := shown(each.points)))
+        )
+        for plot in chart.plots
+    ]
+    return replace(chart, plots=tuple(plot for plot in plots if plot.series) or chart.plots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,28 @@
-"""The comparison table as values: variants with their runs, sort order, constant columns, copy as text."""
+"""The comparison table as values: variants with their runs, and constant columns."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
-from typing import Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import VariantResult
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
-from app.plain import cell_text
 from app.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
+from app.viewmodels.format.naming import differing_parameters, parameter_label
 from app.viewmodels.format.ratios import CI
 from app.viewmodels.format.sentences import join_with_and
+from workloads.protocol import RunSpec
 
-RowKind = Literal["variant", "run", "member"]
-"""A variant of several runs, a run in a row of its own, a run under its variant."""
+RowKind = Literal["group", "variant", "run", "member"]
+"""Variants with one value, a variant of several runs, a run in a row of its own, a run under its variant."""
 
 RUN, BASE, VARIANT = "run", "base", "variant"
 _WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
 _NO_TEXT = Cell(text="")
-Each = TypeVar("Each")
 
 COMPARED = tuple(metric for metric in METRICS if metric.compared)
 """The metrics that have a column each; throughput and energy have columns of their own, with intervals and ratios."""
@@ -41,19 +40,26 @@ class ComparedVariant:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row; `runs` are those it stands for, `style` is None if its curves are not drawn."""
+    """One row; `runs` are those it stands for, `style` is None if its curves are not drawn, `title` is of a group."""
 
     kind: RowKind
     cells: tuple[Cell, ...]
     runs: tuple[int, ...]
     style: int | None
     is_baseline: bool
+    title: str = ""
+
+    @property
+    def is_parent(self) -> bool:
+        """Whether rows below it belong to it."""
+        return self.kind in ("group", "variant")
 
 
 @dataclass(frozen=True, slots=True)
 class VariantRows:
     """One variant: the row of all its runs together and the rows of each."""
 
+    spec: RunSpec
     summary: TableRow
     runs: tuple[TableRow, ...]
 
@@ -67,6 +73,12 @@ class CompareTable:
     variants: tuple[VariantRows, ...] = ()
     empty: frozenset[str] = frozenset()
 
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Return name and label of each parameter that variants may be grouped by."""
+        specs = [variant.spec for variant in self.variants]
+        return tuple((name, _parameter_title(specs, name)) for name in differing_parameters(specs))
+
     def widest(self) -> list[Cell]:
         """Return for each column a cell as wide as its widest."""
         rows = [row for variant in self.variants for row in variant.runs]
@@ -74,51 +86,8 @@ class CompareTable:
         return [cells.widest([row.cells[n] for row in rows]) for n in range(len(self.columns))]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrangement:
-    """The order of the rows: by variant or by run, the unfolded variants (by first run), and the sort column.
-
-    `column` None is the order in which the runs were chosen.
-    """
-
-    by_variant: bool = True
-    unfolded: frozenset[int] = field(default_factory=frozenset)
-    column: int | None = None
-    descending: bool = True
-
-    def sorted_by(self, column: int, *, numeric: bool) -> "Arrangement":
-        """Return the arrangement after a click on a column's header: natural order, reverse, as chosen."""
-        if column != self.column:
-            return replace(self, column=column, descending=numeric)
-        if self.descending is numeric:
-            return replace(self, descending=not numeric)
-        return replace(self, column=None)
-
-    def rows(self, table: CompareTable) -> list[TableRow]:
-        """Return the rows to show."""
-        if not self.by_variant:
-            return self._ordered([run for variant in table.variants for run in variant.runs], lambda row: row)
-        shown: list[TableRow] = []
-        for variant in self._ordered(table.variants, lambda variant: variant.summary):
-            shown.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])
-            if len(variant.runs) > 1 and variant.summary.runs[0] in self.unfolded:
-                members = self._ordered(variant.runs, lambda row: row)
-                shown += [_member(row, table.keys.index(VARIANT)) for row in members]
-        return shown
-
-    def _ordered(self, items: Sequence[Each], get_row: Callable[[Each], TableRow]) -> list[Each]:
-        """Absent values last whichever way."""
-        if self.column is None:
-            return list(items)
-        keyed = [(get_row(item).cells[self.column].key, item) for item in items]
-        present = [(key, item) for key, item in keyed if key is not None]
-        present.sort(key=itemgetter(0), reverse=self.descending)
-        return [item for _, item in present] + [item for key, item in keyed if key is None]
-
-
-def _member(row: TableRow, variant: int) -> TableRow:
-    """Return a run's row below its variant, without repeating its name."""
-    return replace(row, kind="member", cells=(*row.cells[:variant], Cell(text=""), *row.cells[variant + 1 :]))
+def _parameter_title(specs: Sequence[RunSpec], name: str) -> str:
+    return "Workload" if name == "workload" else parameter_label(next(s for s in specs if name in s.variant), name)
 
 
 def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:
@@ -154,27 +123,6 @@ def compare_table(
     )
 
 
-def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
-    """Return the visible columns as tab-separated text for a spreadsheet, or as a Markdown table.
-
-    Args:
-        table: The table.
-        rows: The rows, in the order shown.
-        hidden: Keys of columns to leave out.
-        markdown: Whether to write Markdown.
-    """
-    shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
-    lines = [[table.columns[n].title for n in shown]]
-    lines += [[" ".join(cells.plain_text(row.cells[n]).splitlines()).replace("\t", " ") for n in shown] for row in rows]
-    if not markdown:
-        texts = {place for place, n in enumerate(shown) if not table.columns[n].numeric}
-        lines = [[cell_text(cell) if place in texts else cell for place, cell in enumerate(line)] for line in lines]
-        return "\n".join("\t".join(line) for line in lines)
-    rule = ["---:" if table.columns[n].numeric else "---" for n in shown]
-    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))
-
-
 def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
     """Throughput and energy bear their unit in the head: it is one for all rows."""
     examples = {cells.example_word(result.runs[0].spec) for result in results}
@@ -189,12 +137,14 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
             "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
         ),
         "throughput": Column(
-            units.rate_unit(example).capitalize(), f"Throughput over the measured blocks, with its {CI}"
+            units.rate_unit(example).capitalize(), f"Throughput over the measured blocks, with its {CI}", second=CI
         ),
-        "speedup": Column("Speed-up", f"Throughput as a ratio to the baseline's, with its {CI}"),
-        "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}"),
+        "speedup": Column("Speed-up", f"Throughput as a ratio to the baseline's, with its {CI}", second=CI),
+        "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}", second=CI),
         "energy_ratio": Column(
-            "Energy ratio", f"Energy for one example as a ratio to the baseline's, with its {CI}; below 1 is less"
+            "Energy ratio",
+            f"Energy for one example as a ratio to the baseline's, with its {CI}; below 1 is less",
+            second=CI,
         ),
     }
     folded = {metric.key: Column(metric.column_title, f"{metric.help}{_FOLDS[metric.fold]}") for metric in COMPARED}
@@ -212,7 +162,7 @@ class _RowBuilder:
 
     def variant(self, variant: ComparedVariant) -> VariantRows:
         runs = tuple(self._run_row(row, variant.name, variant.result) for row in variant.result.runs)
-        return VariantRows(summary=self._variant_row(variant), runs=runs)
+        return VariantRows(spec=variant.result.runs[0].spec, summary=self._variant_row(variant), runs=runs)
 
     def _variant_row(self, variant: ComparedVariant) -> TableRow:
         result = variant.result

@@ -66,11 +66,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table of runs; `numeric` ones are right-aligned."""
+    """One column of a table of runs; `numeric` ones are right-aligned.
+
+    `second` is the title of what stands behind the number, such as its interval.
+    """
 
     title: str
     help: str
     numeric: bool = True
+    second: str = ""
 
 
 def text_cell(text: str, tooltip: str = "") -> Cell:

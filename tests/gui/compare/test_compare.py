@@ -17,6 +17,7 @@ from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from app.gui.widgets.frozen_columns import FrozenColumns
 from app.plan import Plan
 from app.records import Outcome, Summary
 from app.storage.store import Store
@@ -359,8 +360,8 @@ def test_the_table_can_be_copied(screen: ComparePage) -> None:
     screen.compare(1, 2)
     QTest.keyClick(screen.view.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     lines = QGuiApplication.clipboard().text().splitlines()
-    assert lines[0].startswith("Run\tVariant\tOutcome\tSequences/s\tSpeed-up")
-    assert lines[1].startswith("1\tUnits 64\t✔ completed\t1,000\tbaseline")
+    assert lines[0].startswith("Run\tVariant\tOutcome\tSequences/s\t95 % CI\tSpeed-up\t95 % CI")
+    assert lines[1].startswith("1\tUnits 64\t✔ completed\t1,000\t–\tbaseline\t–")
     screen.view.table.copy(markdown=True)
     assert QGuiApplication.clipboard().text().startswith("| Run | Variant |")
 
@@ -425,6 +426,36 @@ def test_of_several_settings_a_tab_has_the_effect_of_each(screen: ComparePage, d
     assert "in 2 settings (units and XLA)" in screen.visible_text()
 
 
+def test_hidden_variants_leave_table_and_pictures_and_come_back(screen: ComparePage) -> None:
+    screen.compare(1, 2, 4, 5, 8)
+    screen.view.tabs.open_tab("Speed-up")
+    screen.press(Qt.Key.Key_H, 1)
+    assert screen.column("Variant") == ["Units 64", "Units 4096"]
+    (chart,) = screen.view.tabs.charts.widgets
+    assert {area.item.label for area in chart.hit_areas} == {"Units 64", "Units 4096"}
+    screen.press(Qt.Key.Key_H, 0)
+    assert len(screen.rows()) == 2, "the baseline stays"
+    screen.press(Qt.Key.Key_P, 1)
+    next(each for each in screen.view.findChildren(QPushButton) if each.text() == "Show 1 hidden").click()
+    assert screen.column("Variant") == ["Units 4096", "Units 64", "Units 128"], "pinned first"
+
+
+def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    table = screen.view.table
+    table.setFixedWidth(420)
+    screen.view.grab()
+    table.horizontalScrollBar().setValue(table.horizontalScrollBar().maximum())
+    (frozen,) = table.findChildren(FrozenColumns)
+    assert frozen.isVisible()
+    assert [n for n in range(frozen.model().columnCount()) if not frozen.isColumnHidden(n)] == [0, 1, 2]
+    base = frozen.visualRect(frozen.model().index(1, 1)).center()
+    QTest.mouseClick(frozen.viewport(), Qt.MouseButton.LeftButton, pos=base)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "baseline", timeout=LIMIT_MS)
+    table.horizontalScrollBar().setValue(0)
+    assert not frozen.isVisible()
+
+
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
     screen.compare(1, 2)
@@ -434,9 +465,9 @@ def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
     acts = {act.text(): act for act in menu.actions()}
     acts["&Run again …"].trigger()
     assert screen.recorded.calls == [("run_again", 2)]
-    acts["&Hide or show its curves"].trigger()
+    acts["Hide or show &curves\tSpace"].trigger()
     assert screen.drawn() == {"1"}
-    acts["Make &baseline"].trigger()
+    acts["Make &baseline\tB"].trigger()
     screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["0.940×", "baseline"], timeout=LIMIT_MS)
     acts["Copy as &Markdown"].trigger()
     assert QGuiApplication.clipboard().text().startswith("| Run |")

@@ -9,6 +9,7 @@ import pytest
 from app.analysis.intervals import Estimate
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.palette import HUES, MAX_COMPARED, MAX_DRAWN, dash_pattern
+from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.comparison import (
     Comparison,
     ComparisonHeader,
@@ -20,7 +21,7 @@ from app.viewmodels.compare.comparison import (
     prepare_comparison,
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
-from app.viewmodels.compare.table import Arrangement, TableRow, estimate_cell, table_text
+from app.viewmodels.compare.table import TableRow, estimate_cell
 from app.viewmodels.compare.verdict import SINGLE_RUN_NOTE
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import panned, zoomed
@@ -157,10 +158,25 @@ def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them
     assert "throughput" not in comparison.table.empty
     rows = Arrangement().rows(comparison.table)
     text = table_text(comparison.table, rows, comparison.table.empty | {"outcome"}, markdown=False)
-    assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Sequences/s", "Speed-up"]
-    assert text.splitlines()[2].split("\t")[:4] == ["2", "Units 128", "1,000", "1.000×"]
+    assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Sequences/s", "95 % CI"]
+    assert text.splitlines()[2].split("\t")[:5] == ["2", "Units 128", "1,000", "–", "1.000×"]
     marked = table_text(comparison.table, rows, comparison.table.empty, markdown=True)
     assert marked.splitlines()[1].startswith("| ---: | --- | --- | ---: |")
+
+
+def test_variants_are_grouped_pinned_and_hidden_but_never_the_baseline() -> None:
+    sizes = [(1, 64, False), (2, 64, True), (3, 128, False), (4, 128, True), (5, 256, True)]
+    table = of([run_row(run, units=size, xla=xla) for run, size, xla in sizes]).table
+    assert table.parameters == (("units", "Units"), ("xla", "XLA"))
+
+    def rows(arrangement: Arrangement) -> list[tuple[str, tuple[int, ...]]]:
+        return [(row.title, row.runs) for row in arrangement.rows(table)]
+
+    grouped = Arrangement(group_by="xla", pinned=frozenset({5}), hidden=frozenset({1, 4}))
+    assert rows(grouped) == [("", (5,)), ("XLA off", (1, 3)), ("", (1,)), ("", (3,)), ("XLA on", (2,)), ("", (2,))]
+    assert grouped.hidden_runs(table) == {4}
+    assert rows(replace(grouped, folded=frozenset({"XLA off"})))[1:3] == [("XLA off", (1, 3)), ("XLA on", (2,))]
+    assert [run for _, run in rows(Arrangement(group_by="a parameter that is gone"))] == [(n,) for n in range(1, 6)]
 
 
 def test_words_with_a_bar_stay_one_cell_in_markdown() -> None:

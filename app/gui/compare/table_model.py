@@ -1,0 +1,173 @@
+"""The rows of a comparison's table: their model, and how its first columns are painted."""
+
+from collections.abc import Collection, Sequence
+
+from PySide6.QtCore import QModelIndex, QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtWidgets import QStyleOptionViewItem
+
+from app.gui.plot.legend import paint_swatch, swatch_width
+from app.gui.theme import GRID
+from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel
+from app.viewmodels.compare.arrangement import Arrangement
+from app.viewmodels.compare.table import BASE, CompareTable, TableRow
+from app.viewmodels.format.cells import Cell
+
+ROW_ROLE = CELL_ROLE + 1
+EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
+_SWATCH_WIDTH = 24
+MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
+"""Width of expander, check box and swatch at the left of the first column."""
+
+_NO_PARENT = QModelIndex()
+_RADIO, _DOT = 6.0, 3.0
+_HIDDEN_ALPHA = 60
+
+
+class CompareModel(CellModel):
+    """The arranged rows; the check state of the first column shows and hides curves."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.table = CompareTable()
+        self.rows: Sequence[TableRow] = ()
+        self.arrangement = Arrangement()
+        self.hidden: frozenset[int] = frozenset()
+
+    def set_table(self, table: CompareTable, arrangement: Arrangement, hidden: Collection[int]) -> None:
+        """Show this table.
+
+        Args:
+            table: Its variants and runs.
+            arrangement: Order, grouping and unfolded variants.
+            hidden: Runs whose curves are not shown.
+        """
+        self.beginResetModel()
+        self.table, self.arrangement, self.columns = table, arrangement, table.columns
+        self.rows = arrangement.rows(table)
+        self.hidden = frozenset(hidden)
+        self.endResetModel()
+
+    def hide_runs(self, hidden: Collection[int]) -> None:
+        """Hide the curves of these runs alone."""
+        self.hidden = frozenset(hidden)
+        if self.rows:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0), [Qt.ItemDataRole.CheckStateRole])
+
+    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
+        """Return the number of rows, one per variant or run."""
+        return 0 if parent.isValid() else len(self.rows)
+
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """Return the cells of a row."""
+        return self.rows[row].cells
+
+    def title(self, column: int) -> str:
+        """Return the title, with an arrow where the rows are ordered by it."""
+        title = super().title(column)
+        if column != self.arrangement.column:
+            return title
+        return f"{title} {'↓' if self.arrangement.descending else '↑'}"
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Return the row itself or its check state; the rest as in every table."""
+        row = self.rows[index.row()]
+        if role == ROW_ROLE:
+            return row
+        if role == Qt.ItemDataRole.CheckStateRole and index.column() == 0:
+            return self._check_state(row)
+        if role == Qt.ItemDataRole.AccessibleTextRole and self.table.keys[index.column()] == BASE:
+            return "baseline" if row.is_baseline else "not the baseline"
+        return super().data(index, role)
+
+    def is_open(self, row: TableRow) -> bool:
+        """Return whether the rows of a variant or of a group are shown below it."""
+        return (
+            row.title not in self.arrangement.folded
+            if row.kind == "group"
+            else (row.runs[0] in self.arrangement.unfolded)
+        )
+
+    def _check_state(self, row: TableRow) -> Qt.CheckState | None:
+        if row.style is None:
+            return None
+        hidden = self.hidden.intersection(row.runs)
+        if not hidden:
+            return Qt.CheckState.Checked
+        return Qt.CheckState.PartiallyChecked if len(hidden) < len(row.runs) else Qt.CheckState.Unchecked
+
+
+class CompareDelegate(CellDelegate):
+    """Paints expander, check box and swatch in the first column and the radio mark of the baseline."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """Paint the cell, then the marks of its column."""
+        super().paint(painter, option, index)
+        row = index.data(ROW_ROLE)
+        area = QRect(option.rect)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if index.column() == 0:
+            self._paint_marks(painter, area, row, index)
+        elif index.data(Qt.ItemDataRole.AccessibleTextRole) is not None and row.kind not in ("member", "group"):
+            self._paint_radio(painter, area, chosen=row.is_baseline)
+        painter.restore()
+
+    def content_area(self, option: QStyleOptionViewItem, index: AnyIndex) -> QRect:
+        """Return the area of the text, in the first column right of its marks."""
+        area = super().content_area(option, index)
+        return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
+
+    def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, index: AnyIndex) -> None:
+        model = index.model()
+        assert isinstance(model, CompareModel)
+        middle = area.center().y()
+        if row.is_parent:
+            self._paint_expander(painter, QPointF(area.left() + GRID, middle), model.is_open(row))
+        if row.style is None:
+            return
+        state = Qt.CheckState(index.data(Qt.ItemDataRole.CheckStateRole))
+        self._paint_check_box(
+            painter,
+            QRect(area.left() + EXPANDER_WIDTH, middle - CHECK_BOX_WIDTH // 2, CHECK_BOX_WIDTH, CHECK_BOX_WIDTH),
+            state,
+        )
+        colour = self._theme.curve_colour(row.style)
+        colour.setAlpha(_HIDDEN_ALPHA if state == Qt.CheckState.Unchecked else 255)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        left = area.left() + EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID + (_SWATCH_WIDTH - swatch_width(row.style)) // 2
+        paint_swatch(painter, left, middle, colour, row.style)
+
+    def _paint_expander(self, painter: QPainter, position: QPointF, expanded: bool) -> None:
+        painter.save()
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self._theme.colours.muted))
+        painter.translate(position)
+        if expanded:
+            painter.rotate(90)
+        painter.drawPolygon([QPointF(-2, -4), QPointF(3, 0), QPointF(-2, 4)])
+        painter.restore()
+
+    def _paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
+        colours, is_empty = self._theme.colours, state == Qt.CheckState.Unchecked
+        box = QRectF(area).adjusted(1.5, 1.5, -1.5, -1.5)
+        painter.setPen(QPen(QColor(colours.muted if is_empty else colours.accent), 1))
+        painter.setBrush(QColor(colours.surface if is_empty else colours.accent))
+        painter.drawRoundedRect(box, 3, 3)
+        if is_empty:
+            return
+        painter.setPen(QPen(QColor(colours.on_accent), 1.8))
+        left, middle = box.left() + 3, box.center().y()
+        tick = [QPointF(left, middle), QPointF(left + 2.5, middle + 2.5), QPointF(box.right() - 3, middle - 3)]
+        painter.drawPolyline(tick if state == Qt.CheckState.Checked else [tick[0], QPointF(box.right() - 3, middle)])
+
+    def _paint_radio(self, painter: QPainter, area: QRect, *, chosen: bool) -> None:
+        colours = self._theme.colours
+        middle = QRectF(area).center()
+        painter.setPen(QPen(QColor(colours.accent if chosen else colours.faint), 1.5))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawEllipse(middle, _RADIO, _RADIO)
+        if chosen:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(colours.accent))
+            painter.drawEllipse(middle, _DOT, _DOT)

@@ -1,0 +1,151 @@
+"""How the table of a comparison is shown: order, groups, what is pinned, hidden and unfolded; and its rows as text."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import TypeVar
+
+from app import units
+from app.plain import cell_text
+from app.viewmodels.compare.table import BASE, VARIANT, CompareTable, TableRow, VariantRows
+from app.viewmodels.format import cells
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.format.naming import format_setting
+
+Each = TypeVar("Each")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """The order of the rows. Variants are known by their first run.
+
+    Attributes:
+        by_variant: One row per variant, else one per run.
+        unfolded: The variants whose runs are shown below them.
+        column: The column to sort by; None is the order in which the runs were chosen.
+        descending: The direction of that order.
+        group_by: The parameter by whose values variants are grouped; "" is none.
+        folded: The groups, by their titles, of which only the head is shown.
+        pinned: The variants that stand at the top, whatever the order.
+        hidden: The variants that are not shown; the baseline always is.
+    """
+
+    by_variant: bool = True
+    unfolded: frozenset[int] = field(default_factory=frozenset)
+    column: int | None = None
+    descending: bool = True
+    group_by: str = ""
+    folded: frozenset[str] = field(default_factory=frozenset)
+    pinned: frozenset[int] = field(default_factory=frozenset)
+    hidden: frozenset[int] = field(default_factory=frozenset)
+
+    def sorted_by(self, column: int, *, numeric: bool) -> "Arrangement":
+        """Return the arrangement after a click on a column's header: natural order, reverse, as chosen."""
+        if column != self.column:
+            return replace(self, column=column, descending=numeric)
+        if self.descending is numeric:
+            return replace(self, descending=not numeric)
+        return replace(self, column=None)
+
+    def rows(self, table: CompareTable) -> list[TableRow]:
+        """Return the rows to show: pinned variants, then groups or all others."""
+        shown = [variant for variant in table.variants if not self.is_hidden(variant)]
+        pinned = [variant for variant in shown if variant.summary.runs[0] in self.pinned]
+        others = [variant for variant in shown if variant not in pinned]
+        grouped = self.group_by and any(self.group_by == name for name, _ in table.parameters)
+        rows = self._of_variants(pinned, table)
+        return rows + (self._grouped(others, table) if grouped else self._of_variants(others, table))
+
+    def is_hidden(self, variant: VariantRows) -> bool:
+        """Return whether a variant is not shown."""
+        return variant.summary.runs[0] in self.hidden and not variant.summary.is_baseline
+
+    def hidden_runs(self, table: CompareTable) -> frozenset[int]:
+        """Return the runs of the variants that are not shown."""
+        return frozenset(run for variant in table.variants if self.is_hidden(variant) for run in variant.summary.runs)
+
+    def _grouped(self, variants: Sequence[VariantRows], table: CompareTable) -> list[TableRow]:
+        by_value: dict[str, list[VariantRows]] = {}
+        for variant in variants:
+            by_value.setdefault(_group_title(variant, self.group_by), []).append(variant)
+        rows: list[TableRow] = []
+        for title, group in by_value.items():
+            rows.append(_group_row(title, group, table))
+            if title not in self.folded:
+                rows += self._of_variants(group, table)
+        return rows
+
+    def _of_variants(self, variants: Sequence[VariantRows], table: CompareTable) -> list[TableRow]:
+        if not self.by_variant:
+            return self._ordered([run for variant in variants for run in variant.runs], lambda row: row)
+        shown: list[TableRow] = []
+        for variant in self._ordered(variants, lambda variant: variant.summary):
+            shown.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])
+            if len(variant.runs) > 1 and variant.summary.runs[0] in self.unfolded:
+                members = self._ordered(variant.runs, lambda row: row)
+                shown += [_member(row, table.keys.index(VARIANT)) for row in members]
+        return shown
+
+    def _ordered(self, items: Sequence[Each], get_row: Callable[[Each], TableRow]) -> list[Each]:
+        """Absent values last whichever way."""
+        if self.column is None:
+            return list(items)
+        keyed = [(get_row(item).cells[self.column].key, item) for item in items]
+        present = [(key, item) for key, item in keyed if key is not None]
+        present.sort(key=itemgetter(0), reverse=self.descending)
+        return [item for _, item in present] + [item for key, item in keyed if key is None]
+
+
+def _member(row: TableRow, variant: int) -> TableRow:
+    """Return a run's row below its variant, without repeating its name."""
+    return replace(row, kind="member", cells=(*row.cells[:variant], Cell(text=""), *row.cells[variant + 1 :]))
+
+
+def _group_title(variant: VariantRows, parameter: str) -> str:
+    is_set = parameter == "workload" or parameter in variant.spec.variant
+    return format_setting(variant.spec, parameter) if is_set else "not set"
+
+
+def _group_row(title: str, group: Sequence[VariantRows], table: CompareTable) -> TableRow:
+    """Return the head of a group, which stands for all its runs."""
+    name = f"{title}  ({len(group)} {units.plural('variant', len(group))})"
+    shown = tuple(Cell(text=name, key=title) if key == VARIANT else Cell(text="") for key in table.keys)
+    runs = tuple(run for variant in group for run in variant.summary.runs)
+    return TableRow(kind="group", cells=shown, runs=runs, style=None, is_baseline=False, title=title)
+
+
+def column_titles(table: CompareTable, shown: Sequence[int]) -> list[str]:
+    """Return the titles of these columns as text; what stands behind a number has one of its own."""
+    columns = (table.columns[n] for n in shown)
+    return [title for column in columns for title in (column.title, *([column.second] if column.second else []))]
+
+
+def row_texts(table: CompareTable, row: TableRow, shown: Sequence[int]) -> list[str]:
+    """Return the texts of a row under `column_titles`."""
+    found: list[str] = []
+    for n in shown:
+        cell = row.cells[n]
+        found += [cell.text, cell.unit or units.ABSENT] if table.columns[n].second else [cells.plain_text(cell)]
+    return found
+
+
+def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
+    """Return the visible columns as tab-separated text for a spreadsheet, or as a Markdown table.
+
+    Args:
+        table: The table.
+        rows: The rows, in the order shown.
+        hidden: Keys of columns to leave out.
+        markdown: Whether to write Markdown.
+    """
+    shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
+    lines = [column_titles(table, shown)]
+    lines += [[" ".join(text.splitlines()).replace("\t", " ") for text in row_texts(table, row, shown)] for row in rows]
+    numeric = [table.columns[n].numeric for n in shown for _ in column_titles(table, [n])]
+    if not markdown:
+        texts = {place for place, is_number in enumerate(numeric) if not is_number}
+        lines = [[cell_text(cell) if place in texts else cell for place, cell in enumerate(line)] for line in lines]
+        return "\n".join("\t".join(line) for line in lines)
+    rule = ["---:" if is_number else "---" for is_number in numeric]
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))
