@@ -83,7 +83,7 @@ class RunRecording:
     """A stored run: its telemetry, phases, blocks and epochs, from `RunStarted` to `RunEnded`."""
 
     def __init__(self, run: StoredRun) -> None:
-        self._run = run
+        self.run = run
         self.name = f"run {run.row.run}"
         self.inventory = _run_inventory(run)
         self.gpu_names = run.row.gpu_names
@@ -97,7 +97,7 @@ class RunRecording:
 
         `Progress` is where in its phase a block ended; log lines are left out, for a log is read, not played.
         """
-        return _run_events(self._run)
+        return _run_events(self.run)
 
 
 def _run_inventory(run: StoredRun) -> Inventory:
@@ -236,6 +236,11 @@ class Replay:
     def ended(self) -> bool:
         """Whether everything was read."""
         return self._next is None
+
+    @property
+    def behind(self) -> bool:
+        """Whether events are due that were not read yet."""
+        return self._next is not None and self._next.t_ns <= self._start_ns + round(self.position_s * 1e9)
 
     @property
     def paused(self) -> bool:

@@ -7,6 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.compare.variant_legend import VariantLegend
+from app.gui.plot.overview import Overview
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
@@ -39,6 +40,7 @@ class CurvesView(QWidget):
         self._runs: tuple[int, ...] = ()
         self._hidden: frozenset[int] = frozenset()
         self.panels = PanelStack(theme, staggered=True)
+        self._overview = Overview(self.panels, theme)
         self._windows = PlotWindows(self.panels, theme, "compare")
         self._aligns = {name: toggle_button(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
         self._per_run = toggle_button("Run by run", "A row of small panels for each run, all on the same scales")
@@ -194,6 +196,7 @@ class CurvesView(QWidget):
         head.setSpacing(GRID // 2)
         head.addWidget(self.legend)
         head.addWidget(self._said)
+        head.addWidget(self._overview)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)
 

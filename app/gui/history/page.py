@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationEditor
 from app.gui.history.log_view import LogView
+from app.gui.plot.overview import Overview
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
@@ -91,6 +92,7 @@ class RunPageView(QWidget):
         self._figures = QHBoxLayout()
         self._traceback = QPlainTextEdit()
         self._panels = PanelStack(theme, staggered=True)
+        self._overview = Overview(self._panels, theme)
         self._windows = PlotWindows(self._panels, theme, "run page")
         self._time_bar = TimeBar(self._panels, STORED_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
@@ -267,6 +269,7 @@ class RunPageView(QWidget):
         column.addWidget(self._traceback)
         column.addWidget(self._no_plots)
         column.addWidget(self._time_bar)
+        column.addWidget(self._overview)
         column.addWidget(self._panels, 1)
         column.addStretch(0)
         scroll = QScrollArea()

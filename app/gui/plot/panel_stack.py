@@ -26,8 +26,8 @@ class PanelStack(QWidget):
     """Show `Plots` in columns. Plots are made as they are needed, and stay.
 
     With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` comes. Otherwise all
-    that changed is drawn at once, and at most two plots are new in each call. `zoomed` and `panned` tell what pointer
-    and keyboard ask for, in times of the axis; plots with named ranges follow them by themselves. `moved` comes with
+    that changed is drawn at once, and at most two plots are new in each call. `zoomed`, `panned` and `range_requested`
+    tell what the user asks for, in times of the axis; plots with named ranges follow by themselves. `moved` comes with
     another window, `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend.
     `span` is the range that is shown, `crosshair` its time or None, `readout` has the values next to the pointer,
     `hidden` the keys of curves that are not drawn, `raised` that of the one that stands out, "" for none.
@@ -38,6 +38,7 @@ class PanelStack(QWidget):
 
     zoomed = Signal(float, float)
     panned = Signal(float)
+    range_requested = Signal(float, float)
     moved = Signal()
     crosshair_moved = Signal(object)
     curve_clicked = Signal(str)
@@ -71,8 +72,9 @@ class PanelStack(QWidget):
         self._grid.setVerticalSpacing(GRID if staggered else GRID // 2)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Plots")
-        self.zoomed.connect(self._zoom)
-        self.panned.connect(self._pan)
+        self.zoomed.connect(lambda factor, at: self._move(zoomed(self.span, factor, at, self._plots.extent)))
+        self.panned.connect(lambda by: self._move(panned(self.span, by, self._plots.extent)))
+        self.range_requested.connect(lambda start, end: self._move((start, end)))
         StackKeys(self)
 
     @property
@@ -189,13 +191,10 @@ class PanelStack(QWidget):
         super().focusOutEvent(event)
         self.set_crosshair(None)
 
-    def _zoom(self, factor: float, at: float) -> None:
+    def _move(self, span: Span) -> None:
+        """Show another range, unless the owner of the plots moves the view."""
         if self._plots.ranges:
-            self.show_range(zoomed(self.span, factor, at, self._plots.whole))
-
-    def _pan(self, by: float) -> None:
-        if self._plots.ranges:
-            self.show_range(panned(self.span, by, self._plots.whole))
+            self.show_range(span)
 
     def _hover(self, plot: "TimePanel", time: float, value: float) -> None:
         self._hovered = plot

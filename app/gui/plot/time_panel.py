@@ -26,7 +26,7 @@ from app.viewmodels.plot.model import Band, Marker, Points, Strip
 if TYPE_CHECKING:
     from app.viewmodels.charts.curves import CurvePlot
 
-_AXIS_WIDTH = 56
+AXIS_WIDTH = 56
 _TICK_PX = 12
 _MIN_COLUMNS = 64
 _REACH_PX = 10
@@ -282,7 +282,7 @@ class TimePanel(QWidget):
         self.plot.behind, self.plot.front = (self._bands,), (self._image, self._labels, self._marks)
         for axis in (self._left, self.axis):
             axis.setStyle(tickFont=tabular_font(_TICK_PX))
-        self._left.setWidth(_AXIS_WIDTH)
+        self._left.setWidth(AXIS_WIDTH)
         self._left.enableAutoSIPrefix(False)
         self._left.setStyle(showValues=False)
         self._view.setXRange(*self.span, padding=0)

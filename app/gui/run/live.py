@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.plot.legend import SWATCH, paint_swatch
+from app.gui.plot.overview import Overview
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import LIVE_RANGES, TimeBar
@@ -145,6 +146,7 @@ class LiveView(QWidget):
         self._offer_text = text_label("", "muted", wrap=True)
         self._stack = PanelStack(theme)
         self._windows = PlotWindows(self._stack, theme, screen)
+        self.overview = Overview(self._stack, theme)
         self._time_bar = TimeBar(self._stack, LIVE_RANGES)
         self._state: LiveState | None = None
         self._status = Status(title="")
@@ -295,6 +297,7 @@ class LiveView(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID)
         column.addWidget(self._time_bar)
+        column.addWidget(self.overview)
         column.addWidget(Scroller(self._stack), 1)
         return made
 

@@ -2,10 +2,13 @@
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.gui.plot.overview import Recorded
 from app.gui.run.replay import ReplayView
 from app.gui.run.run_controller import connect_time_controls
 from app.gui.run.screen import RunView
-from app.telemetry.replay import Recording, Replay
+from app.telemetry.replay import Recording, Replay, RunRecording
+from app.viewmodels.plot.model import Band
+from app.viewmodels.plot.stored_curves import overview_curve
 from app.viewmodels.run.live import LiveModel
 from app.viewmodels.run.time_view import describe_replay, format_position
 
@@ -43,6 +46,7 @@ class ReplayController(QObject):
         self._title, self._end_s = describe_replay(recording), (recording.end_ns - recording.start_ns) / 1e9
         measure_ns = recording.measure_ns
         self._measure_s = None if measure_ns is None else (measure_ns - recording.start_ns) / 1e9
+        view.live.overview.show_recording(_recorded(recording))
         view.offer_measured(offered=measure_ns is not None)
         self._model.handle(recording.inventory)
         self._replay = Replay(recording, speed=speed)
@@ -64,6 +68,7 @@ class ReplayController(QObject):
         view.restart_requested.connect(self._restart)
         view.measured_requested.connect(self._jump_to_measured)
         view.stop_requested.connect(self.stop)
+        view.live.overview.position_requested.connect(self._seek)
         view.live.log_requested.connect(lambda: self._view.show_log(self._model.log))
         connect_time_controls(view.live, self._model, self._show)
 
@@ -72,6 +77,9 @@ class ReplayController(QObject):
             return
         for event in self._replay.read():
             self._model.handle(event)
+        if self._replay.behind:
+            self._timer.start()  # also where it is paused, until it has caught up with a jump
+            return
         if self._replay.ended or self._replay.paused:
             self._timer.stop()
         self._show()
@@ -81,6 +89,7 @@ class ReplayController(QObject):
         if replay is None or view is None or not view.isVisible():
             return
         position = format_position(self._end_s if replay.ended else replay.position_s, self._end_s)
+        view.live.overview.show_position(self._end_s if replay.ended else replay.position_s)
         view.show_bar(self._title, position, paused=replay.paused, ended=replay.ended, speed=replay.speed)
         view.live.show_model(self._model.state())
 
@@ -104,7 +113,36 @@ class ReplayController(QObject):
         self._tick()
 
     def _jump_to_measured(self) -> None:
-        if self._replay is not None and self._measure_s is not None:
-            self._replay.jump(self._measure_s)
+        if self._measure_s is not None:
+            self._jump(self._measure_s)
+
+    def _seek(self, position_s: float) -> None:
+        """Go on from there; what is paused stays so."""
+        paused = self._replay is not None and self._replay.paused
+        self._jump(position_s)
+        if self._replay is not None and paused:
+            self._replay.pause()
+            self._tick()
+
+    def _jump(self, position_s: float) -> None:
+        if self._replay is not None:
+            self._replay.jump(position_s)
             self._timer.start()
         self._tick()
+
+
+def _recorded(recording: Recording) -> Recorded:
+    """Return what is known of a recording before it is played."""
+    start_s, length_s = recording.start_ns / 1e9, (recording.end_ns - recording.start_ns) / 1e9
+    if not isinstance(recording, RunRecording):
+        return Recorded(start_s, length_s)
+    bands = tuple(
+        Band(
+            phase.name,
+            phase.start_ns / 1e9 - start_s,
+            length_s if phase.end_ns is None else phase.end_ns / 1e9 - start_s,
+            strong=phase.name == "measure",
+        )
+        for phase in recording.run.phases
+    )
+    return Recorded(start_s, length_s, overview_curve(recording.run), bands)

@@ -48,6 +48,7 @@ def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[]
     bar.per_gpu_toggled.connect(lambda apart: show(lambda: model.split_by_gpu(apart)))
     plots.zoomed.connect(lambda factor, at: show(lambda: model.zoom(factor, at)))
     plots.panned.connect(lambda by: show(lambda: model.pan(by)))
+    plots.range_requested.connect(lambda start, end: show(lambda: model.hold(start, end)))
 
 
 def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:

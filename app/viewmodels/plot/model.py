@@ -262,6 +262,7 @@ class Plots:
         fit: Whether a free y follows the data in view, shrinking too.
         counts: Whether the axis counts steps or examples instead of seconds.
         columns: The number of columns in which the plots stand.
+        known: From where to where there are data, where no ranges say it.
     """
 
     panels: tuple[Panel, ...] = ()
@@ -273,6 +274,12 @@ class Plots:
     fit: bool = False
     counts: bool = False
     columns: int = 1
+    known: Span = (0.0, 0.0)
+
+    @property
+    def extent(self) -> Span:
+        """Everything there is, whether or not ranges are offered."""
+        return self.whole if self.ranges else self.known
 
     @property
     def whole(self) -> Span:

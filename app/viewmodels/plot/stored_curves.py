@@ -4,10 +4,10 @@ import numpy as np
 
 from app.analysis.align import TimeSeries, decimate, seconds_since, with_gaps
 from app.analysis.energy import gpu_columns
-from app.fields import Field
+from app.fields import Field, plotted_fields
 from app.records import SampleColumns, StoredRun
 from app.samples import Device
-from app.viewmodels.plot.model import Panel, Points
+from app.viewmodels.plot.model import Curve, Panel, Points
 from app.viewmodels.plot.panels import device_panels, training_panels
 
 _BUCKETS = 1500
@@ -54,6 +54,19 @@ def accuracy_series(run: StoredRun) -> TimeSeries:
     """Return the accuracy after each epoch in percent, at the end of its training."""
     end_ns = np.array([epoch.end_ns for epoch in run.epochs], dtype=np.int64)
     return TimeSeries(end_ns, np.array([100 * epoch.accuracy for epoch in run.epochs], dtype=np.float64))
+
+
+def overview_curve(run: StoredRun) -> Curve | None:
+    """Return the curve that stands for a whole run, at times of its clock: its first device's power or load."""
+    devices = gpu_samples(run) or host_samples(run)
+    series = [throughput_series(run)]
+    series += [
+        telemetry_series(each, field) for each in devices[:1] for field in plotted_fields("run", each.device.kind)
+    ]
+    found = next((each for each in series if np.isfinite(each.y).any()), None)
+    if found is None:
+        return None
+    return Curve(key="run", label="", colour=0, source=Points(*decimate(found.t_ns / 1e9, found.y, _BUCKETS)))
 
 
 def run_panels(run: StoredRun, example: str) -> tuple[Panel, ...]:

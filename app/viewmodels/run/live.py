@@ -181,6 +181,10 @@ class LiveModel:
         """Move along the axis by so many seconds, and hold that."""
         self._view.pan(self._time_axis(), by)
 
+    def hold(self, start: float, end: float) -> None:
+        """Show this range of the axis, and hold it."""
+        self._view.pause(TimeAxis(self._time_axis().origin_s, start, end))
+
     def split_by_gpu(self, per_gpu: bool) -> None:
         """Show a panel for each GPU, or one for all of them."""
         self._per_gpu = per_gpu
@@ -215,6 +219,7 @@ class LiveModel:
                 bands=self._shown.phases.bands(axis.origin_s, self._now_s),
                 markers=tuple(Marker(text, t_s - axis.origin_s) for text, t_s in self._shown.markers),
                 fit=self._view.is_paused,
+                known=self._known(axis.origin_s),
             ),
             window=self._view.window,
             pause_label=("Paused" if self._shown.ended is None else "Part of the run") if self._view.is_paused else "",
@@ -293,6 +298,11 @@ class LiveModel:
         if timeline.started is None:
             return self._view.recent_axis(self._now_s, self.recent.elapsed_s)
         return self._view.run_axis(timeline.started.t_ns / 1e9, self._now_s, ended=timeline.ended is not None)
+
+    def _known(self, origin_s: float) -> tuple[float, float]:
+        started = self._shown.started
+        first_s = self._now_s - self.recent.elapsed_s if started is None else started.t_ns / 1e9
+        return first_s - origin_s, self._now_s - origin_s
 
     def _panels(self, axis: TimeAxis) -> tuple[Panel, ...]:
         timeline = self._shown

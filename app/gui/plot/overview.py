@@ -1,0 +1,301 @@
+"""A strip over plots with everything there is: it shows which part the plots show, and in a replay where it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.analysis.pyramid import Stroke, stroke_columns
+from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.time_panel import AXIS_WIDTH
+from app.gui.theme import GRID, Theme
+from app.viewmodels.plot.model import Band, Curve, Panel, Plots, Span
+
+_CURVE_PX, _RULER_PX, _GRIP_PX = 26, 12, 6
+_OUTSIDE_ALPHA = 120
+_STEPS = 200
+"""Data that grow are drawn anew when they have grown by this part of what is shown."""
+_KEY_STEP = 0.01
+
+Hold = Literal["start", "end", "window", "new", "position", ""]
+"""What the pointer has hold of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """What is replayed, whole: when it began on the clock of its curves, how long it is, its curve and its phases."""
+
+    start_s: float
+    length_s: float
+    curve: Curve | None = None
+    bands: tuple[Band, ...] = ()
+
+
+class Overview(QWidget):
+    """The whole of what a stack of plots shows a part of. Dragging moves the part, or its ends, or makes a new one.
+
+    In a replay a line above has its phases and where it is; `position_requested` has where it is to go on.
+
+    Thread: GUI only.
+    """
+
+    position_requested = Signal(float)
+
+    def __init__(self, stack: PanelStack, theme: Theme) -> None:
+        super().__init__()
+        self._stack = stack
+        self._theme = theme
+        self._recorded: Recorded | None = None
+        self._position_s = 0.0
+        self._whole: Span = (0.0, 0.0)
+        self._origin_s = 0.0
+        self._part: tuple[int, ...] = ()
+        self._drawn = QPixmap()
+        self._drawn_as: object = None
+        self._hold: Hold = ""
+        self._held_at = 0.0
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName("Overview of the whole time")
+        stack.changed.connect(self._follow)
+        theme.changed.connect(self._redraw)
+        self.hide()
+
+    def sizeHint(self) -> QSize:
+        """Return one low line, in a replay with the line of its phases."""
+        return QSize(20 * GRID, _CURVE_PX + (_RULER_PX if self._recorded else 0))
+
+    @property
+    def whole(self) -> Span:
+        """Everything there is, in times of the plots."""
+        return self._whole[0] - self._origin_s, self._whole[1] - self._origin_s
+
+    def show_recording(self, recorded: Recorded | None) -> None:
+        """Show all of a recording from its beginning on; None for what the plots have so far."""
+        self._recorded = recorded
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if recorded else Qt.FocusPolicy.NoFocus)
+        self.updateGeometry()
+        self._redraw()
+
+    def show_position(self, position_s: float) -> None:
+        """Show where the replay is, in seconds after its beginning."""
+        if self._recorded and position_s != self._position_s:
+            self._position_s = min(position_s, self._recorded.length_s)
+            self.setAccessibleDescription(f"{self._position_s:.0f} s of {self._recorded.length_s:.0f} s")
+            self.update()
+
+    def x_of(self, time: float) -> float:
+        """Return the pixel of a time of the plots."""
+        area, (start, end) = self._area(), self.whole
+        return area.left() + (time - start) / ((end - start) or 1.0) * area.width()
+
+    def _area(self) -> QRectF:
+        return QRectF(AXIS_WIDTH, 0, max(1, self.width() - AXIS_WIDTH - GRID), self.height())
+
+    def _time_at(self, x: float) -> float:
+        area, (start, end) = self._area(), self.whole
+        return min(max(start + (x - area.left()) / area.width() * (end - start), start), end)
+
+    def _follow(self) -> None:
+        """Take in what the stack shows now; draw the curve anew only where it has visibly changed."""
+        plots, recorded = self._stack.offered, self._recorded
+        self._origin_s = plots.origin_s
+        start, end = plots.extent
+        self._whole = start + plots.origin_s, end + plots.origin_s
+        if recorded is not None:
+            self._whole = recorded.start_s, recorded.start_s + max(recorded.length_s, 1e-3)
+        self.setVisible(bool(plots.panels) and self._whole[1] > self._whole[0])
+        panel = _shown_panel(plots)
+        step = (self._whole[1] - self._whole[0]) / _STEPS or 1.0
+        curves = panel.curves if panel and not recorded else ()
+        newest = tuple(curve.source.newest_s // step for curve in curves)
+        drawn_as = (
+            panel and panel.key,
+            newest,
+            self._stack.hidden,
+            tuple(round(each / step) for each in self._whole),
+            id(recorded),
+        )
+        if drawn_as != self._drawn_as:
+            self._drawn_as = drawn_as
+            self._drawn = QPixmap()
+        self.update()
+
+    def _redraw(self) -> None:
+        self._drawn_as = None
+        self._follow()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Lay down the picture of the whole, cover what the plots do not show, and mark the position of a replay."""
+        area, colours = self._area(), self._theme.colours
+        ratio = self.devicePixelRatioF()
+        if self._drawn.size() != self.size() * ratio:
+            self._drawn = self._draw(ratio)
+        painter = QPainter(self)
+        painter.drawPixmap(0, 0, self._drawn)
+        left, right = self._edges()
+        lane = area.adjusted(0, self._ruler(), 0, -1)
+        cover = QColor(colours.surface)
+        cover.setAlpha(_OUTSIDE_ALPHA)
+        painter.fillRect(QRectF(lane.left(), lane.top(), max(0.0, left - lane.left()), lane.height()), cover)
+        painter.fillRect(QRectF(right, lane.top(), max(0.0, lane.right() - right), lane.height()), cover)
+        painter.setPen(QPen(QColor(colours.accent), 1))
+        painter.drawRect(QRectF(left, lane.top(), max(1.0, right - left - 1), lane.height() - 1))
+        for edge in (left, right - 3):
+            painter.fillRect(QRectF(edge, lane.center().y() - 5, 3, 10), QColor(colours.accent))
+        if self._recorded:
+            self._paint_position(painter, area)
+        painter.end()
+
+    def _paint_position(self, painter: QPainter, area: QRectF) -> None:
+        assert self._recorded is not None
+        x = area.left() + self._position_s / (self._recorded.length_s or 1.0) * area.width()
+        colour = QColor(self._theme.colours.accent if self.hasFocus() else self._theme.colours.text)
+        painter.fillRect(QRectF(x - 0.5, 0, 1.5, area.height()), colour)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colour)
+        painter.drawPolygon(QPolygonF([QPointF(x - 5, 0), QPointF(x + 5, 0), QPointF(x, _RULER_PX - 3)]))
+
+    def _draw(self, ratio: float) -> QPixmap:
+        """Draw phases and curves of the whole."""
+        drawn = QPixmap(self.size() * ratio)
+        drawn.setDevicePixelRatio(ratio)
+        drawn.fill(QColor(self._theme.colours.surface))
+        area, colours, plots = self._area(), self._theme.colours, self._stack.offered
+        painter = QPainter(drawn)
+        painter.setClipRect(area)
+        painter.fillRect(area.adjusted(0, self._ruler(), 0, 0), QColor(colours.band))
+        bands = self._recorded.bands if self._recorded else plots.bands
+        shift = self._recorded.start_s - self._origin_s if self._recorded else 0.0
+        for number, band in enumerate(bands):
+            left, right = self.x_of(band.start + shift), self.x_of(band.end + shift)
+            if band.strong or number % 2 == 0:
+                shade = QColor(colours.band_measure if band.strong else colours.band)
+                painter.fillRect(QRectF(left, area.top(), right - left, area.height()), shade)
+        panel = _shown_panel(plots)
+        recorded = self._recorded.curve if self._recorded else None
+        shown = [curve for curve in panel.curves if curve.key not in self._stack.hidden] if panel else []
+        curves = [recorded] if recorded else shown
+        self._paint_curves(painter, area.adjusted(0, self._ruler() + 3, 0, -3), curves, 1.0 if recorded else 0.7)
+        painter.end()
+        return drawn
+
+    def _paint_curves(self, painter: QPainter, area: QRectF, curves: Sequence[Curve], opacity: float) -> None:
+        columns = max(2, round(area.width()))
+        strokes = [
+            (stroke_columns(curve.source.window(*self._whole, columns), *self._whole, columns), curve.colour)
+            for curve in curves
+        ]
+        tops = [stroke.top for stroke, _ in strokes if np.isfinite(stroke.top)]
+        painter.setOpacity(opacity)
+        for stroke, colour in strokes:
+            painter.setPen(QPen(self._theme.curve_colour(colour), 1))
+            painter.drawLines(_lines(stroke, area, max(tops, default=1.0) or 1.0))
+
+    def _edges(self) -> Span:
+        """Return the pixels at which the part in view begins and ends."""
+        area = self._area()
+        start, end = (min(max(self.x_of(time), area.left()), area.right()) for time in self._stack.span)
+        return start, max(end, start + 2)
+
+    def _ruler(self) -> int:
+        return _RULER_PX if self._recorded else 0
+
+    def _hold_at(self, position: QPointF) -> Hold:
+        """Return what lies under a position."""
+        left, right = self._edges()
+        area = self._area()
+        if position.y() < self._ruler():
+            return "position"
+        if abs(position.x() - left) <= _GRIP_PX and left > area.left() + 1:
+            return "start"
+        if abs(position.x() - right) <= _GRIP_PX:
+            return "end"
+        is_part = right - left < area.width() - _GRIP_PX
+        return "window" if is_part and left < position.x() < right else "new"
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Take hold of the position, the part in view or one of its ends; elsewhere begin a new part."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._hold = self._hold_at(event.position())
+            self._held_at = self._time_at(event.position().x())
+            if self._hold == "position":
+                self._request_position(event.position().x())
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Drag what is held; otherwise show by the cursor what could be."""
+        at, (start, end) = self._time_at(event.position().x()), self._stack.span
+        if self._hold == "position":
+            self._request_position(event.position().x())
+        elif self._hold == "window":
+            by = min(max(at - self._held_at, self.whole[0] - start), self.whole[1] - end)
+            self._held_at += by
+            self._request(start + by, end + by)
+        elif self._hold in ("start", "end"):
+            self._request(*((at, end) if self._hold == "start" else (start, at)))
+        elif self._hold == "new" and at != self._held_at:
+            self._request(*sorted((self._held_at, at)))
+        else:
+            edge = self._hold_at(event.position()) in ("start", "end")
+            self.setCursor(Qt.CursorShape.SizeHorCursor if edge else Qt.CursorShape.ArrowCursor)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Let go; a click outside of the part in view moves that there."""
+        at, (start, end) = self._time_at(event.position().x()), self._stack.span
+        if self._hold == "new" and at == self._held_at and not start <= at <= end:
+            half = (end - start) / 2
+            middle = min(max(at, self.whole[0] + half), self.whole[1] - half)
+            self._request(middle - half, middle + half)
+        self._hold = ""
+
+    def mouseDoubleClickEvent(self, _event: QMouseEvent) -> None:
+        """Show everything."""
+        self._hold = ""
+        self._request(*self.whole)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Move the position of a replay: with arrows, Home and End."""
+        if self._recorded is None:
+            super().keyPressEvent(event)
+            return
+        length, now = self._recorded.length_s, self._position_s
+        wanted = {
+            Qt.Key.Key_Left: now - _KEY_STEP * length,
+            Qt.Key.Key_Right: now + _KEY_STEP * length,
+            Qt.Key.Key_Home: 0.0,
+            Qt.Key.Key_End: length,
+        }.get(Qt.Key(event.key()))
+        if wanted is None:
+            super().keyPressEvent(event)
+        else:
+            self.position_requested.emit(min(max(wanted, 0.0), length))
+
+    def _request(self, start: float, end: float) -> None:
+        if end - start > (self.whole[1] - self.whole[0]) / 1e5:
+            self._stack.range_requested.emit(start, end)
+
+    def _request_position(self, x: float) -> None:
+        assert self._recorded is not None
+        self.position_requested.emit(self._time_at(x) - self.whole[0])
+
+
+def _shown_panel(plots: Plots) -> Panel | None:
+    """Return the panel whose curves stand for all: the first one with any data."""
+    known = (panel for panel in plots.panels if any(np.isfinite(curve.source.newest_s) for curve in panel.curves))
+    return next(known, None)
+
+
+def _lines(stroke: Stroke, area: QRectF, top: float) -> list[QPointF]:
+    """Return a line per pixel column, from its lowest to its highest value above 0, as pairs of points."""
+    columns = np.flatnonzero(np.isfinite(stroke.low))
+    highs = area.bottom() - np.clip(stroke.high[columns] / top, 0, 1) * area.height()
+    lows = area.bottom() - np.clip(stroke.low[columns] / top, 0, 1) * area.height()
+    points: list[QPointF] = []
+    for column, high, low in zip(columns.tolist(), highs.tolist(), lows.tolist(), strict=True):
+        points += [QPointF(area.left() + column, high), QPointF(area.left() + column, max(low, high + 0.5))]
+    return points
