@@ -25,7 +25,7 @@ from app.viewmodels.monitor.figures import DeviceMetric
 _COLUMN, _NARROW_COLUMN = 39 * GRID, 33 * GRID
 _WIDE, _LINE = 150 * GRID, 22
 _PLOT_WIDTH, _PLOT_HEIGHT = 38 * GRID, 18 * GRID
-_MOST_PROCESSES = 8
+_MOST_PROCESSES = 12
 _PIN, _UNPIN = "☆", "★"
 
 

@@ -1,5 +1,6 @@
 """Everything that is known of the chosen device, or of the devices of a chosen host together."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,8 @@ from app.viewmodels.plot.telemetry_buffer import MONITOR_FIELDS, absence_reason,
 PROCESS_COLUMNS = ("Process", "User", "Running", "Memory")
 _FINE_RANGES = ("1 min",)
 """Ranges that are drawn from every reading where this machine made it; longer ones from one a second."""
+_PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
+"""What figures of the processors are called among those of the GPUs."""
 _WITH_GPU = (
     "With an NVIDIA GPU each GPU has a row here: curves of its power, load and memory, its temperature and clocks, "
     "clock limits, and which programs use it.\n\n"
@@ -107,6 +110,7 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
         state=host_state(host),
         is_current=host.link.stage == "connected",
         metrics=_host_metrics(host),
+        processes=_host_processes(host),
         plots=_plots(model, host, host.main_devices, {}),
     )
 
@@ -114,15 +118,25 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
 def _host_metrics(host: MonitoredHost) -> tuple[DeviceMetric, ...]:
     """Return the figures of a host: sums and means of its devices, and what its processors do."""
     found = {name: host.total(name) for name in TABLE_FIELDS}
-    words = {"load_pct": "Mean load", "power_mw": "Power together", "memory_bytes": "Memory together"}
+    words = {"load_pct": "Mean load", "power_mw": "Total power", "memory_bytes": "Total memory"}
     labels = {**words, "temperature_c": "Highest temperature"}
     metrics = [
         DeviceMetric(labels[name], format_field(name, value)) for name, value in found.items() if value is not None
     ]
     processors = host.device(HOST)
     if processors is not None and processors not in host.main_devices:
-        metrics += device_metrics(processors, host.readings_of(HOST).values(), {})
+        own = device_metrics(processors, host.readings_of(HOST).values(), {})
+        metrics += [replace(each, label=_PROCESSOR_LABELS.get(each.label, each.label), field="") for each in own]
     return tuple(metrics)
+
+
+def _host_processes(host: MonitoredHost) -> tuple[tuple[str, ...], ...]:
+    """Return who uses which GPU of a host, below a line for each GPU that is used."""
+    lines: list[tuple[str, ...]] = []
+    for device in host.main_devices:
+        listed, _ = _processes(host.readings_of(device.device).processes)
+        lines += [(device_title(device), "", "", ""), *listed] if listed else []
+    return tuple(lines)
 
 
 def _processes(listed: Processes | None) -> tuple[tuple[tuple[str, ...], ...], str]:
@@ -142,9 +156,14 @@ def _plots(model: MonitorModel, host: MonitoredHost, devices: Sequence[Device], 
     return Plots(
         panels=tuple(panel for panel in panels if panel is not None),
         window=(-range_s, 0.0),
-        # Of what is kept once a second, nothing changes in between.
-        origin_s=model.clock() if model.settings.range in _FINE_RANGES else model.history.newest_s,
+        origin_s=_origin_s(model),
     )
+
+
+def _origin_s(model: MonitorModel) -> float:
+    """Return the end of the plots' axis; of what is kept once a second, nothing changes in between."""
+    is_coarse = model.settings.range not in _FINE_RANGES
+    return model.history.newest_s if is_coarse and math.isfinite(model.history.newest_s) else model.clock()
 
 
 def _panel(

@@ -13,8 +13,10 @@ from app.viewmodels.plot.model import Envelope
 RANGES_S: Mapping[str, float] = {"1 min": 60.0, "10 min": 600.0, "1 h": 3_600.0, "8 h": 28_800.0}
 """The ranges of time that Monitor offers; the last one is as long as anything is kept."""
 
-_LEVELS = ((1, 600), (10, 360), (60, 480))
-"""Readings to a row, and the rows that are kept: ten minutes, an hour and eight hours."""
+_LEVELS = ((1, 660), (10, 400), (60, 520))
+"""Readings to a row, and the rows that are kept: of ten minutes, an hour and eight hours, with some to spare."""
+_ROW_S = 60.0
+"""The longest time that a row stands for."""
 _GAP_S = 5.0
 """Without a reading for so long, as where the machine slept, the curves have a gap."""
 
@@ -113,7 +115,8 @@ class History:
         """Return what is kept of a curve between two times, as fine as it is kept that far back."""
         column = self._columns.get(key)
         if column is None:
-            return np.empty(0), np.empty(0), np.empty(0)
+            nothing = np.empty(0)
+            return nothing, nothing, nothing
         reaching = [n for n, level in enumerate(self._levels) if level.oldest_s <= start]
         coarsest = reaching[0] if reaching else len(self._levels) - 1
         parts = []
@@ -162,9 +165,18 @@ class HistoryCurve:
         """Time of the newest value of any curve."""
         return self.history.newest_s
 
-    def window(self, start: float, end: float, _columns: int) -> Envelope:
-        """Return what is kept between two times, with a little before it so that the line reaches the border."""
-        return self.history.window(self.key, start - (end - start) / 20, end)
+    def window(self, start: float, end: float, columns: int) -> Envelope:
+        """Return what is kept between two times, with a row before, so that the line reaches the border.
+
+        Smallest and largest of a row that is wider than a pixel column hold for all of its time.
+        """
+        x, low, high = self.history.window(self.key, start - _ROW_S, end)
+        copies = int(np.ceil(_ROW_S * columns / (end - start)))
+        if low is high or copies < 2:
+            return x, low, high
+        lengths = np.minimum(np.diff(x, prepend=x[0] - 1.0), _ROW_S)
+        parts = lengths[:, np.newaxis] * np.arange(copies - 1, -1, -1) / copies
+        return (x[:, np.newaxis] - parts).ravel(), low.repeat(copies), high.repeat(copies)
 
     def points(self) -> tuple[Floats, Floats]:
         """Return all that is kept, the largest values where several became one."""

@@ -115,6 +115,10 @@ def test_a_row_has_the_figures_and_who_uses_the_gpu() -> None:
     ]
     second = row(model, Place("", "GPU-1"))
     assert (second["temperature_c"], second["processes"]) == ("", "No process")
+    assert chosen_details(model, Place("")).processes == (
+        ("GPU 0", "", "", ""),
+        ("python3 (7)", "ann", "–", "–"),
+    )
     assert row(model, Place("", HOST))["device"] == "CPU · CPU"
     assert row(model, Place(""))["power_mw"] == "1,201 of 1,400 W"
 
@@ -268,10 +272,16 @@ def test_eight_hours_are_kept_in_bounded_memory_the_newest_minutes_whole(hours: 
     assert len(x) < 1_500
     assert np.all(np.diff(x) > 0)
     assert (low.min(), high.max()) == (0.0, 59.0), "no peak is lost"
-    assert history.memory_bytes < 500_000
+    assert history.memory_bytes <= 320_000, "of 32 curves, of which one is used"
     course = history.course(key, end - 3600, end, 60)
     assert np.isfinite(course).sum() >= 59
     curve = HistoryCurve(history, key)
+    x, low, high = curve.window(end - 6 * 3600, end, 1200)
+    of_minutes = x < end - 3700
+    assert np.all(np.diff(x) > 0)
+    assert set(low[of_minutes]) == {0.0}
+    assert set(high[of_minutes]) == {59.0}
+    assert np.diff(x).max() <= 6 * 3600 / 1200, "no pixel column is without its minute"
     assert curve.range_at(end) == (59.0, 59.0)
     assert curve.range_at(end - 5 * 3600) == (0.0, 59.0)
 
