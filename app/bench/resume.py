@@ -2,7 +2,7 @@
 
 Each experiment has six runs of `dummy` in a database of its own, in turn on the command line and in a window. SIGKILL
 comes after a random part of the time that such an experiment takes uninterrupted; when the program was killed, the same
-command, or *Go on* in a new window, resumes the experiment until it ends by itself. Every second one on the command
+command, or *Resume* in a new window, resumes the experiment until it ends by itself. Every second one on the command
 line is made with `--again`, so that only the entry's own runs count, and is resumed by `queue go-on`.
 
 With `--on` the runs are made on a host, on the command line alone, and what carries them is killed, too: the carrier

@@ -66,7 +66,7 @@ def test_what_is_only_added_says_what_of_it_cannot_run_and_what_the_rest_takes(s
     refused, planned, takes = added.err.splitlines()
     assert refused.startswith("Cannot run here: cuDNN. ")
     assert planned == "2 runs planned."
-    assert takes == "No run like these is stored yet: they take at least 0:03."
+    assert takes == "No similar run is stored yet: this takes at least 0:03."
 
 
 def test_entries_are_added_ordered_and_made(say: Say) -> None:

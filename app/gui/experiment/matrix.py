@@ -24,6 +24,7 @@ from app.gui.widgets.basic import (
     plain_tooltip,
     separator,
     set_role,
+    show_text,
     text_label,
     toggle_button,
 )
@@ -40,6 +41,8 @@ class ParameterRows(Scroller):
 
     value_toggled = Signal(str, object, bool)
     list_edited = Signal(str, str)
+    list_typed = Signal(str, str)
+    """Emitted with the text while it is typed; `list_edited` when that is done."""
 
     def __init__(self) -> None:
         super().__init__(horizontal=False)
@@ -60,6 +63,10 @@ class ParameterRows(Scroller):
             self._signature = shape
             self._remake(rows)
         self._show_rows()
+
+    def show_problem(self, name: str, text: str) -> None:
+        """Show what is wrong with the values of a parameter while they are typed; "" for nothing."""
+        show_text(self._rows[name].problem, text)
 
     def control(self, name: str) -> QWidget:
         """Return the control for the values of a parameter."""
@@ -157,6 +164,7 @@ class _ParameterRow:
                 owner.list_edited.emit(row.name, made.text())
 
         made.editingFinished.connect(emit_list)
+        made.textEdited.connect(lambda text: owner.list_typed.emit(row.name, text))
         line = QHBoxLayout(self.control)
         line.setContentsMargins(0, 0, 0, 0)
         line.setSpacing(GRID)

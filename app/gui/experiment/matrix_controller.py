@@ -89,6 +89,8 @@ class MatrixController(QObject):
         database, inventory = self._database, self._inventory
         rows.value_toggled.connect(lambda name, value, on: self._change(lambda: self._matrix.tick(name, value, on=on)))
         rows.list_edited.connect(lambda name, text: self._change(lambda: self._matrix.enter_list(name, text)))
+        typed_problem = self._matrix.problem_while_typing
+        rows.list_typed.connect(lambda name, text: rows.show_problem(name, typed_problem(name, text)))
         foot.baseline_chosen.connect(lambda index: self._change(lambda: self._matrix.choose_baseline(index)))
         foot.extent_changed.connect(self._extend)
         foot.reset_requested.connect(lambda: self._change(self._matrix.reset))

@@ -182,7 +182,7 @@ class MatrixFooter(QWidget):
             (
                 "T&ime limit",
                 self._budget,
-                "Start no run that would not end within this time; the experiment can go on later",
+                "Start no run that would not end within this time; the experiment can be resumed later",
             ),
         )
         grid = QGridLayout()

@@ -66,6 +66,8 @@ class BannerView(QWidget):
         self._banner = banner
         self._text.setText(_keep_units(banner.text))
         set_role(self._text, "heading" if banner.detail else "")
+        line = Qt.AlignmentFlag.AlignTop if banner.detail else Qt.AlignmentFlag.AlignVCenter
+        self._line.setAlignment(self._symbol, line)
         show_text(self._detail, _keep_units(textwrap.shorten(banner.detail, _MAX_DETAIL_CHARS, placeholder=" …")))
         self._detail.setToolTip(plain_tooltip(banner.detail))
         self._symbol.setText(banner.symbol)
@@ -126,7 +128,7 @@ class QueueView(QWidget):
         self.remove = button("Remove", "Delete: completed runs stay in the history", small=True)
         self.show_verdict = button("Show verdict", "Enter: compare the runs so far", small=True)
         self.export_button = button(
-            "Export …", "To a database from which the queue can go on elsewhere; only while nothing runs", small=True
+            "Export …", "To a database in which the queue can be resumed elsewhere; only while nothing runs", small=True
         )
         self.cancel_all = button("Cancel all …", "Stop the current run and empty the queue", small=True)
         self._state = QueueState()
@@ -157,7 +159,7 @@ class QueueView(QWidget):
         self._time_left.setText(state.time_left)
         self.skip.setVisible(state.can_skip_wait)
         self.pause_all.setVisible(bool(state.pause_action))
-        self.pause_all.setText("Pause all" if state.pause_action == "pause" else "Go on")
+        self.pause_all.setText("Pause all" if state.pause_action == "pause" else "Resume all")
         self._bar.setVisible(bool(state.count))
         self._header.setVisible(bool(state.count) or self.fold.isChecked())
         if self.fold.isChecked():

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.paths import PROGRAM
 from app.plan import Plan
-from app.units import plural, sentence
+from app.units import plural
 from app.viewmodels.experiment.matrix_state import (
     Extent,
     MatrixRow,
     MatrixState,
+    describe_invalid,
     format_cli_values,
     format_values,
     list_placeholder,
@@ -21,7 +22,7 @@ from app.viewmodels.experiment.preview import group_refused
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.run.form import Field, Option, VariantForm
 from workloads import catalog
-from workloads.catalog import MAX_VARIANTS, Refusal, UsageError
+from workloads.catalog import MAX_VARIANTS, Refusal
 from workloads.protocol import RunSpec, Value
 
 _SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
@@ -78,10 +79,14 @@ class MatrixForm:
         self._selection.lists.pop(name, None)
         if not text.strip():
             return
-        try:
+        if problem := describe_invalid(parameter, text):
+            self._selection.errors[name] = text, problem
+        else:
             self._selection.lists[name] = parse_values(parameter, text)
-        except UsageError as error:
-            self._selection.errors[name] = text, sentence(str(error).replace(name, parameter.label, 1))
+
+    def problem_while_typing(self, name: str, text: str) -> str:
+        """Return what is wrong with the values typed so far, but for the last one; "" for nothing."""
+        return describe_invalid(self._parameter(name), text, typing=True)
 
     def choose_baseline(self, index: int) -> None:
         """Compare with this one of the state's variants."""
@@ -230,8 +235,8 @@ class MatrixForm:
         return sorted(found.runnable, key=lambda spec: [lists[name].index(spec.variant[name]) for name in varied])
 
     def _problem(self, found: _Combinations) -> str:
-        if error := next(iter(self._selection.errors.values()), None):
-            return error[1]
+        if wrong := next(iter(self._selection.errors), None):
+            return f"Correct the values of {self._parameter(wrong).label} above."
         if found.count > MAX_VARIANTS:
             return f"{found.count:,} combinations are too many: choose fewer values, {MAX_VARIANTS} at most."
         if found.count < 2:

@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.units import sentence
 from app.viewmodels.experiment.preview import RefusedGroup
 from app.viewmodels.format.naming import value_text
 from app.viewmodels.run.form import Option
-from workloads.catalog import Parameter, parse
+from workloads.catalog import Parameter, UsageError, parse
 from workloads.protocol import Value
 
 
@@ -91,6 +92,25 @@ _NUMBERS = re.compile(r"[,;\s]+")
 def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:
     """Return the values in the order typed, each once; raises `UsageError` for an invalid one."""
     return tuple(dict.fromkeys(parse(parameter, word) for word in _split_values(parameter, text)))
+
+
+def describe_invalid(parameter: Parameter, text: str, *, typing: bool = False) -> str:
+    """Return a sentence for each invalid value; "" where all are valid.
+
+    Args:
+        parameter: The parameter.
+        text: Its values, separated.
+        typing: The last value is still being typed, so it is not judged.
+    """
+    words = _split_values(parameter, text)
+    ends_word = text.endswith((_separator(parameter).strip(), " "))
+    sentences = []
+    for word in words[:-1] if typing and not ends_word else words:
+        try:
+            parse(parameter, word)
+        except UsageError as error:
+            sentences.append(sentence(str(error).replace(parameter.name, parameter.label, 1)))
+    return " ".join(dict.fromkeys(sentences))
 
 
 def format_values(parameter: Parameter, values: Sequence[Value]) -> str:

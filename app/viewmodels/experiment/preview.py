@@ -58,7 +58,7 @@ def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: 
     else:
         sentences = [_describe_remaining(ahead, left, "at most " if at_most else "")]
     if budget_s is not None and budget_s < ahead.left_s:
-        sentences.append(f"It stops within {units.duration(budget_s)} and can go on later.")
+        sentences.append(f"It stops within {units.duration(budget_s)} and can be resumed later.")
     return [*sentences, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
 
 
@@ -116,9 +116,10 @@ def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
 def _describe_remaining(ahead: RemainingWork, left: int, most: str) -> str:
     stored = f"{ahead.done:,} of {ahead.planned:,} already stored" if ahead.done else ""
     if not ahead.timing_runs:
-        least = f"at least {units.duration(ahead.left_s)}" if ahead.left_s else "a time not known yet"
-        they = f"all {left:,}" if most else "they"
-        return f"No run like these is stored yet: {they} take {least}."
+        if not ahead.left_s:
+            return "How long this takes is not known yet: no similar run is stored."
+        all_of_them = f"all {left:,} take" if most else "this takes"
+        return f"No similar run is stored yet: {all_of_them} at least {units.duration(ahead.left_s)}."
     rest = f"{stored}; the other {left:,} will take" if stored else "This takes"
     judged = f"{ahead.timing_runs:,} stored {units.plural('run', ahead.timing_runs)}"
     others = " of other workloads" if ahead.from_other_workloads else ""

@@ -38,7 +38,7 @@ _MAX_NAME_LENGTH = 60
 _END_PHRASES: dict[EntryState, str] = {
     "complete": "is complete",
     "settled": "has reached its target precision",
-    "out of budget": "is out of budget; going on gives it as much again",
+    "out of budget": "has used its time limit; resuming gives it as much again",
 }
 
 
@@ -84,7 +84,7 @@ def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
         text=" ".join([text, *sentences]),
         symbol=STATE_STYLES["paused"].symbol,
         tone="busy",
-        actions=(("go on", "Go on"), ("not now", "Not now"), *other_actions),
+        actions=(("go on", "Resume"), ("not now", "Not now"), *other_actions),
     )
 
 

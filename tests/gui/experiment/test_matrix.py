@@ -87,6 +87,7 @@ class RunScreen(Screen[RunView]):
         edit.setFocus()
         edit.selectAll()
         QTest.keyClicks(edit, text)
+        self.typed = self.visible_text()
         QTest.keyClick(edit, Qt.Key.Key_Return)
 
     def start(self) -> Plan:
@@ -147,7 +148,7 @@ def test_values_are_ticked_and_typed_and_the_experiment_is_asked_for(screen_on: 
     assert not screen.matrix.footer.start_button.isEnabled()
     screen.tick("layout", "NHWC")
     screen.type("batch_size", "128, 256")
-    screen.wait_for_text("No run like these is stored yet: they take at least 2:00.")
+    screen.wait_for_text("No similar run is stored yet: this takes at least 2:00.")
     assert "12 runs" in screen.visible_text()
     plan = screen.start()
     assert varied(plan, "layout", "batch_size") == [("NCHW", 128), ("NCHW", 256), ("NHWC", 128), ("NHWC", 256)]
@@ -186,7 +187,8 @@ def test_a_list_that_cannot_be_read_says_why_and_nothing_starts(screen_on: Open)
     screen = screen_on()
     screen.open()
     screen.tick("layout", "NHWC")
-    screen.type("batch_size", "128, many")
+    screen.type("batch_size", "many, 128")
+    assert "Batch size takes a whole number, not 'many'." in screen.typed
     assert "takes a whole number, not 'many'" in screen.visible_text()
     assert not screen.matrix.footer.start_button.isEnabled()
 
@@ -224,9 +226,9 @@ def test_runs_on_different_gpus_at_once_are_a_choice_where_there_are_two(screen_
     screen.open()
     box = screen.matrix.footer.concurrent_box
     screen.tick("layout", "NHWC")
-    screen.wait_for_text("they take at least 1:00.")
+    screen.wait_for_text("this takes at least 1:00.")
     QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
-    screen.wait_for_text("they take at least 0:30.")
+    screen.wait_for_text("this takes at least 0:30.")
     screen.tick("gpus", "2")
     screen.tick("gpus", "1")
     screen.wait_for_text("no two of them fit on the 2 GPUs of this machine.")

@@ -210,7 +210,7 @@ def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs
     view.remove.click()
     qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
     qtbot.waitUntil(lambda: entry_texts(view) == ["third: paused", "second: complete"], timeout=READ_LIMIT_MS)
-    assert view.pause_all.text() == "Go on"
+    assert view.pause_all.text() == "Resume all"
     view.table.choose(3)
     view.pause.click()
     qtbot.waitUntil(lambda: entries_of(workbench) == (), timeout=RUN_LIMIT_MS)

@@ -175,13 +175,21 @@ def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
 
 def test_a_word_that_is_no_value_stays_with_what_is_wrong() -> None:
     matrix, _ = matrix_on(NO_GPU)
-    matrix.enter_list("batch_size", "16, many")
+    matrix.enter_list("batch_size", "16, many, 0")
     found = row(matrix, "batch_size")
-    assert found.text == "16, many"
-    assert found.problem == "Batch size takes a whole number, not 'many'."
-    assert matrix.state().problem == found.problem
+    assert found.text == "16, many, 0"
+    assert found.problem == (
+        "Batch size takes a whole number, not 'many'. Batch size must be from 1 to 1,048,576, not 0."
+    )
+    assert matrix.state().problem == "Correct the values of Batch size above."
     matrix.enter_list("batch_size", "")
     assert row(matrix, "batch_size").text == "32"
+
+
+def test_while_a_list_is_typed_its_last_value_is_not_judged_yet() -> None:
+    matrix, _ = matrix_on(NO_GPU)
+    typed = {"x": False, "x,": True, "x, 3": True, "32, 0": False, "32, 0 ": True}
+    assert {text: bool(matrix.problem_while_typing("batch_size", text)) for text in typed} == typed
 
 
 def test_the_last_value_stays_ticked() -> None:
@@ -218,7 +226,7 @@ def test_each_workload_keeps_its_own_values() -> None:
     [
         (
             RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=0),
-            "No run like these is stored yet: they take at least 1:30.",
+            "No similar run is stored yet: this takes at least 1:30.",
         ),
         (
             RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7),
@@ -244,14 +252,14 @@ def test_what_is_said_of_the_time_before_it_starts(ahead: RemainingWork, says: s
 
 def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
     ahead = RemainingWork(planned=40, done=0, left_s=400.0, timing_runs=0)
-    assert describe_estimate(ahead, at_most=True) == ["No run like these is stored yet: all 40 take at least 6:40."]
+    assert describe_estimate(ahead, at_most=True) == ["No similar run is stored yet: all 40 take at least 6:40."]
 
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
     ahead = RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU"))
     assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
         "This takes at most about 1:30 (estimated from 7 stored runs).",
-        "It stops within 1:00 and can go on later.",
+        "It stops within 1:00 and can be resumed later.",
         "Not counted: 3 stored runs of these variants with another driver, another GPU.",
     ]
 

@@ -121,7 +121,7 @@ def test_one_with_its_time_spent_is_told_of_and_in_the_queue_once() -> None:
     state = queue.state(0.0)
     assert [row.state for row in state.rows] == ["paused"]
     assert state.ended is not None
-    assert "is out of budget" in state.ended.text
+    assert "has used its time limit" in state.ended.text
 
 
 def test_one_that_was_stopped_or_removed_is_not_told_of() -> None:
@@ -140,7 +140,7 @@ def test_unfinished_experiments_are_offered_and_the_line_waits_for_the_answer() 
     state = queue.state(0.0)
     assert state.offer is not None
     assert state.offer.text == "“article-c” is unfinished: 12 of 40 runs done."
-    assert [label for _, label in state.offer.actions] == ["Go on", "Not now", "Remove"]
+    assert [label for _, label in state.offer.actions] == ["Resume", "Not now", "Remove"]
     assert (state.count, state.pause_action) == ("", "")
     queue.withdraw_offer()
     state = queue.state(0.0)
@@ -163,7 +163,7 @@ def test_several_unfinished_experiments_are_one_offer() -> None:
     offer = queue.state(0.0).offer
     assert offer is not None
     assert offer.text == ("2 experiments are unfinished: 2 of 10 runs done. 3 of its runs come from another machine.")
-    assert [label for _, label in offer.actions] == ["Go on", "Not now", "Show them"]
+    assert [label for _, label in offer.actions] == ["Resume", "Not now", "Show them"]
     queue.begin()
     assert queue.state(0.0).offer is None
 
