@@ -182,7 +182,7 @@ def _duration(value: float | None, _unit: str) -> str:
 
 def _error(value: float | None, _unit: str) -> str:
     bound = units.plus_minus(None if value is None else value / 100)
-    return f"{bound} from the window's edges" if bound else units.ABSENT
+    return f"{bound} (sampling-window edges)" if bound else units.ABSENT
 
 
 def _duration_s(row: RunRow) -> float | None:

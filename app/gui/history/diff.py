@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
@@ -9,9 +10,12 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QTextBrowser, QVBoxLayout,
 
 from app.gui.theme import GRID, Colours, Theme, tabular_font
 from app.gui.widgets.basic import button, separator, text_label, toggle_button
+from app.gui.window_state import WindowState
 from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, text_line
 
 _MAX_WIDTH = 150 * GRID
+_MARGINS = 7 * GRID
+"""Around the page and its scroll bar."""
 _SHARES = (34, 24, 24, 18)
 """Of the page's width, in percent: the names, both runs, the change."""
 _INDENT = "&nbsp;" * 5
@@ -37,6 +41,9 @@ class RunDiffView(QWidget):
         self._search = QLineEdit()
         self._page = QTextBrowser()
         self._back.clicked.connect(self.back_requested)
+        state = WindowState("diff", self)
+        self._alike.setChecked(state.read("alike", False))
+        self._alike.toggled.connect(partial(state.keep, "alike"))
         self._alike.toggled.connect(self._rebuild)
         self._swap.clicked.connect(lambda: self.swap_requested.emit(self._runs()[::-1]))
         self._compare.clicked.connect(lambda: self.compare_requested.emit(self._runs()))
@@ -54,7 +61,7 @@ class RunDiffView(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep lines short enough to be followed from name to value."""
         super().resizeEvent(event)
-        self._page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self._page.viewport().width()))
+        self._page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
 
     def displayed_text(self) -> str:
         """Return the text of the page."""

@@ -32,6 +32,8 @@ from app.viewmodels.history.table import (
 )
 
 _POLL_MS = 2_000
+_FACETS_DELAY_MS = 150
+"""After the last letter of a search: counting takes longer than finding, and the next letter would wait for it."""
 
 
 class HistoryController(QObject):
@@ -56,6 +58,7 @@ class HistoryController(QObject):
         self._menu = RunMenuController(view, database, background, actions, self)
         self.transfer = TransferController(view, database, actions)
         self.show_undone = self._edits.show_undone
+        self._facets_delay = QTimer(self, interval=_FACETS_DELAY_MS, singleShot=True)
         self._connect()
 
     def refresh(self) -> None:
@@ -125,7 +128,7 @@ class HistoryController(QObject):
             self._view.show_problem("")
             self._view.show_model(found)
             self._outdated = self._read_pending
-            self._read_facets()
+            self._facets_delay.start()
         self._finish_read()
 
     def _fail_read(self, error: UserError) -> None:
@@ -161,6 +164,7 @@ class HistoryController(QObject):
     def _connect(self) -> None:
         self._view.overview.bar.query_changed.connect(self._set_query)
         self._view.overview.facets_requested.connect(self._read_facets)
+        self._facets_delay.timeout.connect(self._read_facets)
         self._view.table.rows_requested.connect(self._read_rows)
         self._view.table.opened.connect(self.open_run)
         self._view.overview.run_menu.log_requested.connect(lambda runs: self.open_run(runs[0], at_log=True))

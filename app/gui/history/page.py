@@ -27,6 +27,7 @@ from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import button, clear_layout, separator, show_text, splitter, text_label
+from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
 
@@ -279,8 +280,11 @@ class RunPageView(QWidget):
         self._parts.addWidget(self._evidence)
         left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
         left.setSizes([1000, _LOG_HEIGHT])
+        state = WindowState("run page", self)
+        state.keep_splitter("log", left)
         body = splitter(Qt.Orientation.Horizontal, left, self._side_panel(), (1, 0))
         body.setSizes([1000, _DETAILS_WIDTH])
+        state.keep_splitter("details", body)
         return body
 
     def _side_panel(self) -> QWidget:

@@ -20,6 +20,7 @@ from app.viewmodels.format.ratios import format_times, is_far_from_one
 from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.plot.telemetry_buffer import device_label
+from workloads.protocol import RunSpec
 
 CAUTION = (
     "Two single runs: what differs between repeats of one variant differs here too. "
@@ -179,11 +180,17 @@ def _parameter_rows(runs: Runs) -> Iterator[DiffRow]:
     yield _row("Workload", [spec.workload for spec in specs])
     for name in dict.fromkeys(name for spec in specs for name in spec.variant):
         owner = next(spec for spec in specs if name in spec.variant)
-        values = [
-            naming.choice_label(spec, name, spec.variant[name]) if name in spec.variant else units.ABSENT
-            for spec in specs
-        ]
+        values = [_setting(spec, name) if name in spec.variant else units.ABSENT for spec in specs]
         yield _row(naming.parameter_label(owner, name), values, help=name)
+
+
+def _setting(spec: RunSpec, name: str) -> str:
+    """Return the value of a parameter with its unit."""
+    value, parameter = spec.variant[name], naming.parameters_by_name(spec).get(name)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    said = naming.choice_label(spec, name, value)
+    return f"{said} {parameter.unit}" if said and parameter and parameter.unit else said
 
 
 def _environment_rows(runs: Runs, *, per_run: bool) -> Iterator[DiffRow]:

@@ -26,7 +26,7 @@ def printed(capsys: pytest.CaptureFixture[str], database: Path, *words: str) -> 
 
 def test_diff_prints_what_differs_and_all_only_where_asked(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     said = printed(capsys, database, "1", "2")
-    assert ["XLA", "false", "true"] in [line.split() for line in said.splitlines()]
+    assert ["XLA", "off", "on"] in [line.split() for line in said.splitlines()]
     assert "Layers" not in said
     assert "no line differs" in said
     assert "Layers" in printed(capsys, database, "1", "2", "--all")

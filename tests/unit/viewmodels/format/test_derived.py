@@ -49,7 +49,7 @@ def test_energy_is_told_by_example_step_and_phase_with_source_and_error() -> Non
     assert facts["Energy"] == f"750{NBSP}mJ/image"
     assert facts["Energy per step"] == f"24,000{NBSP}mJ"
     assert facts["Taken from"] == "energy counter"
-    assert facts["Energy error"] == f"±{NBSP}1.2{NBSP}% from the window's edges"
+    assert facts["Energy error"] == f"±{NBSP}1.2{NBSP}% (sampling-window edges)"
     rows = {row[0]: row[1:] for row in group("Phases", run()).rows}
     assert rows["measure"] == ("8.00", "1,200", "9,600", f"±{NBSP}120")
     assert rows["import"] == ("2.00", "–", "–", ""), "no energy is not 0"

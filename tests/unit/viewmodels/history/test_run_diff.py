@@ -36,7 +36,7 @@ def rows(found: RunDiff, key: str) -> dict[str, DiffRow]:
 
 def test_each_section_lists_what_differs_and_counts_what_is_alike(runs: tuple[StoredRun, StoredRun]) -> None:
     found = run_diff(*runs, UTC)
-    assert rows(found, "parameters") == {"XLA": DiffRow("XLA", "false", "true", help="xla")}
+    assert rows(found, "parameters") == {"XLA": DiffRow("XLA", "off", "on", help="xla")}
     assert {name: row[1:3] for name, row in rows(found, "environment").items()} == {"cuDNN loaded": ("9.1.0", "9.2.0")}
     assert {name: row[1:3] for name, row in rows(found, "conditions").items()} == {
         "Waited before the run": ("0 s", "2 s")
