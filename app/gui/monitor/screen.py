@@ -122,6 +122,11 @@ class MonitorView(QWidget):
         self._model.search(text)
         self.show_table()
 
+    def _leave_search(self) -> None:
+        """Show all devices again, and give the table the keyboard."""
+        self.search.clear()
+        self.table.setFocus()
+
     def _fold_all(self) -> None:
         self._model.fold(None, self._fold.text() == "Fold all")
         self.show_table()
@@ -138,6 +143,8 @@ class MonitorView(QWidget):
             made.clicked.connect(lambda _=False, name=name: self._change(range=name))
             self._shortcut(f"{number}", made.click)
         self._shortcut("Ctrl+F", self.search.setFocus)
+        leave = QShortcut(QKeySequence("Escape"), self.search, context=Qt.ShortcutContext.WidgetShortcut)
+        leave.activated.connect(self._leave_search)
         self._parts.splitterMoved.connect(self._note_sized)
 
     def _shortcut(self, keys: str, act: Callable[[], object]) -> None:
@@ -171,7 +178,7 @@ class MonitorView(QWidget):
         layout.addWidget(self._parts, 1)
 
 
-_REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.09, 0.3
+_REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.15, 0.5
 """Numbers that change more often than this nobody can read."""
 _TICK_MS = 1_000
 

@@ -194,6 +194,7 @@ class MonitorTable(CellTable):
         self._least: dict[int, int] = {}
         self._spare: dict[int, int] = {}
         self._chosen: Place | None = None
+        self._is_own_choice = self._is_restoring = False
         self._spans: frozenset[int] = frozenset()
         super().__init__(self._rows, self._graphs, elastic=0, elastic_max=0)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -243,9 +244,9 @@ class MonitorTable(CellTable):
     def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
         """Note which row is chosen."""
         super().currentChanged(current, previous)
-        if current.isValid() and (place := self._rows.order[current.row()]) != self._chosen:
-            self._chosen = place
-            self.chosen_changed.emit()
+        if current.isValid() and not self._is_restoring:
+            self._is_own_choice = True
+            self._note(self._rows.order[current.row()])
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Left and right fold and unfold a host, Enter shows its plots or connects to it."""
@@ -320,16 +321,25 @@ class MonitorTable(CellTable):
         self.horizontalHeader().setSortIndicator(column, order)
 
     def _restore(self, row: int) -> None:
-        """Choose the row again that was chosen; if it is gone, the one in its place, at first a GPU's."""
+        """Choose the row again that the user chose, or what is in its place; before any choice, the first GPU."""
         order = self._rows.order
         if not order:
             self._chosen = None
             return
-        if self._chosen in order:
-            self.selectRow(order.index(self._chosen))
-            return
-        devices = [n for n, place in enumerate(order) if place.device is not None]
-        self.selectRow(min(row, len(order) - 1) if self._chosen is not None else next(iter(devices), 0))
+        if not self._is_own_choice:
+            row = next((n for n, place in enumerate(order) if place.device is not None), 0)
+        elif self._chosen in order:
+            row = order.index(self._chosen)
+        row = min(row, len(order) - 1)
+        self._is_restoring = True
+        self.selectRow(row)
+        self._is_restoring = False
+        self._note(order[row])
+
+    def _note(self, place: Place) -> None:
+        if place != self._chosen:
+            self._chosen = place
+            self.chosen_changed.emit()
 
     def _span_reasons(self) -> None:
         """Let the reason of a row without figures have their room; only of rows in sight, for that takes a while."""

@@ -135,6 +135,7 @@ GROUPS = (
             Action("Show the last hour", ("3",)),
             Action("Show the last 8 hours", ("4",)),
             Action("Search hosts, GPUs, states, processes and users", ("Ctrl+F",)),
+            Action("Show all devices again", ("Escape",)),
             Action("Previous and next host or GPU", ("Up", "Down")),
             Action("Fold and unfold a host", ("Left", "Right")),
             Action("Show the plots of the host, or connect to it", ("Return",)),
