@@ -5,28 +5,36 @@ from pathlib import Path
 import click
 
 from app.cli.candidates import complete_runs
-from app.cli.options import RUN_NUMBER, command
+from app.cli.options import RUN_NUMBER, command, report_option
 from app.cli.services import open_store
-from app.cli.terminal import print_json, print_table, print_text
+from app.cli.terminal import print_json, print_table, print_text, say
 from app.report.diff import diff_document
+from app.report.render import check_suffix, render_diff, write_page
 from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, run_diff, text_line
 from workloads.catalog import UsageError
 
 
-@command("diff", "diff 12 14", "diff 12 14 --all", "diff 12 14 --json")
+@command("diff", "diff 12 14", "diff 12 14 --all", "diff 12 14 --report diff.html")
 @click.argument("first", type=RUN_NUMBER, shell_complete=complete_runs)
 @click.argument("second", type=RUN_NUMBER, shell_complete=complete_runs)
 @click.option("--all", "everything", is_flag=True, help="Print what is alike too.")
-def diff(database: Path | None, as_json: bool, first: int, second: int, everything: bool) -> int:
-    """Print in what two runs differ; changes are counted from the first one."""
+@report_option
+def diff(database: Path | None, as_json: bool, first: int, second: int, everything: bool, report: Path | None) -> int:
+    """Print in what two runs differ, changes counted from the first one, and write a page of it where requested."""
+    if report is not None:
+        check_suffix(report)
     if first == second:
         raise UsageError(f"diff takes two runs; run {first} was given twice.")
     with open_store(database) as store:
         runs = store.load(first), store.load(second)
+    found = run_diff(*runs, None)
+    if report is not None:
+        write_page(report, render_diff(found, report))
+        say(f"Written to {report}.")
     if as_json:
         print_json(diff_document(*runs))
     else:
-        print_diff(run_diff(*runs, None), everything=everything)
+        print_diff(found, everything=everything)
     return 0
 
 

@@ -13,6 +13,7 @@ from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
 from app.report.charts.svg import replace_invalid_xml
+from app.report.diff import diff_lines, diff_parts
 from app.report.gate import Gate
 from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_report
 from app.report.scaling import scaling_sections
@@ -21,6 +22,7 @@ from app.runs.experiment.article_runs import ArticleRuns
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.scaling import ScalingView
+from app.viewmodels.history.run_diff import RunDiff
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
@@ -129,6 +131,13 @@ def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
     sections = {f"{path.stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(views, LIGHT), 1)}
     text = _render("scaling.md.jinja", scaling=sections)
     return RenderedPage(text, {file: section.drawing.svg(filled=True) for file, section in sections.items()})
+
+
+def render_diff(diff: RunDiff, path: Path) -> RenderedPage:
+    """Render two runs side by side, in the format of the path's suffix."""
+    template = "diff.md.jinja" if path.suffix.lower() == ".md" else "diff.html.jinja"
+    names = [f"{label}: {name}" for label, name in zip(diff.labels, diff.names, strict=True)]
+    return RenderedPage(_render(template, diff=diff, names=names, sections=diff_parts(diff), texts=diff_lines(diff)))
 
 
 def gate_markdown(gate: Gate) -> str:

@@ -27,6 +27,7 @@ class RunDiffView(QWidget):
     back_requested = Signal()
     compare_requested = Signal(list)
     swap_requested = Signal(list)
+    save_requested = Signal(object)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -37,6 +38,7 @@ class RunDiffView(QWidget):
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._alike = toggle_button("Show what is &alike", "List values that both runs share too")
         self._swap = button("S&wap", "Count changes from the other run", small=True)
+        self._save = button("&Save …", "Write this page to an HTML or Markdown file", small=True)
         self._compare = button("Open in &Compare", "Compare the two runs: verdict, curves, charts", small=True)
         self._search = QLineEdit()
         self._page = QTextBrowser()
@@ -47,6 +49,7 @@ class RunDiffView(QWidget):
         self._alike.toggled.connect(self._rebuild)
         self._swap.clicked.connect(lambda: self.swap_requested.emit(self._runs()[::-1]))
         self._compare.clicked.connect(lambda: self.compare_requested.emit(self._runs()))
+        self._save.clicked.connect(lambda: self.save_requested.emit(self._diff))
         theme.changed.connect(self._rebuild)
         self._build()
 
@@ -101,7 +104,7 @@ class RunDiffView(QWidget):
         top = QHBoxLayout()
         top.addWidget(self._back)
         top.addStretch(1)
-        for widget in (self._search, self._alike, self._swap, self._compare):
+        for widget in (self._search, self._alike, self._swap, self._save, self._compare):
             top.addWidget(widget)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)

@@ -11,13 +11,14 @@ from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.history.screen import HistoryView
 from app.gui.threads import Background
+from app.gui.widgets.dialogs import ask_for_new_file
 from app.paths import weights_path
 from app.storage.library import Library
 from app.storage.store import Store
 from app.units import plural
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.format.sentences import format_run_numbers
-from app.viewmodels.history.run_diff import run_diff
+from app.viewmodels.history.run_diff import RunDiff, run_diff
 
 Found = TypeVar("Found")
 
@@ -51,12 +52,24 @@ class RunMenuController(QObject):
         menu.copy_requested.connect(self._copy_commands)
         menu.reveal_requested.connect(self._show_files)
         view.diff.swap_requested.connect(self.show_diff)
+        view.diff.save_requested.connect(self._ask_to_save)
         view.diff.compare_requested.connect(actions.compare)
 
     def show_diff(self, runs: Sequence[int]) -> None:
         """Read two runs and turn to the page of their diff, with changes counted from the first."""
         first, second = runs
         self._read(lambda store: run_diff(store.load(first), store.load(second), None), self._view.show_diff)
+
+    def _ask_to_save(self, diff: RunDiff) -> None:
+        path = Path.home() / "diff-{}-{}.html".format(*diff.runs)
+        pages = "Pages (*.html *.md)"
+        ask_for_new_file(self._view, "Save the diff", path, pages, lambda file: self._save(diff, Path(file)))
+
+    def _save(self, diff: RunDiff, path: Path) -> None:
+        def show(_: None) -> None:
+            self._view.show_problem("")
+
+        self._background.run(lambda: _write(diff, path), show, lambda error: self._view.show_problem(str(error)))
 
     def _compare_with_baseline(self, runs: Sequence[int]) -> None:
         self._read(lambda store: with_baselines(store.library, runs), self._actions.compare)
@@ -81,6 +94,15 @@ class RunMenuController(QObject):
             done(found)
 
         self._background.run(open_and_work, show, lambda error: self._view.show_problem(str(error)))
+
+
+def _write(diff: RunDiff, path: Path) -> None:
+    from app.report.render import check_suffix, render_diff, write_page  # here: the templates' engine takes its time
+
+    check_suffix(path)
+    if path.exists():
+        raise UserError(f"{path} is there already; choose another name.")
+    write_page(path, render_diff(diff, path))
 
 
 def with_baselines(library: Library, runs: Sequence[int]) -> list[int]:

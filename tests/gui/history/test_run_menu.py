@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QFileDialog, QPushButton
 
 from app.gui.history import run_menu_controller
 from app.gui.history.log_view import LogView
@@ -45,6 +45,22 @@ def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPag
     screen.escape()
     assert not diff.isVisible()
     assert screen.view.table.chosen() == [1, 2]
+
+
+def test_a_diff_is_saved_as_a_page_but_over_no_file(screen: HistoryPage, tmp_path: Path) -> None:
+    screen.choose(1, 2)
+    screen.key(Qt.Key.Key_D)
+    screen.qtbot.waitUntil(lambda: "Runs 1 and 2" in screen.view.diff.displayed_text())
+    page = tmp_path / "diff.md"
+    for _ in range(2):
+        screen.button("Save").click()
+        dialog = screen.dialog(QFileDialog)
+        dialog.fileSelected.emit(str(page))
+        dialog.close()
+        screen.qtbot.waitUntil(page.exists)
+        screen.qtbot.waitUntil(lambda: screen.view.findChild(QFileDialog) is None)
+    assert "# Runs 1 and 2" in page.read_text(encoding="utf-8")
+    screen.wait_for_text("is there already")
 
 
 def test_a_run_is_compared_with_the_baseline_of_its_experiment(screen: HistoryPage) -> None:

@@ -36,3 +36,18 @@ def test_diff_prints_what_differs_and_all_only_where_asked(capsys: pytest.Captur
 def test_diff_of_a_run_with_itself_is_refused(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     assert main(["diff", "1", "1", "--db", str(database)]) == 2
     assert "diff takes two runs; run 1 was given twice." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md"])
+def test_a_diff_is_written_as_a_page(
+    capsys: pytest.CaptureFixture[str], database: Path, tmp_path: Path, suffix: str
+) -> None:
+    with Store.open(database) as store:
+        store.library.set_note(2, "<b>|hot|</b>")
+    page = tmp_path / f"diff{suffix}"
+    printed(capsys, database, "1", "2", "--report", str(page))
+    text = page.read_text(encoding="utf-8")
+    assert "Runs 1 and 2" in text
+    assert "1 differs, " in text
+    assert "XLA" in text
+    assert "<b>|hot|</b>" not in text, "a note is no mark-up"
