@@ -172,12 +172,12 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
     varying = [name for name in settings[0] if name != changed and len({each.get(name) for each in settings}) > 1]
     if len(varying) == 1:
         return varying[0]
-    shares = {name: _explained_share(logs, [each.get(name) for each in settings]) for name in varying}
+    shares = {name: explained_share(logs, [each.get(name) for each in settings]) for name in varying}
     best = max(shares, key=lambda name: shares[name], default=None)
     return best if best is not None and shares[best] >= _EXPLAINED else None
 
 
-def _explained_share(logs: Floats, values: Sequence[Value | None]) -> float:
+def explained_share(logs: Floats, values: Sequence[object]) -> float:
     """Return the share of the variance of `logs` that the means of groups of equal `values` explain, adjusted."""
     groups = [logs[[value == each for each in values]] for value in dict.fromkeys(values)]
     degrees = len(logs) - len(groups)

@@ -30,6 +30,8 @@ from app.viewmodels.charts.palette import Palette
 _ROW, _BAR_HEIGHT = 26.0, 12.0
 _MAX_NAME_SHARE, _GAP = 0.46, 12.0
 _LEFT = 4.0
+_BARS_ON_A_SCREEN = 8
+"""From more bars on the numbers of the axis stand above them too."""
 
 
 def draw_bars(chart: BarChart, canvas: Canvas) -> None:
@@ -38,13 +40,16 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
     figures = max((svg.text_width(bar.text) for bar in chart.bars if bar.value is not None), default=0.0)
     left = _LEFT + min(names, _MAX_NAME_SHARE * canvas.width) + _GAP
     right = canvas.width - figures - 2 * _GAP
-    top = canvas.height + 4
+    ticks = chart.axis.ticks
+    top = canvas.height + (18 if len(chart.bars) > _BARS_ON_A_SCREEN else 4)
     bottom = top + _ROW * len(chart.bars)
 
     def to_x(value: float) -> float:
         return left + (right - left) * chart.axis.share(value)
 
-    for value, label in chart.axis.ticks:
+    if len(chart.bars) > _BARS_ON_A_SCREEN:
+        canvas.parts += [svg.text(to_x(v), top - 4, label, canvas.palette.muted, "middle", 11) for v, label in ticks]
+    for value, label in ticks:
         canvas.parts.append(svg.line(to_x(value), top, to_x(value), bottom, canvas.palette.line))
         canvas.parts.append(svg.text(to_x(value), bottom + 16, label, canvas.palette.muted, "middle", 11))
     start = to_x(chart.start)
@@ -75,7 +80,8 @@ def _bar_marks(
     return marks + svg.text(canvas.width - _LEFT, middle + 4, bar.text, palette.text, "end")
 
 
-_HEIGHT = 230.0
+_HEIGHT, _MAX_HEIGHT, _HEIGHT_SHARE = 230.0, 440.0, 0.34
+"""Height of a frame: at least, at most, and as a share of its width if it has all of that."""
 _HEAD = 30.0
 _LANE_HEIGHT = 18.0
 _CROSS_SPACING = 9.0
@@ -105,7 +111,8 @@ def draw_plots(point_chart: PointChart, canvas: Canvas) -> None:
             + _LANE_HEIGHT * max(len(_outcome_lanes(chart)) for chart in row)
             + (15 if any(c.title for c in row) else 0)
         )
-        room = (top + above, top + above + max(map(_frame_height, row)))
+        least = _HEIGHT if columns == 2 else max(_HEIGHT, min(_HEIGHT_SHARE * width, _MAX_HEIGHT))
+        room = (top + above, top + above + max(least, *map(_names_height, row)))
         for column, chart in enumerate(row):
             _draw_plot(chart, canvas, column * (width + _COLUMN_GAP), top, room, width)
         top = room[1] + AXIS_HEIGHT
@@ -118,9 +125,9 @@ def _longest_name(plots: Sequence[Plot]) -> float:
     return max(map(svg.text_width, names), default=0.0)
 
 
-def _frame_height(plot: Plot) -> float:
+def _names_height(plot: Plot) -> float:
     """Return the height of a frame in which the names of all lines fit."""
-    return max(_HEIGHT, labels.HEIGHT * sum(series.joined for series in plot.series))
+    return labels.HEIGHT * sum(series.joined for series in plot.series)
 
 
 def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[float, float], width: float) -> None:
@@ -140,6 +147,7 @@ def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[
         canvas.parts.append(svg.text(left + 4, top + 16, title, canvas.palette.text, bold=True))
     unit_y = top + (31 if plot.title else 16)
     canvas.parts.append(svg.text(left + 4, unit_y, plot.y.title, canvas.palette.muted, size=_SMALL_PX))
+    _draw_legend(plot, left + 12 + svg.text_width(plot.y.title, _SMALL_PX), frame.right, unit_y, canvas)
     draw_frame(frame, canvas)
     taken = _draw_guides(plot.guides, frame, canvas)
     _draw_lanes(lanes, plot, frame, canvas)
@@ -155,7 +163,7 @@ def _outcome_lanes(plot: Plot) -> list[str]:
 
 
 def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> list[labels.Box]:
-    """Draw each line with its name above its end; return the boxes of the names, which do not overlap."""
+    """Draw each line with its name above its end; return the boxes of names and lines, which no other name covers."""
     for guide in guides:
         colour = canvas.palette.muted if guide.colour is None else canvas.palette.curve(guide.colour)
         positions = [(frame.x_pixel(x), frame.y_pixel(y)) for x, y in guide.points]
@@ -167,7 +175,8 @@ def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> l
         end, length = frame.x_pixel(guide.points[-1][0]) - 4, svg.text_width(guide.label, _SMALL_PX)
         canvas.parts.append(svg.text(end, height, guide.label, canvas.palette.muted, "end", _SMALL_PX))
         boxes.append((end - length, height - labels.HEIGHT + 3, length, labels.HEIGHT))
-    return boxes
+    lines = [[(frame.x_pixel(x), frame.y_pixel(y)) for x, y in guide.points] for guide in guides]
+    return boxes + [box for line in lines for box in labels.boxes_along(line)]
 
 
 def _draw_lanes(lanes: list[str], plot: Plot, frame: PlotFrame, canvas: Canvas) -> None:
@@ -199,8 +208,40 @@ def _draw_series(series: PointSeries, frame: PlotFrame, canvas: Canvas) -> None:
         canvas.parts.append(svg.polyline([(x, y) for _, x, y in known], colour))
     for point, x, y in known:
         fill = colour if point.mark == "full" else canvas.palette.surface
-        marks = _whiskers(point, x, y, frame, colour) + svg.circle(x, y, _RADIUS, fill, colour)
+        marks = _whiskers(point, x, y, frame, colour) + _shape(x, y, series.shape, fill, colour)
         canvas.add_mark(marks, _hit_box(x, y), point)
+
+
+_DIAGONAL = _RADIUS * 0.9
+_SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
+    (),
+    ((-_DIAGONAL, -_DIAGONAL), (_DIAGONAL, -_DIAGONAL), (_DIAGONAL, _DIAGONAL), (-_DIAGONAL, _DIAGONAL)),
+    ((0, -1.3 * _RADIUS), (1.2 * _RADIUS, _RADIUS), (-1.2 * _RADIUS, _RADIUS)),
+    ((0, -1.35 * _RADIUS), (1.35 * _RADIUS, 0), (0, 1.35 * _RADIUS), (-1.35 * _RADIUS, 0)),
+    ((0, 1.3 * _RADIUS), (1.2 * _RADIUS, -_RADIUS), (-1.2 * _RADIUS, -_RADIUS)),
+)
+"""Corners of marks about their centre, in pixels: a circle, square, triangle, diamond and a triangle upside down."""
+
+
+def _shape(x: float, y: float, shape: int, fill: str, colour: str) -> str:
+    """Return a mark at a position, of a shape that tells it from others without its colour."""
+    corners = _SHAPES[shape % len(_SHAPES)]
+    if not corners:
+        return svg.circle(x, y, _RADIUS, fill, colour)
+    return svg.polygon([(x + dx, y + dy) for dx, dy in corners], fill, colour)
+
+
+def _draw_legend(plot: Plot, left: float, right: float, y: float, canvas: Canvas) -> None:
+    """Draw mark and name of every series that has one but no line to write it at, from right to left."""
+    named = [series for series in plot.series if series.label and not series.joined]
+    x = right
+    for series in reversed(named):
+        x -= svg.text_width(series.label, _SMALL_PX) + 22
+        if x < left:
+            return
+        colour = canvas.palette.curve(series.colour)
+        canvas.parts.append(_shape(x, y - 4, series.shape, colour, colour))
+        canvas.parts.append(svg.text(x + 9, y, series.label, canvas.palette.text, size=_SMALL_PX))
 
 
 def _whiskers(point: Point, x: float, y: float, frame: PlotFrame, colour: str) -> str:
@@ -264,8 +305,10 @@ def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, can
     ]
     important = [point.mark == "full" for _, point, _ in free]
     boxes = labels.place_labels(positions, names, _SMALL_PX, inside, important, taken, whiskers)
-    for (series, _, _), name, box in zip(free, names, boxes, strict=True):
+    for (series, _, _), name, box, position in zip(free, names, boxes, positions, strict=True):
         if box is not None:
+            leader = labels.leader_line(position, box)
+            canvas.parts += [svg.line(*ends, canvas.palette.muted, 0.8) for ends in ([leader] if leader else [])]
             canvas.parts.append(
                 svg.text(box[0], box[1] + 11, name, canvas.palette.curve(series.colour), size=_SMALL_PX)
             )

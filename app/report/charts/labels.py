@@ -1,6 +1,10 @@
 """Placement of labels in a plot so that they cover neither marks nor each other."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
 
 from app.report.charts import svg
 
@@ -9,6 +13,10 @@ Box = tuple[float, float, float, float]
 
 HEIGHT = 14.0
 _DISTANCE = 8.0
+_AWAY = (22.0, 40.0, 60.0)
+"""Distances at which a name still is, with a line that leads to it, where there is no room next to its point."""
+_FARTHER = 14.0
+"""From this distance on a line leads from a point to its name."""
 
 
 def separate_heights(wanted: Sequence[float], top: float, bottom: float, least: float = HEIGHT) -> list[float]:
@@ -58,21 +66,36 @@ def place_labels(
         A box per point, None without room.
     """
     full: list[Box] = [*taken, *((x - 5, y - 5, 10, 10) for x, y in points)]
+    placed: list[Box] = []
     found: list[Box | None] = [None] * len(points)
     for index in sorted(range(len(points)), key=lambda index: not important[index]):
-        x, y = points[index]
-        boxes = _candidate_boxes(x, y, svg.text_width(names[index], size))
-        open_boxes = [box for box in boxes if _is_inside(box, inside) and not any(_overlap(box, t) for t in full)]
-        clear = [box for box in open_boxes if not any(_overlap(box, t) for t in thin)]
-        free = next(iter(clear or (open_boxes if important[index] else ())), None)
+        point = points[index]
+        boxes = _candidate_boxes(*point, svg.text_width(names[index], size))
+        within = [box for box in boxes if _is_inside(box, inside)]
+        open_boxes = _without_overlap(within, full)
+        clear = (box for box in _without_overlap(open_boxes, thin) if _leads(point, box, placed))
+        free = next(clear, None) or (open_boxes[0] if open_boxes and important[index] else None)
         if free is not None:
             found[index] = free
             full.append(free)
+            placed.append(free)
+            full.extend(_leader_boxes(point, free))
     return found
 
 
+def _leads(point: tuple[float, float], box: Box, placed: Sequence[Box]) -> bool:
+    """Return whether the line from a point to its name crosses no other name."""
+    parts = _leader_boxes(point, box)
+    return len(_without_overlap(parts, placed)) == len(parts)
+
+
+def _leader_boxes(point: tuple[float, float], box: Box) -> list[Box]:
+    line = leader_line(point, box)
+    return list(boxes_along([line[:2], line[2:]], 2.0)) if line else []
+
+
 def _candidate_boxes(x: float, y: float, width: float) -> list[Box]:
-    """Return boxes to the right, left, above, below, and between these, the best first."""
+    """Return boxes to the right, left, above, below, between these, then farther away: the best first."""
     near, middle = _DISTANCE, y - HEIGHT / 2
     above, below = y - near - HEIGHT + 2, y + near - 2
     return [
@@ -84,7 +107,40 @@ def _candidate_boxes(x: float, y: float, width: float) -> list[Box]:
         (x + near / 2, below, width, HEIGHT),
         (x - near / 2 - width, above, width, HEIGHT),
         (x - near / 2 - width, below, width, HEIGHT),
+        *(
+            box
+            for away in _AWAY
+            for box in (
+                (x + away, middle - away, width, HEIGHT),
+                (x - away - width, middle - away, width, HEIGHT),
+                (x + away, middle + away, width, HEIGHT),
+                (x - away - width, middle + away, width, HEIGHT),
+                (x - width / 2, middle - away, width, HEIGHT),
+                (x - width / 2, middle + away, width, HEIGHT),
+            )
+        ),
     ]
+
+
+def boxes_along(line: Sequence[tuple[float, float]], reach: float = 6.0) -> Iterator[Box]:
+    """Yield small boxes along a line, which reach so many pixels to both sides, to keep names off it."""
+    for (x1, y1), (x2, y2) in pairwise(each for each in line if all(map(math.isfinite, each))):
+        count = max(1, math.ceil(math.dist((x1, y1), (x2, y2)) / (2 * reach)))
+        for n in range(count + 1):
+            x, y = x1 + (x2 - x1) * n / count, y1 + (y2 - y1) * n / count
+            yield x - reach, y - 2, 2 * reach, 4.0
+
+
+def leader_line(point: tuple[float, float], box: Box) -> tuple[float, float, float, float] | None:
+    """Return the ends of a line from a point to its name, None where the name is next to it."""
+    left, top, width, height = box
+    x, y = point
+    to = (min(max(x, left), left + width), min(max(y, top + 3), top + height - 2))
+    distance = math.dist(point, to)
+    if distance < _FARTHER:
+        return None
+    share = 6 / distance
+    return x + (to[0] - x) * share, y + (to[1] - y) * share, *to
 
 
 def _is_inside(box: Box, outer: Box) -> bool:
@@ -97,10 +153,12 @@ def _is_inside(box: Box, outer: Box) -> bool:
     )
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return (
-        one[0] < other[0] + other[2]
-        and other[0] < one[0] + one[2]
-        and one[1] < other[1] + other[3]
-        and other[1] < one[1] + one[3]
-    )
+def _without_overlap(boxes: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
+    """Return those boxes that have nothing in common with any of some others."""
+    if not boxes or not taken:
+        return list(boxes)
+    left, top, width, height = np.array(boxes).T[:, :, np.newaxis]
+    other_left, other_top, other_width, other_height = np.array(taken).T[:, np.newaxis, :]
+    across = (left < other_left + other_width) & (other_left < left + width)
+    down = (top < other_top + other_height) & (other_top < top + height)
+    return [box for box, hit in zip(boxes, (across & down).any(axis=1), strict=True) if not hit]

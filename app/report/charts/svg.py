@@ -161,6 +161,18 @@ def circle(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
 
 
+def polygon(points: Iterable[tuple[float, float]], fill: str, stroke: str) -> str:
+    """Return a closed shape.
+
+    Args:
+        points: Its corners.
+        fill: Colour inside.
+        stroke: Colour of its outline.
+    """
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polygon points="{corners}" fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
+
+
 def cross(x: float, y: float, reach: float, colour: str) -> str:
     """Return an ✕ as two lines, since a font may lack the character; `reach` is half its width.
 

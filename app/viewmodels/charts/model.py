@@ -119,12 +119,16 @@ class Point(ChartItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointSeries:
-    """Points of one colour; a `joined` series is named at its end, points of others are named one by one."""
+    """Points of one colour and shape; a `joined` series is named at its end, points of others are named one by one.
+
+    A series that is not joined is in a legend above the plot, if it has a label.
+    """
 
     label: str
     colour: int
     points: tuple[Point, ...]
     joined: bool = True
+    shape: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 Williams, Waterman and Patterson (2009), "Roofline: an insightful visual performance model for multicore
 architectures", Communications of the ACM 52. Operations are by formula and the flat ceilings are the measured rates of
-a matrix product. Bytes are not counted: the driver reports the share of the GPU's memory bandwidth in use (GPM's
-DRAM_BW_UTIL in nvml.h, of the theoretical maximum). So traffic is in seconds of full bandwidth, and the slanted ceiling
-is that share at 100 %.
+a matrix product. Bytes are the share of the GPU's memory bandwidth in use, which the driver reports (GPM's DRAM_BW_UTIL
+in nvml.h, of the theoretical maximum), times the bandwidth in NVIDIA's data sheet. The slanted ceiling is all
+of that bandwidth.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,29 @@ from app.viewmodels.charts.variants import ChartVariant
 from app.viewmodels.format.naming import choice_label, gpus_label
 
 _KEY = "roofline"
+_BANDWIDTHS_TB_PER_S = {
+    "H200": 4.8,
+    "H100 NVL": 3.9,
+    "H100 PCIe": 2.0,
+    "H100": 3.35,
+    "GH200 480GB": 4.0,
+    "GH200 144G": 4.9,
+    "B200": 8.0,
+}
+"""Memory bandwidth by what is in the name of a GPU, the first that is: nvidia.com/data-center, data sheets of each."""
 _DRAM = "dram_active_pct"
-_GIGA = 1e9
+_GIGA, _TERA = 1e9, 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ComputeRate:
-    """A variant's rate and its ceiling in operations/s, and the share of memory bandwidth in use."""
+    """A variant's rate and its ceiling in operations/s, and the share in use of the memory bandwidth in bytes/s."""
 
     variant: ChartVariant
     rate: float
     peak: float
     memory_share: float | None
+    bandwidth: float | None
 
     @property
     def share_pct(self) -> float:
@@ -55,7 +66,7 @@ def roofline_chart(found: Sequence[ChartVariant]) -> PointChart | BarChart | NoD
     if not speeds:
         why = "No variant has both its operations by formula and a measured peak; `calibrate` measures the peak."
         return NoData(key=_KEY, title="Roofline", why=why)
-    placed = [speed for speed in speeds if speed.memory_share]
+    placed = [speed for speed in speeds if speed.memory_share and speed.bandwidth]
     return _roofline(placed) if placed else _share_bars(speeds)
 
 
@@ -72,22 +83,27 @@ def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
         rate=median(rates),
         peak=median(peaks),
         memory_share=float(np.mean(busy)) / 100 if busy else None,
+        bandwidth=_bandwidth(runs[0].row.gpu_names),
     )
+
+
+def _bandwidth(gpu_names: Sequence[str]) -> float | None:
+    """Return the memory bandwidth of some GPUs together in bytes/s, None if that of one is not known."""
+    known = [next((bw for key, bw in _BANDWIDTHS_TB_PER_S.items() if key in name), None) for name in gpu_names]
+    each = [bandwidth for bandwidth in known if bandwidth is not None]
+    return sum(each) * _TERA if each and len(each) == len(known) else None
 
 
 def _roofline(speeds: Sequence[_ComputeRate]) -> PointChart:
     points = [_point(speed) for speed in speeds]
-    ceilings: dict[str, float] = {}
-    for speed in speeds:
-        ceilings[speed.name] = max(speed.peak, ceilings.get(speed.name, 0.0))
-    tops = [peak / _GIGA for peak in ceilings.values()]
-    x = model.log_axis(
-        [*(point.x for point in points), *tops],
-        "GFLOP per second of full memory bandwidth",
-        2.0,
-    )
-    y = model.log_axis([*(point.y for point in points), *tops], "GFLOPS", 1.6)
-    roofs = [_ceiling_guide(name, peak / _GIGA, x, y) for name, peak in ceilings.items()]
+    ceilings: dict[str, _ComputeRate] = {}
+    for speed in sorted(speeds, key=lambda speed: speed.peak):
+        ceilings[speed.name] = speed
+    ridges = [speed.peak / (speed.bandwidth or 1.0) for speed in ceilings.values()]
+    x = model.log_axis([*(point.x for point in points), *ridges], "Arithmetic intensity (FLOP/byte)", 2.0)
+    tops = [speed.peak / _GIGA for speed in ceilings.values()]
+    y = model.log_axis([*(point.y for point in points), *tops], "Performance (GFLOPS)", 1.6)
+    roofs = [_ceiling_guide(speed, x, y) for speed in ceilings.values()]
     series = tuple(
         PointSeries(label="", colour=speed.variant.colour, points=(point,), joined=False)
         for speed, point in zip(speeds, points, strict=True)
@@ -96,32 +112,36 @@ def _roofline(speeds: Sequence[_ComputeRate]) -> PointChart:
         key=_KEY,
         title="Roofline",
         caption=(
-            "Flat: the measured rate of a large matrix product. Slanted: all of the GPU's memory bandwidth in use, by "
-            "its counter. Points near it are bound by memory, points far below both wait for something else."
+            "Flat: the measured rate of a large matrix product. Slanted: all of the memory bandwidth in the GPU's data "
+            "sheet. Points near it are bound by memory, points far below both wait for something else."
         ),
         plots=(Plot(title="", x=x, y=y, series=series, guides=tuple(roofs)),),
     )
 
 
-def _ceiling_guide(name: str, top: float, x: Axis, y: Axis) -> Guide:
+def _ceiling_guide(speed: _ComputeRate, x: Axis, y: Axis) -> Guide:
     """Return the ceiling from where its slanted part enters the plot to its flat end."""
-    start = max(x.low, y.low)
-    corners = [(start, start), (top, top), (x.high, top)]
-    return Guide(label=f"{name}: {units.number(top)}", points=tuple(corners), dashed=False)
+    assert speed.bandwidth, "only these are placed"
+    top, slope = speed.peak / _GIGA, speed.bandwidth / _GIGA
+    start = max(x.low, y.low / slope)
+    corners = [(start, start * slope), (top / slope, top), (x.high, top)]
+    return Guide(label=f"{speed.name}: {units.number(top)}", points=tuple(corners), dashed=False)
 
 
 def _point(speed: _ComputeRate) -> Point:
     assert speed.memory_share, "only these are placed"
-    rate = speed.rate / _GIGA
+    assert speed.bandwidth, "only these are placed"
+    intensity = speed.rate / (speed.memory_share * speed.bandwidth)
     return Point(
         runs=speed.variant.numbers,
         label=speed.variant.name,
         tooltip=(
             f"{speed.variant.name}\n{units.gflops(speed.rate)}, {units.percent(speed.share_pct, 1)} of {speed.name}\n"
-            f"{units.percent(100 * speed.memory_share, 1)} of the memory bandwidth in use"
+            f"{units.number(intensity)} FLOP/byte, {units.percent(100 * speed.memory_share, 1)} of "
+            f"{units.number(speed.bandwidth / _TERA, 2)} TB/s of memory bandwidth in use"
         ),
-        x=rate / speed.memory_share,
-        y=rate,
+        x=intensity,
+        y=speed.rate / _GIGA,
     )
 
 
@@ -133,7 +153,7 @@ def _share_bars(speeds: Sequence[_ComputeRate]) -> BarChart:
         title="Achieved share of the measured peak",
         caption=(
             "Operations by formula over the measured rate of a large matrix product on the same devices. "
-            "No counter reported memory traffic, so there is no roofline."
+            "No counter reported memory traffic of a GPU whose memory bandwidth is known, so there is no roofline."
         ),
         bars=tuple(_share_bar(speed) for speed in ordered),
         axis=Axis(

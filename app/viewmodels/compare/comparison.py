@@ -11,7 +11,8 @@ from app.analysis.verdict import group_by_variant, join_seeds, same_workload, th
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunRow, StoredRun
-from app.viewmodels.charts.model import Chart, NoData
+from app.viewmodels.charts.colouring import colour_by, default_colouring
+from app.viewmodels.charts.model import Chart, NoData, PointChart
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
 from app.viewmodels.charts.roofline import roofline_chart
 from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, frontier_chart, speedup_chart
@@ -52,14 +53,22 @@ def chart_gallery(runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[i
         effects_chart(verdict.effects),
         energy_chart(found),
         batch_chart(found),
-        frontier_chart(found),
+        _coloured(frontier_chart(found), runs),
         gpu_count_chart(runs),
-        roofline_chart(found),
+        _coloured(roofline_chart(found), runs),
     )
     return ChartGallery(
         charts=tuple(each for each in made if not isinstance(each, NoData)),
         no_data=tuple(each for each in made if isinstance(each, NoData)),
     )
+
+
+def _coloured(chart: Chart | NoData, runs: Sequence[StoredRun]) -> Chart | NoData:
+    """Return a chart of points with colours by a parameter where its variants are too many for a hue each."""
+    if not isinstance(chart, PointChart):
+        return chart
+    specs = {run.row.run: run.row.spec for run in runs}
+    return colour_by(chart, default_colouring(chart, specs), specs)
 
 
 COMPARED_FIELDS = tuple(

@@ -222,7 +222,7 @@ def test_nothing_from_the_database_is_markup(runs: list[StoredRun]) -> None:
     assert not set("\x1b\x00\x9b\u202e") & set("".join((written.text, *written.files.values())))
     for text in written.files.values():
         tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()}
-        assert tags <= {"svg", "g", "title", "text", "rect", "line", "circle", "polyline"}
+        assert tags <= {"svg", "g", "title", "text", "rect", "line", "circle", "polygon", "polyline"}
 
 
 def test_markdown_has_its_pictures_beside_it(runs: list[StoredRun]) -> None:

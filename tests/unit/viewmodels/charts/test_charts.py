@@ -12,6 +12,7 @@ from app.analysis.verdict import judge
 from app.records import StoredRun
 from app.report.charts.draw import draw_chart
 from app.viewmodels.charts import model
+from app.viewmodels.charts.colouring import colour_by
 from app.viewmodels.charts.model import BarChart, Chart, PointChart
 from app.viewmodels.charts.palette import LIGHT
 from app.viewmodels.charts.speed_energy import pareto_front
@@ -140,12 +141,12 @@ def test_a_line_alone_is_named_without_a_batch() -> None:
 
 def test_the_frontier_joins_what_nothing_beats_in_both(found: ChartGallery) -> None:
     (chart,) = charts(found, "frontier").plots
-    on = [series.points[0] for series in chart.series if series.points[0].mark == "full"]
-    assert len(on) >= 2
-    for point in on:
-        others = [series.points[0] for series in chart.series]
-        assert not [p for p in others if p.x > point.x and (p.y or 0) < (point.y or 0)]
-    assert [x for x, _ in chart.guides[0].points] == sorted((point.x for point in on), reverse=True)
+    points = [point for series in chart.series for point in series.points]
+    front = [point for point in points if point.mark == "full"]
+    assert len(front) >= 2
+    for point in front:
+        assert not [p for p in points if p.x > point.x and (p.y or 0) < (point.y or 0)]
+    assert [x for x, _ in chart.guides[0].points] == sorted((point.x for point in front), reverse=True)
 
 
 def test_of_equal_variants_one_is_best() -> None:
@@ -167,16 +168,35 @@ def test_scaling_is_held_against_the_fewest_gpus(found: ChartGallery) -> None:
     assert efficiency[1].low is not None
 
 
-def test_the_roofline_needs_no_bytes(found: ChartGallery) -> None:
-    (chart,) = charts(found, "roofline").plots
+def test_the_roofline_counts_the_bytes_of_the_memory_bandwidth_in_use() -> None:
+    (chart,) = charts(gallery_of([on(with_memory_traffic(run), "NVIDIA H200") for run in grid()], 1), "roofline").plots
     gflops = FLOPS_A_STEP * 1000 / 10 / 1e9
-    point = chart.series[0].points[0]
+    point = next(point for series in chart.series for point in series.points if 1 in point.runs)
     assert point.y == pytest.approx(gflops)
-    assert point.x == pytest.approx(gflops / (MEMORY_PCT / 100))
+    assert point.x == pytest.approx(gflops * 1e9 / (4.8e12 * MEMORY_PCT / 100)), "FLOP/byte"
+    assert chart.x.title == "Arithmetic intensity (FLOP/byte)"
     assert [guide.label.partition(":")[0] for guide in chart.guides] == ["TF32, 1 GPU", "TF32, 2 GPUs", "TF32, 4 GPUs"]
-    (start, start_y), corner, (_, top) = chart.guides[0].points
-    assert start == start_y, "all bandwidth in use: as many operations a second as for a second of traffic"
-    assert corner == (top, top) == pytest.approx((PEAK / 1e9, PEAK / 1e9))
+    (start, start_y), (ridge, corner), (_, top) = chart.guides[0].points
+    assert start_y == pytest.approx(start * 4800), "GFLOPS at all of 4.8 TB/s"
+    assert (ridge, corner, top) == pytest.approx((PEAK / 4.8e12, PEAK / 1e9, PEAK / 1e9))
+    unknown = bars(gallery_of([on(with_memory_traffic(run), "NVIDIA X1") for run in grid()], 1), "roofline")
+    assert "whose memory bandwidth is known" in unknown.caption
+
+
+def test_many_variants_are_coloured_by_the_parameter_that_explains_most() -> None:
+    runs = [on(with_memory_traffic(run), "NVIDIA H200") for run in grid()]
+    (chart,) = charts(gallery_of(runs, 1), "roofline").plots
+    specs = {run.row.run: run.row.spec for run in runs}
+    assert [series.label for series in chart.series] == ["Batch size 256", "Batch size 512", "Batch size 1024"]
+    assert len({(series.colour, series.shape) for series in chart.series}) == 3
+    layouts = colour_by(charts(gallery_of(runs, 1), "frontier"), "layout", specs)
+    assert [series.label for series in layouts.plots[0].series] == ["NHWC", "NCHW"]
+    few = gallery_of(runs[:4], 1)
+    assert all(not series.label for series in charts(few, "frontier").plots[0].series), "a hue for each"
+
+
+def on(run: StoredRun, gpu: str) -> StoredRun:
+    return replace(run, row=replace(run.row, gpu_names=(gpu,) * int(run.row.spec.variant["gpus"])))
 
 
 def test_without_memory_traffic_only_the_share_of_the_peak_is_drawn() -> None:
