@@ -81,6 +81,7 @@ def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradie
         optimizer=recorder,
         batch=lambda index: _part(batch, index * size, size),
         batches=request.parts,
+        elementwise=False,
     )
     if request.spec.variant["mode"] == "train":
         names = model.weight_names

@@ -47,6 +47,8 @@ class Recipe:
 
     `layers` gives those of a custom model, once it is made.
     `batches` is how many there are to go round; None is as many as memory is for.
+    `elementwise` is whether the optimizer updates each number by its own gradient, and knows nothing else of a weight
+    than whether it is a vector: such weights can be joined.
     """
 
     model: Callable[[], Model]
@@ -54,6 +56,7 @@ class Recipe:
     batch: Callable[[int], Batch]
     layers: Callable[[], tuple[Layer, ...]] = tuple
     batches: int | None = None
+    elementwise: bool = False
 
 
 def compile_function(function: Callable[..., Any], *, xla: bool = True) -> Any:

@@ -1,6 +1,5 @@
 """Makes a task of a recipe: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -8,6 +7,7 @@ import tensorflow as tf
 from workloads.cifar10 import ImageData
 from workloads.protocol import Variant
 from workloads.tensorflow import runtime
+from workloads.tensorflow.joined import JoinedOptimizer, join, split
 from workloads.tensorflow.optimizers import LossScale, Optimizer
 from workloads.tensorflow.prefetch import evaluation_queue, training_queue
 from workloads.tensorflow.recipe import Batches, Model, Recipe, compile_function, per_replica_variable
@@ -56,14 +56,15 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         RefusedError: The stored images do not fill a batch.
     """
     trains = variant["mode"] == "train"
+    joined = _joins_weights(recipe, variant, replicas)
     with replicas.strategy.scope():
         model = recipe.model()
-        optimizer = _optimizer(recipe, model, variant) if trains else None
+        optimizer = _optimizer(recipe, model, variant, joined=joined) if trains else None
     prefetch = training_queue(stored, variant, replicas) if stored else None
     batches = prefetch or DeviceBatches(recipe, variant, replicas)
     xla = bool(variant["xla"])
     with replicas.strategy.scope():
-        replica_step = _Step(model, optimizer, batches, replicas.count, xla=xla)
+        replica_step = _Step(model, optimizer, batches, replicas.count, joined=joined, xla=xla)
 
     def on_replicas(taken: Any) -> None:
         replicas.strategy.run(replica_step.train if trains else replica_step.infer, (taken,))
@@ -99,27 +100,44 @@ def _passes(stored: ImageData, model: Model, variant: Variant, replicas: Replica
     return Passes(steps=steps, accuracy=Accuracy(stored, model, variant, replicas))
 
 
-def _optimizer(recipe: Recipe, model: Model, variant: Variant) -> Optimizer:
-    optimizer = recipe.optimizer(model.weights)
+def _joins_weights(recipe: Recipe, variant: Variant, replicas: Replicas) -> bool:
+    """Return whether weights are updated joined: where the GPUs wait while the host starts every update.
+
+    On one GPU the host is ahead when it comes to the updates, unless the GPU waits for it anyway, and XLA joins
+    operations itself: neither is measured joined.
+    """
+    return recipe.elementwise and replicas.count > 1 and not variant["xla"]
+
+
+def _optimizer(recipe: Recipe, model: Model, variant: Variant, *, joined: bool) -> Optimizer:
+    optimizer = JoinedOptimizer(model.weights, recipe.optimizer) if joined else recipe.optimizer(model.weights)
     return LossScale(optimizer) if variant["precision"] == "float16" else optimizer
 
 
 class _Step:
     """One replica's part of a step; a training step averages gradients over replicas.
 
-    With several replicas their gradients are exchanged in one buffer. XLA compiles what comes before and what comes
-    after that: it cannot compile the communication between them. What a step gives stays in a variable of each replica:
-    as the function's output it would be sent to one device, and the host would wait for all of them after every step
-    instead of preparing the next one.
+    With several replicas their gradients are exchanged in one buffer, which a joined optimizer takes whole. XLA
+    compiles what comes before and what comes after that: it cannot compile the communication between them. What a step
+    gives stays in a variable of each replica: as the function's output it would be sent to one device, and the host
+    would wait for all of them after every step instead of preparing the next one.
     """
 
     def __init__(
-        self, model: Model, optimizer: Optimizer | None, batches: Batches, replicas: int, *, xla: bool
+        self,
+        model: Model,
+        optimizer: Optimizer | None,
+        batches: Batches,
+        replicas: int,
+        *,
+        joined: bool,
+        xla: bool,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
         self._batches = batches
         self._replicas = replicas
+        self._joined = joined
         inner = xla and replicas > 1
         self._differentiate = compile_function(self._gradients) if inner else self._gradients
         self._update = compile_function(self._apply) if inner else self._apply
@@ -147,23 +165,13 @@ class _Step:
         gradients = tape.gradient(scaled, list(self._model.weights), unconnected_gradients="zero")
         # Those of an embedding come in pieces, one for each word of the batch.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return loss, _pack(gradients) if self._replicas > 1 else gradients
+        return loss, join(gradients) if self._replicas > 1 else gradients
 
     def _apply(self, gradients: Any) -> None:
         assert self._optimizer is not None
-        several = self._replicas > 1
-        self._optimizer.apply(_unpack(gradients, self._model.weights) if several else gradients, tf.constant(1.0))
+        if self._replicas > 1:
+            gradients = [gradients] if self._joined else split(gradients, self._model.weights)
+        self._optimizer.apply(gradients, tf.constant(1.0))
 
     def _outputs(self, inputs: Any) -> tf.Tensor:
         return tf.reduce_mean(tf.cast(self._model.outputs(inputs), tf.float32))
-
-
-def _pack(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the gradients one after another as a vector; they are of one type, as the weights are."""
-    return tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
-
-
-def _unpack(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """Return the gradients of a packed vector, each in the shape of its weight."""
-    parts = tf.split(buffer, [weight.shape.num_elements() for weight in weights])
-    return [tf.reshape(part, weight.shape) for part, weight in zip(parts, weights, strict=True)]

@@ -109,6 +109,7 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
         return Recipe(
             model=lambda: build_cnn(workload, variant),
             optimizer=lambda weights: Momentum(weights, _learning_rate(variant), float(variant["weight_decay"])),
+            elementwise=True,
             batch=lambda index: synthetic_images(seed, index, int(variant["batch_size"]), layout),
         )
 

@@ -113,6 +113,7 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
         return Recipe(
             model=lambda: recurrent_model(workload, variant),
             optimizer=lambda weights: Adam(weights, 0.003),
+            elementwise=True,
             batch=lambda index: adding_problem(
                 seed, index, *sizes, padding=config.sequence_lengths, running=config.all_outputs
             ),

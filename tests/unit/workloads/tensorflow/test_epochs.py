@@ -76,7 +76,7 @@ def linear_epochs(data: ImageData, replicas: Replicas, **given: Value) -> tuple[
     from workloads.tensorflow.steps import build_task
 
     spec = spec_of(epochs=4, warmup_steps=3, steps=1, **given)
-    recipe = Recipe(model=Linear, optimizer=lambda weights: Momentum(weights, 1e-4), batch=no_batch)
+    recipe = Recipe(model=Linear, optimizer=lambda weights: Momentum(weights, 1e-4), elementwise=True, batch=no_batch)
     messages = trained(spec, build_task(recipe, spec.variant, replicas, data))
     return of_kind(messages, Epoch), messages
 

@@ -1,6 +1,7 @@
 """One training step, on one replica and on two, with and without XLA and loss scaling."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,12 @@ def small(workload: str, **given: Value) -> Variant:
 UNOPTIMIZED = pytest.mark.usefixtures("unoptimized")
 
 
-def trained(workload: str, variant: Variant, replicas: Replicas, steps: int) -> tuple[Any, list[float]]:
-    """The model after some steps, and each step's loss."""
+def trained(workload: str, variant: Variant, replicas: Replicas, steps: int, **changes: Any) -> tuple[Any, list[float]]:
+    """The model after some steps, with a changed recipe, and each step's loss."""
     import keras
 
     from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.recipe import Model, Recipe
+    from workloads.tensorflow.recipe import Model
     from workloads.tensorflow.steps import build_task
 
     keras.utils.set_random_seed(int(variant["seed"]))
@@ -42,8 +43,7 @@ def trained(workload: str, variant: Variant, replicas: Replicas, steps: int) -> 
         models.append(recipe.model())
         return models[0]
 
-    changed = Recipe(model=keep, optimizer=recipe.optimizer, batch=recipe.batch)
-    task = build_task(changed, variant, replicas)
+    task = build_task(replace(recipe, model=keep, **changes), variant, replicas)
     return models[0], [task.fetch(task.step()) for _ in range(steps)]
 
 
@@ -117,7 +117,57 @@ def test_replicas_send_gradients_and_nothing_else(pair: Replicas, mode: str) -> 
 def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, workload: str, xla: bool) -> None:
     kinds = [node.op for node in operations(workload, pair, xla=xla)]
     assert sum("CollectiveReduce" in kind for kind in kinds) == pair.count
-    assert any(kind.startswith("ResourceApply") for kind in kinds) is not xla, "XLA has the update too"
+    updates = sum(kind.startswith("ResourceApply") for kind in kinds)
+    assert updates == (0 if xla else 2 * pair.count), "matrices at once, and vectors; XLA has the update too"
+
+
+@UNOPTIMIZED
+@pytest.mark.parametrize(
+    ("workload", "given"),
+    [
+        ("cnn10", {"precision": "float16", "layout": "NHWC", "weight_decay": 0.01, "schedule": "cosine", "steps": 9}),
+        ("wrn28-10", {"precision": "bfloat16", "layout": "NHWC"}),
+        ("lstm", {}),
+    ],
+)
+def test_joined_weights_are_updated_to_the_same_bits(pair: Replicas, workload: str, given: dict[str, Value]) -> None:
+    import keras
+
+    keras.config.set_dtype_policy(f"mixed_{given['precision']}" if "precision" in given else "float32")
+    try:
+        variant = small(workload, **given)
+        joined, losses = trained(workload, variant, pair, 4)
+        apart, losses_apart = trained(workload, variant, pair, 4, elementwise=False)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert losses == losses_apart
+    for weight, other in zip(joined.weights, apart.weights, strict=True):
+        for mine in weight.values:
+            np.testing.assert_array_equal(mine.numpy(), other.values[0].numpy())
+
+
+@pytest.mark.parametrize("kind", ["momentum", "adam"])
+@pytest.mark.parametrize("shapes", [[(3,)], [(5, 3)], [(3,), (2, 5), (1,), (3, 1, 7), ()]])
+def test_joined_weights_of_any_shape_skip_the_same_steps(kind: str, shapes: list[tuple[int, ...]]) -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.joined import JoinedOptimizer, join
+    from workloads.tensorflow.optimizers import Adam, LossScale, Momentum, Optimizer, Schedule
+
+    def optimizer(weights: Sequence[Any]) -> Optimizer:
+        return Adam(weights) if kind == "adam" else Momentum(weights, Schedule(kind="cosine", peak=0.2, steps=9), 0.1)
+
+    random = np.random.default_rng(1)
+    starts, *gradients = ([random.normal(size=shape).astype(np.float32) for shape in shapes] for _ in range(5))
+    gradients[2][-1] = np.full_like(gradients[2][-1], np.nan)
+    mine, theirs = ([tf.Variable(start) for start in starts] for _ in range(2))
+    joined, apart = LossScale(JoinedOptimizer(mine, optimizer)), LossScale(optimizer(theirs))
+    for given in gradients:
+        joined.apply([join([tf.constant(gradient) for gradient in given])], tf.constant(1.0))
+        apart.apply([tf.constant(gradient) for gradient in given], tf.constant(1.0))
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+    assert not any(np.array_equal(a.numpy(), start) for a, start in zip(mine, starts, strict=True))
 
 
 @UNOPTIMIZED
