@@ -4,7 +4,6 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QCheckBox,
-    QComboBox,
     QDoubleSpinBox,
     QGridLayout,
     QHBoxLayout,
@@ -16,7 +15,15 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, tabular_font
-from app.gui.widgets.basic import button, plain_tooltip, prepare_spin_box, separator, show_text, text_label
+from app.gui.widgets.basic import (
+    ElidedComboBox,
+    button,
+    plain_tooltip,
+    prepare_spin_box,
+    separator,
+    show_text,
+    text_label,
+)
 from app.plan import REPEATS_LIMIT
 from app.viewmodels.experiment.matrix_state import MatrixState
 from app.viewmodels.experiment.preview import RefusedGroup, describe_refused
@@ -38,7 +45,7 @@ class MatrixFooter(QWidget):
         super().__init__()
         self._refused_shown: tuple[RefusedGroup, ...] = ()
         self._combinations = 0
-        self._baseline = QComboBox()
+        self._baseline = ElidedComboBox()
         self._repeats = QSpinBox()
         self._until = QDoubleSpinBox()
         self._budget = QSpinBox()

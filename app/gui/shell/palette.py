@@ -173,6 +173,8 @@ class Palette(QFrame):
         self._hint.setText(hint)
         self.line.setPlaceholderText(prompt)
         self.line.setAccessibleName(prompt)
+        self._entries = ()
+        self._rows.show_rows(())
         self.line.clear()
         self.show_entries(entries)
         self.show()

@@ -69,6 +69,8 @@ class Shell(QObject):
         self.undo_view = UndoView(window, theme, undo)
         window.add_to_head(self.undo_view.button)
         self._runs: tuple[Entry, ...] = ()
+        self._census: tuple[int, ...] = ()
+        undo.changed.connect(self._forget_runs)
         self._state = WindowState("palette", window, database)
         self._recent: tuple[str, ...] = self._state.read("recent", (), tuple[str, ...])
         self._buttons: dict[Entry, Callable[[], object]] = {}
@@ -108,12 +110,19 @@ class Shell(QObject):
         listed = [entry for entry in self._listed() if entry.key not in self._useless()]
         self.palette.open("Action or run", _PALETTE_HINT, (*listed, *self._runs), self._recent)
 
-        def show(runs: list[Entry]) -> None:
-            self._runs = tuple(runs)
-            if self.palette.isVisible():
-                self.palette.show_entries((*listed, *runs))
+        known = self._census
 
-        self._reads.run(lambda: _read_runs(self._database), show, self._ignore)
+        def show(found: tuple[tuple[int, ...], list[Entry]] | None) -> None:
+            if found is not None:
+                self._census, self._runs = found[0], tuple(found[1])
+            if found is not None and self.palette.isVisible():
+                self.palette.show_entries((*listed, *self._runs))
+
+        self._reads.run(lambda: _read_runs(self._database, known), show, self._ignore)
+
+    def _forget_runs(self) -> None:
+        """Read the runs again next time: the user has changed their tags, or others of their texts."""
+        self._census = ()
 
     def show_keys(self) -> None:
         """Show all actions of the table under their headings, with their keys."""
@@ -194,8 +203,12 @@ def _plain(label: str) -> str:
     return label.partition("\t")[0].replace("&", "").strip(" ▾▸…")
 
 
-def _read_runs(database: Path) -> list[Entry]:
+def _read_runs(database: Path, known: tuple[int, ...]) -> tuple[tuple[int, ...], list[Entry]] | None:
+    """Return the census of the runs and an entry per run, newest first; None where the census is the known one."""
     from app.storage.store import Store
 
     with Store.open(database) as store:
-        return run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))
+        census = store.library.census()
+        if census == known:
+            return None
+        return census, run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))

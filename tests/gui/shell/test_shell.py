@@ -75,6 +75,8 @@ def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_
         workbench.shell.open_palette()
         assert titles(workbench)[:2] == ["Recent", titles(workbench)[1]]
         assert titles(workbench)[1].startswith("2  lstm")
+        workbench.shell.show_keys()
+        assert palette.list.currentIndex().row() == 1
 
 
 def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbench) -> None:
