@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import FlowLayout, Scroller, clear_layout, toggle_button
+from app.gui.widgets.basic import FlowLayout, Scroller, clear_layout, plain_tooltip, toggle_button
 from app.viewmodels.compare.curves import CurveGroup
 
 _MAX_LINES = 3
@@ -51,7 +51,7 @@ class VariantLegend(Scroller):
         self._entries = [_Entry(group, toggle_button(_text(group))) for group in groups]
         for group, made in ((entry.group, entry.button) for entry in self._entries):
             made.setIconSize(_ICON)
-            made.setToolTip(f"Hide or show {group.name}")
+            made.setToolTip(plain_tooltip(f"Hide or show {group.name}"))
             made.clicked.connect(lambda _=False, runs=group.runs: self.toggled.emit(runs))
             self._flow.addWidget(made)
         self._paint_icons()
