@@ -1,6 +1,7 @@
 """Saves and copies plots and charts as SVG or PNG; plots of the window become vector charts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from app.errors import UserError, write_error
 from app.gui.plot.canvas import TimeAxis
+from app.gui.plot.drawn_curves import PanelCurve
 from app.gui.theme import Theme
 from app.gui.widgets.dialogs import ask_save_path, warn
 from app.plain import file_name
@@ -20,6 +22,7 @@ from app.viewmodels.charts import model
 from app.viewmodels.charts.curves import CurvePlot, DrawnCurve, clip_curve
 from app.viewmodels.charts.model import Axis
 from app.viewmodels.charts.palette import dash_pattern
+from app.viewmodels.plot.look import Look, RunningMean
 from app.viewmodels.plot.model import Band, CurveSource
 
 _PIXEL_RATIO = 2
@@ -95,6 +98,7 @@ def _png(svg: str) -> bytes:
 
 _COLUMNS = 1000
 _X_TICKS, _Y_TICKS = 8, 4
+_SPREAD_DASH = (1, 3)
 
 
 def make_curve_plot(
@@ -138,15 +142,22 @@ def value_axis(title: str, span: tuple[float, float], *, log: bool) -> Axis:
     return Axis(title=title, low=span[0], high=span[1], ticks=tuple(make_ticks(*span, _Y_TICKS)), log=log)
 
 
-def drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, style: int) -> DrawnCurve:
-    """Return what is visible of a curve; older parts, known only as ranges, are a stroke from end to end.
+def drawn_curves(curve: PanelCurve, look: Look, x_range: tuple[float, float]) -> list[DrawnCurve]:
+    """Return what is visible of a curve: smoothed if it is shown so, and the edges of its spread.
 
     Args:
-        source: Its points.
+        curve: The curve.
+        look: How the user sees it.
         x_range: The range of the axis.
-        label: Its name.
-        style: The index of its colour and dash.
     """
+    source = curve.source if not look.smoothing else RunningMean(curve.source, look.smoothing)
+    edges = [_drawn_curve(each, x_range, "", curve.colour) for each in curve.spread or ()]
+    dotted = [replace(edge, dash=_SPREAD_DASH) for edge in edges]
+    return [*dotted, replace(_drawn_curve(source, x_range, curve.label, curve.colour), mark=curve.mark)]
+
+
+def _drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, style: int) -> DrawnCurve:
+    """Return the points of a curve; older parts, known only as ranges, are a stroke from end to end."""
     x, low, high = source.window(*x_range, _COLUMNS)
     if low is not high:
         x, low = np.repeat(x, 2), np.stack([low, high], axis=1).ravel()

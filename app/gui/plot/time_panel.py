@@ -223,10 +223,10 @@ class TimePanel(QWidget):
 
     def snapshot(self) -> "CurvePlot":
         """Return what is shown now, as a value to save a picture of."""
-        from app.gui.plot.export import drawn_curve, make_curve_plot, value_axis
+        from app.gui.plot.export import drawn_curves, make_curve_plot, value_axis
 
         visible = [self._curves[key] for key in self.shown_keys()]
-        curves = [drawn_curve(curve.source, self.span, curve.label, curve.colour) for curve in visible]
+        curves = [drawn for curve in visible for drawn in drawn_curves(curve, self.look, self.span)]
         y_axis = value_axis(self.head.unit.text(), self.values.span, log=self.look.mode == "log")
         return make_curve_plot(self.title, self.span, y_axis, self.axis, curves, self._bands.bands)
 

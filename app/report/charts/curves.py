@@ -13,7 +13,7 @@ from app.viewmodels.charts.palette import Palette
 _HEIGHT, _HEAD, _FOOT = 110.0, 26.0, 22.0
 _LEGEND_LINE, _DASH = 18.0, 16.0
 _SMALL_PX = 11.0
-_LINE, _DOT = 1.2, 0.5
+_LINE, _DOT, _MARK_RADIUS = 1.2, 0.5, 6.5
 _SHADE, _STRONG_SHADE = 0.04, 0.08
 
 
@@ -39,6 +39,7 @@ def draw_curves(plots: Sequence[CurvePlot], palette: Palette, width: float, name
         draw_frame(frame, canvas)
         for curve in plot.curves:
             canvas.parts += [_stroke(piece, curve, palette) for piece in _pieces(curve, frame)]
+        canvas.parts += _marks(plot.curves, frame, palette)
         canvas.height = frame.bottom + _FOOT
     return canvas.finish(name)
 
@@ -79,6 +80,28 @@ def _draw_bands(plot: CurvePlot, frame: PlotFrame, canvas: Canvas) -> None:
         canvas.parts.append(svg.rectangle(left, frame.top, right - left, frame.bottom - frame.top, colour, shade))
         if svg.text_width(band.name, 10) + 6 < right - left:
             canvas.parts.append(svg.text(left + 4, frame.top + 11, band.name, canvas.palette.muted, size=10))
+
+
+def _name(curve: DrawnCurve) -> str:
+    """Return the name of a curve after its mark, unless the name has it: `B NCHW`, `GPU 0`."""
+    return curve.label if not curve.mark or curve.mark in curve.label.split() else f"{curve.mark} {curve.label}"
+
+
+def _marks(curves: Sequence[DrawnCurve], frame: PlotFrame, palette: Palette) -> list[str]:
+    """Return the marks of curves that have one, each at a place of its own along the axis."""
+    parts: list[str] = []
+    marked = [curve for curve in curves if curve.mark and np.isfinite(curve.y).any()]
+    for number, curve in enumerate(marked):
+        share = (number + 0.5) / len(marked)
+        known = np.isfinite(curve.y)
+        at = frame.x.low + share * (frame.x.high - frame.x.low)
+        at = min(max(at, float(curve.x[known][0])), float(curve.x[known][-1]))
+        value = float(np.interp(at, curve.x[known], curve.y[known]))
+        x, y = frame.x_pixel(at), frame.y_pixel(min(max(value, frame.y.low), frame.y.high))
+        colour = palette.curve(curve.colour)
+        parts.append(svg.circle(x, y, _MARK_RADIUS, colour, palette.surface))
+        parts.append(svg.text(x, y + 3, curve.mark, palette.surface, size=9, anchor="middle", bold=True))
+    return parts
 
 
 def _stroke(piece: Sequence[tuple[float, float]], curve: DrawnCurve, palette: Palette) -> str:

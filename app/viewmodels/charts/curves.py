@@ -1,7 +1,7 @@
 """Time series charts of stored runs: one panel of curves, clipped and decimated for drawing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,13 +18,17 @@ _BUCKETS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCurve:
-    """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and skipped in turn, empty if solid."""
+    """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and skipped in turn, empty if solid.
+
+    `mark` stands along it, and tells it from others without its colour.
+    """
 
     label: str
     colour: int
     x: Floats
     y: Floats
     dash: tuple[int, ...] = ()
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,4 +93,4 @@ def clip_curve(curve: DrawnCurve, start: float, end: float) -> DrawnCurve:
     """
     inside = (curve.x >= start) & (curve.x <= end)
     x, y = decimate(curve.x[inside], curve.y[inside], _BUCKETS)
-    return DrawnCurve(label=curve.label, colour=curve.colour, x=x, y=y, dash=curve.dash)
+    return replace(curve, x=x, y=y)

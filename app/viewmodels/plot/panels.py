@@ -139,7 +139,11 @@ def _device_panel(
     scale, unit = _display_scale(shown, devices, [source for _, _, source in found])
     if shown.name == "load_pct" and cpu_count and devices[0].kind == "host":
         unit = f"% of {cpu_count} {units.plural('processor', cpu_count)}"
-    curves = [_device_curve(field, device, source, scale, cpu_count) for field, device, source in found]
+    marks = {device.device: str(device.index) for device in devices} if len(devices) > 1 else {}
+    curves = [
+        replace(_device_curve(field, device, source, scale, cpu_count), mark=marks.get(device.device, ""))
+        for field, device, source in found
+    ]
     return Panel(
         key=shown.name,
         title=shown.label_on(devices[0].kind),

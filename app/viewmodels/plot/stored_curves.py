@@ -59,10 +59,8 @@ def accuracy_series(run: StoredRun) -> TimeSeries:
 def overview_curve(run: StoredRun) -> Curve | None:
     """Return the curve that stands for a whole run, at times of its clock: its first device's power or load."""
     devices = gpu_samples(run) or host_samples(run)
-    series = [throughput_series(run)]
-    series += [
-        telemetry_series(each, field) for each in devices[:1] for field in plotted_fields("run", each.device.kind)
-    ]
+    fields = plotted_fields("run", devices[0].device.kind) if devices else ()
+    series = [*(telemetry_series(devices[0], field) for field in fields), throughput_series(run)]
     found = next((each for each in series if np.isfinite(each.y).any()), None)
     if found is None:
         return None

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.gui.plot.drawn_curves import PanelCurve
+from app.gui.plot.export import draw_stacked
 from app.gui.plot.panel_menu import ValuesDialog
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import LIGHT, Theme
@@ -155,3 +156,17 @@ def test_curves_have_marks_and_names_at_their_ends(made: TimePanel) -> None:
         for columns in (range(80, 110), right_of_end)
     ]
     assert changed == [True, True]
+
+
+def test_a_saved_picture_has_smoothing_marks_and_the_edges_of_a_spread(made: TimePanel, theme: Theme) -> None:
+    x = np.arange(61.0)
+    edges = Points(x, np.full(61, 5.0)), Points(x, np.full(61, 15.0))
+    made.remove_curve("b")
+    made.give("a", PanelCurve(0, "Units 64", Points(x, np.tile([9.0, 11.0], 31)[:61]), "A", "", edges))
+    made.change_look(Look(smoothing=20.0))
+    low, high, mean = made.snapshot().curves
+    assert (set(low.y), set(high.y)) == ({5.0}, {15.0})
+    assert abs(mean.y[10:50] - 10.0).max() < 0.1
+    svg = draw_stacked([made.snapshot()], theme, 600).svg()
+    assert svg.count(">A</text>") == 1
+    assert "A Units 64" in svg
