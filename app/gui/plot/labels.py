@@ -16,7 +16,7 @@ from app.gui.theme import Theme
 if TYPE_CHECKING:
     from app.gui.plot.canvas import PlotCanvas
 
-_MARK_DISTANCE_PX = 180
+_MARK_DISTANCE_PX = 400
 _MARK_ROOM_PX = 45
 _FIRST_MARK_PX = 30
 _NAME_GAP = 6
@@ -41,6 +41,7 @@ class CurveLabels(Layer):
     def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         super().__init__(theme, canvas)
         self._lines: tuple[LabelledLine, ...] = ()
+        self._range = 0.0, 1.0
         self._marks: dict[tuple[str, str, float], QPixmap] = {}
 
     def set_lines(self, lines: Sequence[LabelledLine]) -> None:
@@ -48,6 +49,7 @@ class CurveLabels(Layer):
         self._lines = tuple(lines)
 
     def _paint(self, painter: QPainter, area: QRectF, _start: float, _scale: float) -> None:
+        self._range = self.view_values
         self._paint_marks(painter, area)
         self._paint_names(painter, area)
 
@@ -104,10 +106,10 @@ class CurveLabels(Layer):
     def _y_at(self, line: Stroke, share: float, area: QRectF) -> float | None:
         """Return the pixel row of a line at a share of the width; None where it is not, or out of view."""
         column = min(int(share * len(line.low)), len(line.low) - 1)
-        value = (line.low[column] + line.high[column]) / 2
-        bottom, top = self.view_values
+        value = float(line.low[column] + line.high[column]) / 2
+        bottom, top = self._range
         y = area.bottom() - (value - bottom) / ((top - bottom) or 1.0) * area.height()
-        return float(y) if np.isfinite(y) and area.top() <= y <= area.bottom() else None
+        return y if area.top() <= y <= area.bottom() else None
 
     def _mark(self, line: LabelledLine, ratio: float) -> QPixmap:
         key = (line.mark, line.colour.name(), ratio)

@@ -1,12 +1,13 @@
 """A strip over plots with everything there is: it shows which part the plots show, and in a replay where it is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.analysis.pyramid import Stroke, stroke_columns
@@ -101,29 +102,27 @@ class Overview(QWidget):
         return min(max(start + (x - area.left()) / area.width() * (end - start), start), end)
 
     def _follow(self) -> None:
-        """Take in what the stack shows now; draw the curve anew only where it has visibly changed."""
+        """Take in what the stack shows now; draw the whole anew only where it has visibly changed."""
         plots, recorded = self._stack.offered, self._recorded
         self._origin_s = plots.origin_s
-        start, end = plots.extent
-        self._whole = start + plots.origin_s, end + plots.origin_s
+        whole = plots.extent[0] + plots.origin_s, plots.extent[1] + plots.origin_s
         if recorded is not None:
-            self._whole = recorded.start_s, recorded.start_s + max(recorded.length_s, 1e-3)
-        self.setVisible(bool(plots.panels) and self._whole[1] > self._whole[0])
+            whole = recorded.start_s, recorded.start_s + recorded.length_s
+        length = whole[1] - whole[0]
+        self.setVisible(bool(plots.panels) and length > 0)
+        if length <= 0:
+            return
         panel = _shown_panel(plots)
-        step = (self._whole[1] - self._whole[0]) / _STEPS or 1.0
-        curves = panel.curves if panel and not recorded else ()
-        newest = tuple(curve.source.newest_s // step for curve in curves)
-        drawn_as = (
-            panel and panel.key,
-            newest,
-            self._stack.hidden,
-            tuple(round(each / step) for each in self._whole),
-            id(recorded),
-        )
+        curves = tuple(curve.source for curve in panel.curves) if panel and not recorded else ()
+        scale = round(math.log(length) * _STEPS)  # the picture of growing data stays until they have visibly grown
+        first = round(whole[0] * _STEPS / math.exp(scale / _STEPS))
+        drawn_as = (curves, self._stack.hidden, scale, first, recorded)
         if drawn_as != self._drawn_as:
-            self._drawn_as = drawn_as
-            self._drawn = QPixmap()
-        self.update()
+            self._drawn_as, self._whole, self._drawn = drawn_as, whole, QPixmap()
+        part = tuple(map(round, self._edges()))
+        if self._drawn.isNull() or part != self._part:
+            self._part = part
+            self.update()
 
     def _redraw(self) -> None:
         self._drawn_as = None
@@ -186,16 +185,18 @@ class Overview(QWidget):
         return drawn
 
     def _paint_curves(self, painter: QPainter, area: QRectF, curves: Sequence[Curve], opacity: float) -> None:
-        columns = max(2, round(area.width()))
+        ratio = self.devicePixelRatioF()
+        columns, rows = max(2, round(area.width() * ratio)), max(2, round(area.height() * ratio))
         strokes = [
             (stroke_columns(curve.source.window(*self._whole, columns), *self._whole, columns), curve.colour)
             for curve in curves
         ]
-        tops = [stroke.top for stroke, _ in strokes if np.isfinite(stroke.top)]
+        top = max((stroke.top for stroke, _ in strokes if np.isfinite(stroke.top)), default=1.0) or 1.0
         painter.setOpacity(opacity)
         for stroke, colour in strokes:
-            painter.setPen(QPen(self._theme.curve_colour(colour), 1))
-            painter.drawLines(_lines(stroke, area, max(tops, default=1.0) or 1.0))
+            image = _image(stroke, top, rows, self._theme.curve_colour(colour))
+            image.setDevicePixelRatio(ratio)
+            painter.drawImage(area.topLeft(), image)
 
     def _edges(self) -> Span:
         """Return the pixels at which the part in view begins and ends."""
@@ -290,12 +291,10 @@ def _shown_panel(plots: Plots) -> Panel | None:
     return next(known, None)
 
 
-def _lines(stroke: Stroke, area: QRectF, top: float) -> list[QPointF]:
-    """Return a line per pixel column, from its lowest to its highest value above 0, as pairs of points."""
-    columns = np.flatnonzero(np.isfinite(stroke.low))
-    highs = area.bottom() - np.clip(stroke.high[columns] / top, 0, 1) * area.height()
-    lows = area.bottom() - np.clip(stroke.low[columns] / top, 0, 1) * area.height()
-    points: list[QPointF] = []
-    for column, high, low in zip(columns.tolist(), highs.tolist(), lows.tolist(), strict=True):
-        points += [QPointF(area.left() + column, high), QPointF(area.left() + column, max(low, high + 0.5))]
-    return points
+def _image(stroke: Stroke, top: float, rows: int, colour: QColor) -> QImage:
+    """Return a line from 0 to the highest value as an image: a line of a painter takes a hundred times as long."""
+    row = np.arange(rows)[:, np.newaxis]
+    first, last = (np.rint((1 - np.clip(edge / top, 0, 1)) * (rows - 1)) for edge in (stroke.high, stroke.low))
+    pixels = np.where((row >= first) & (row <= last), np.uint32(colour.rgba()), np.uint32(0))
+    height, width = pixels.shape
+    return QImage(pixels.data, width, height, 4 * width, QImage.Format.Format_ARGB32_Premultiplied).copy()

@@ -54,7 +54,7 @@ class _LegendEntry:
 def _draw_legend(plots: Sequence[CurvePlot], canvas: Canvas) -> None:
     """Draw a dash and a name for each curve, once for all panels, in as many lines as needed."""
     entries = dict.fromkeys(
-        _LegendEntry(curve.label, curve.colour, curve.dash) for plot in plots for curve in plot.curves if curve.label
+        _LegendEntry(_name(curve), curve.colour, curve.dash) for plot in plots for curve in plot.curves if curve.label
     )
     x, y = 4.0, 14.0
     for entry in entries:
