@@ -157,7 +157,9 @@ class MonitorView(QWidget):
         self.search.setAccessibleName("Search devices")
         self.search.setToolTip(plain_tooltip("By host, GPU, state, or a process and its user (Ctrl+F)"))
         self.search.setClearButtonEnabled(True)
+        self.search.setMinimumWidth(10 * GRID)
         self.search.setMaximumWidth(20 * GRID)
+        self._summary.setMinimumWidth(12 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
         head = QHBoxLayout()
