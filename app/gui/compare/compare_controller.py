@@ -14,6 +14,7 @@ from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
 from app.gui.threads import Background
+from app.gui.window_state import WindowState
 from app.queries import RunQuery
 from app.storage.store import Store
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN
@@ -56,6 +57,11 @@ def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
         return compare_offers(library.run_rows(user_runs), experiments, reference, articles), bool(experiments)
 
 
+def _still_there(database: Path, runs: Sequence[int]) -> list[int]:
+    with Store.open(database) as store:
+        return [row.run for row in store.library.run_rows(runs)]
+
+
 Result = TypeVar("Result")
 
 
@@ -67,6 +73,14 @@ class _CompareData:
     curves: CompareCurves
     hidden_columns: frozenset[str]
     articles: tuple["ArticleRuns", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What was compared last, in this window or an earlier one."""
+
+    runs: tuple[int, ...] = ()
+    baseline: int = 0
 
 
 class CompareController(QObject):
@@ -81,6 +95,8 @@ class CompareController(QObject):
         self._database = database
         self._background = background
         self._request_number = 0
+        self._state = WindowState("compare", view, database)
+        self._former = self._state.read("compared", _Compared())
         self._comparison = Comparison()
         self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
@@ -116,11 +132,24 @@ class CompareController(QObject):
         )
 
     def refresh(self) -> None:
-        """Read the runs again if one of them was active; without runs, look for what could be compared."""
+        """Read the runs again if one of them was active; without runs, show those of the last window, or offers."""
         if not self._comparison.variants:
             self._read_offers()
+            self._show_former()
         elif any(row.outcome is None for row in self._comparison.rows):
             self.show_runs([row.run for row in self._comparison.rows])
+
+    def _show_former(self) -> None:
+        """Compare what was compared last, once, unless something else is to be compared."""
+        former, self._former = self._former, _Compared()
+
+        def show(runs: Sequence[int]) -> None:
+            if len(runs) > 1 and not self._request_number:
+                self._baseline = former.baseline
+                self.show_runs(runs)
+
+        if former.runs:
+            self._background.run(lambda: _still_there(self._database, former.runs), show, self._fail)
 
     def show_experiment(self, experiment: int) -> None:
         """Compare the runs of an experiment, and open the article that it repeats, if any."""
@@ -179,6 +208,7 @@ class CompareController(QObject):
 
     def _show_comparison(self, comparison: Comparison) -> None:
         self._comparison = comparison
+        self._state.keep("compared", _Compared(tuple(row.run for row in comparison.rows), comparison.baseline))
         self._view.show_model(comparison)
 
     def align(self, align: Alignment) -> None:

@@ -10,6 +10,7 @@ from app.gui.experiment.queue_table import QueueTable
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, show_text, text_label
 from app.gui.widgets.dialogs import ask_confirmation
+from app.gui.window_state import WindowState
 from app.viewmodels.experiment.queue import QueueState
 from app.viewmodels.experiment.queue_banner import Banner, BannerAction
 from app.viewmodels.format.cells import Tone
@@ -122,6 +123,7 @@ class QueueView(QWidget):
         self.skip = button("S&kip the wait", "Start the next run now, without waiting for an idle machine")
         self.pause_all = button("Pause all", "Takes effect after the current run")
         self.table = QueueTable(theme)
+        self.table.remember_widths(WindowState("queue", self))
         self.up = button("Move up", "Alt+↑, or drag it", small=True)
         self.down = button("Move down", "Alt+↓, or drag it", small=True)
         self.pause = button("Pause", "Space", small=True)

@@ -15,6 +15,7 @@ from app.gui.compare.screen import CompareView
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.window import COMPARE
+from app.gui.window_state import write_states
 from app.storage.store import Store
 from app.viewmodels.compare.offers import Offer
 from tests.fakes.runs import begin
@@ -47,6 +48,10 @@ def compared(view: CompareView) -> set[int]:
     return {run for row in view.table.rows() for run in row.runs}
 
 
+def baseline(view: CompareView) -> list[tuple[int, ...]]:
+    return [tuple(row.runs) for row in view.table.rows() if row.is_baseline]
+
+
 @pytest.fixture
 def page(qtbot: QtBot, database_path: Path) -> Iterator[EmptyPage]:
     background = Background()
@@ -72,6 +77,28 @@ def test_the_last_variants_and_the_last_experiment_open_by_one_click(page: Empty
         with page.qtbot.waitSignal(page.view.painted, timeout=READ_LIMIT_MS):
             take(page.view, offer)
         assert compared(page.view) == runs
+
+
+def test_what_was_compared_is_compared_again_in_the_next_window(
+    window_state: Path, qtbot: QtBot, background: Background, database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        for number, units in ((1, 32), (2, 64), (3, 128)):
+            keep(store, stored_run(run_row(number, units=units)))
+    first = EmptyPage(qtbot, database_path, background)
+    first.controller.show_runs([3, 1])
+    qtbot.waitUntil(lambda: baseline(first.view) == [(3,)], timeout=READ_LIMIT_MS)
+    first.controller.make_baseline(1)
+    qtbot.waitUntil(lambda: baseline(first.view) == [(1,)], timeout=READ_LIMIT_MS)
+    write_states(first.view)
+    again, other = (EmptyPage(qtbot, database_path, background) for _ in range(2))
+    other.controller.show_runs([2, 3])
+    qtbot.waitUntil(lambda: compared(other.view) == {2, 3}, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: baseline(again.view) == [(1,)], timeout=READ_LIMIT_MS)
+    assert compared(again.view) == {1, 3}
+    assert compared(other.view) == {2, 3}, "not over what the user chose"
+    for page in (first, again, other):
+        page.destroy()
 
 
 def test_the_reference_is_added_by_one_click_and_its_articles_open_by_another(
