@@ -11,6 +11,7 @@ what is left of it.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,8 +274,14 @@ def _between_columns(
     if len(x) < 2:
         return np.full(columns, np.nan), np.full(columns, np.nan)
     middle = lowest if lowest is highest else (lowest + highest) / 2
-    borders = np.interp(np.linspace(start, end, columns + 1), x, middle, left=np.nan, right=np.nan)
+    borders = np.interp(_column_borders(start, end, columns), x, middle, left=np.nan, right=np.nan)
     return np.fmin(borders[:-1], borders[1:]), np.fmax(borders[:-1], borders[1:])
+
+
+@lru_cache(maxsize=4)
+def _column_borders(start: float, end: float, columns: int) -> Floats:
+    """Return the times between pixel columns, and those at both edges; all curves of a stack of plots share them."""
+    return np.linspace(start, end, columns + 1)
 
 
 def _isolated_columns(empty: NDArray[np.bool_]) -> ColumnIndices:

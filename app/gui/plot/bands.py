@@ -28,6 +28,8 @@ class Layer:
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
         """Paint in pixels, whatever the range."""
+        if self._is_empty():
+            return
         start, end = self._canvas.view.viewRange()[0]
         painter.save()
         font = QFont(QApplication.font())
@@ -41,6 +43,10 @@ class Layer:
         """The lowest and the highest value in view, in the unit of the axis."""
         low, high = self._canvas.view.viewRange()[1]
         return low, high
+
+    def _is_empty(self) -> bool:
+        """Return whether there is nothing to paint."""
+        return False
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         """Paint on `area`, whose left is the time `start` and where a second takes `scale` pixels."""
@@ -117,6 +123,9 @@ class Marks(Layer):
         if time != self._crosshair:
             self._crosshair = time
             self._canvas.viewport().update()
+
+    def _is_empty(self) -> bool:
+        return not self._moments and not self._strips and self._crosshair is None
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         for strip in self._strips:

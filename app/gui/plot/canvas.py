@@ -168,7 +168,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         return ground
 
     def _paint_on(self, painter: QPainter, area: QRectF, parts: Sequence[Paintable]) -> None:
-        painter.setClipRect(self.view.sceneBoundingRect())
+        painter.setClipRect(area.adjusted(0, 0, 0.5, 0.5))
         for part in parts:
             part.paint(painter, area)
 

@@ -1,6 +1,6 @@
 """Names and values of curves: the legend above a plot and the readout next to the crosshair."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ class Legend(QWidget):
     @property
     def shows_values(self) -> bool:
         """Whether there is room for the values of all entries."""
-        return self._full_width(QFontMetrics(tabular_font())) <= self.width()
+        return _line_width(self._widths(QFontMetrics(tabular_font()), value=True).values()) <= self.width()
 
     def sizeHint(self) -> QSize:
         """Return one line of text."""
@@ -104,10 +104,12 @@ class Legend(QWidget):
         painter = QPainter(self)
         painter.setFont(tabular_font())
         metrics = painter.fontMetrics()
-        value = self._full_width(metrics) <= self.width()
-        widths = {key: self._width(entry, metrics, value=value) for key, entry in self._entries.items()}
+        widths = self._widths(metrics, value=True)
+        value = _line_width(widths.values()) <= self.width()
+        if not value:
+            widths = self._widths(metrics, value=False)
         shown = list(widths)
-        while shown and sum(widths[key] + _ENTRY_GAP for key in shown) - _ENTRY_GAP > self.width():
+        while shown and _line_width(widths[key] for key in shown) > self.width():
             shown = [] if self.all_or_none else shown[:-1]
         right = self.width()
         self._areas = {}
@@ -118,11 +120,8 @@ class Legend(QWidget):
             right -= widths[key] + _ENTRY_GAP
         painter.end()
 
-    def _full_width(self, metrics: QFontMetrics) -> int:
-        """Return the width of all entries with their values."""
-        return (
-            sum(self._width(entry, metrics, value=True) + _ENTRY_GAP for entry in self._entries.values()) - _ENTRY_GAP
-        )
+    def _widths(self, metrics: QFontMetrics, *, value: bool) -> dict[str, int]:
+        return {key: self._width(entry, metrics, value=value) for key, entry in self._entries.items()}
 
     def _width(self, entry: _Entry, metrics: QFontMetrics, *, value: bool) -> int:
         entry.value_width = max(entry.value_width, metrics.horizontalAdvance(entry.value))
@@ -150,6 +149,10 @@ class Legend(QWidget):
     def _changed(self) -> None:
         self.setAccessibleDescription(self.text())
         self.update()
+
+
+def _line_width(widths: Iterable[int]) -> int:
+    return sum(width + _ENTRY_GAP for width in widths) - _ENTRY_GAP
 
 
 def swatch_width(style: int) -> int:
