@@ -85,7 +85,9 @@ class MonitorView(QWidget):
 
     def _show_summary(self) -> None:
         """Show how all devices are, or what is known of the time under the pointer."""
-        self._summary.setText(self.details.describe_time() or self._model.summary())
+        shown = self.details.describe_time() or self._model.summary()
+        self._summary.setText(shown)
+        self._summary.setToolTip(plain_tooltip(shown))
 
     def show_chosen(self, *, words: bool) -> None:
         """Show the plots of the chosen row as they are now, with `words` its figures too."""
@@ -159,7 +161,7 @@ class MonitorView(QWidget):
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(10 * GRID)
         self.search.setMaximumWidth(20 * GRID)
-        self._summary.setMinimumWidth(12 * GRID)
+        self._summary.setMinimumWidth(6 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
         head = QHBoxLayout()

@@ -176,6 +176,7 @@ def test_hosts_are_folded_connected_searched_and_opened_by_mouse_and_keyboard(qt
     with qtbot.waitSignal(table.opened) as shown:
         QTest.keyClick(table, Qt.Key.Key_Return)
     assert shown.args == ["gpu0"]
+    assert view.minimumSizeHint().width() <= 720, "1440 pixels at 200 %"
     view.search.setText("gpu 1")
     assert table.displayed_text().splitlines()[1].startswith("GPU 1")
     view.search.setText("nobody")
