@@ -151,7 +151,12 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
         print_table(EFFECTS_HEAD, list(map(effect_row, effects)), right=NUMERIC_COLUMNS)
     # The verdict has said what it means that runs did not run as requested.
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
-    lines = [*reason_lines(comparison.variants), *comparison.accuracy, *warning_lines(warnings, database)]
+    lines = [
+        *reason_lines(comparison.variants),
+        *filter(None, [comparison.baseline_note]),
+        *comparison.accuracy,
+        *warning_lines(warnings, database),
+    ]
     if comparison.scaling:
         numbers = [str(row.run) for row in comparison.rows]
         named = " ".join(numbers) if len(numbers) <= _NAMED else "RUN RUN ..."

@@ -7,13 +7,43 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import button, plain_tooltip, text_label
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, text_label
 from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
 from app.viewmodels.compare.environment_warnings import Severity
 
 _COLLAPSED_COUNT = 2
 _INTERLEAVE_HINT = "Run these variants anew, in turns, as often as before and at least three times each"
 _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
+
+
+class FoldingText(QWidget):
+    """A text in full that can be selected, or folded to one line that ends where the room does."""
+
+    def __init__(self, text: str, role: str) -> None:
+        super().__init__()
+        self._full = _selectable(text, role)
+        self._line = ElidedLabel(role, Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self._full)
+        column.addWidget(self._line)
+        self.set_text(text)
+        self.fold(False)
+
+    def set_text(self, text: str) -> None:
+        """Show a text."""
+        self._full.setText(_with_unbroken_percent(text))
+        self._line.setText(text)
+        self._line.setToolTip(plain_tooltip(text))
+
+    def text(self) -> str:
+        """Return the whole text."""
+        return self._line.text()
+
+    def fold(self, folded: bool) -> None:
+        """Show one line, or all."""
+        self._full.setVisible(not folded)
+        self._line.setVisible(folded)
 
 
 class WarningLine(QWidget):
@@ -24,23 +54,21 @@ class WarningLine(QWidget):
     def __init__(self, line: HeaderLine) -> None:
         super().__init__()
         self.text = line.text
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID // 2)
-        column.addWidget(_selectable(_with_unbroken_percent(line.text), _ROLES[line.severity]))
+        self._shown = FoldingText(line.text, _ROLES[line.severity])
+        self.fold = self._shown.fold
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self._shown, 1)
         if line.interleave:
             measure = button("Measure them interleaved", _INTERLEAVE_HINT, flat=True)
             measure.clicked.connect(lambda: self.interleave_requested.emit(line.interleave))
-            below = QHBoxLayout()
-            below.setContentsMargins(2 * GRID, 0, 0, GRID // 2)
-            below.addWidget(measure)
-            below.addStretch(1)
-            column.addLayout(below)
+            row.addWidget(measure, 0, Qt.AlignmentFlag.AlignTop)
 
 
 class CompareHeader(QWidget):
     """The verdict, with its first sentence in large letters, and the first of its warnings and notes.
 
+    Folded, as at first, all but the first sentence has a line each, so that table and pictures have the room.
     `interleave_requested` has a run of each variant that should be measured interleaved, the baseline's first.
     """
 
@@ -49,9 +77,9 @@ class CompareHeader(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._verdict = _selectable("", "verdict")
-        self._rest = _selectable("", "")
+        self._rest = FoldingText("", "")
         self._copy = button("Copy", "Copy the verdict and its warnings", flat=True)
-        self._more = button("", "Show all warnings, or only the first", flat=True)
+        self._more = button("", "Show the whole verdict and all warnings, or the first of each in a line", flat=True)
         self._clipboard_text = ""
         self._warnings: list[WarningLine] = []
         self._all = False
@@ -64,7 +92,7 @@ class CompareHeader(QWidget):
         header = comparison_header(comparison)
         self._verdict.setText(_with_unbroken_percent(header.first))
         self._verdict.setToolTip(plain_tooltip(header.method))
-        self._rest.setText(_with_unbroken_percent(header.rest))
+        self._rest.set_text(header.rest)
         self._rest.setVisible(bool(header.rest))
         self._show_warnings(header.lines)
         self._clipboard_text = header.clipboard_text
@@ -96,8 +124,10 @@ class CompareHeader(QWidget):
         rest = len(self._warnings) - _COLLAPSED_COUNT
         for n, shown in enumerate(self._warnings):
             shown.setVisible(self._all or n < _COLLAPSED_COUNT or rest == 1)
-        self._more.setText("Fewer" if self._all else f"{rest} more")
-        self._more.setVisible(rest > 1)
+            shown.fold(not self._all)
+        self._rest.fold(not self._all)
+        self._more.setText("Fewer" if self._all else f"{rest} more" if rest > 1 else "More")
+        self._more.setVisible(bool(self._warnings or self._rest.text()))
 
     def _build(self) -> None:
         self._lines = QVBoxLayout()

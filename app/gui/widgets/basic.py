@@ -205,10 +205,16 @@ class BreakingLabel(QLabel):
 
 
 class ElidedLabel(QLabel):
-    """One line whose middle is elided where it does not fit."""
+    """One line whose middle, or end, is elided where it does not fit."""
 
-    def __init__(self, role: str = "", side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignRight) -> None:
+    def __init__(
+        self,
+        role: str = "",
+        side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignRight,
+        elided: Qt.TextElideMode = Qt.TextElideMode.ElideMiddle,
+    ) -> None:
         super().__init__()
+        self._elided = elided
         self.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setProperty("role", role)
@@ -218,8 +224,8 @@ class ElidedLabel(QLabel):
         """Paint the elided text, aligned."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
-        text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, self.width())
-        painter.drawText(self.rect(), self.alignment(), text)
+        text = self.fontMetrics().elidedText(self.text(), self._elided, self.width() - max(0, self.indent()))
+        painter.drawText(self.contentsRect().adjusted(max(0, self.indent()), 0, 0, 0), self.alignment(), text)
         painter.end()
 
 

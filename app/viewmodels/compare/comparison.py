@@ -125,6 +125,17 @@ class Comparison:
     scaling: tuple[ScalingView, ...] = ()
     why: tuple[WhyView, ...] = ()
     equality: tuple[VariantEquality, ...] = ()
+    baseline_note: str = ""
+
+    @property
+    def against(self) -> str:
+        """Return what was compared with what: `51 variants against Standard (3 runs) · lstm · 1 GPU`."""
+        base = next((variant for variant in self.variants if variant.result.is_baseline), None)
+        if base is None or len(self.variants) < 2:
+            return self.shared
+        others, runs = len(self.variants) - 1, len(base.result.runs)
+        sides = f"{others} {units.plural('variant', others)} against {base.name} ({runs} {units.plural('run', runs)})"
+        return " · ".join(filter(None, (sides, self.shared)))
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
@@ -177,6 +188,7 @@ def compare(
     rows = [run.row for run in found.runs]
     verdict = compute_verdict(rows, baseline, margin_pct)
     variants = compared_variants(verdict, found.metrics)
+    why_baseline = _baseline_note(rows, baseline)
     drawn_styles = {run: found.styles[run] for run in found.drawn}
     equality, accuracy = compared_equality(verdict.results, found.runs), tuple(_accuracy_notes(found, baseline))
     return Comparison(
@@ -188,7 +200,14 @@ def compare(
         variants=variants,
         warnings=_warnings_first([*equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]),
         shared=shared_settings([row.spec for row in rows]),
-        notes=(*_seed_notes(found), *_omission_notes(found), *_unmeasured_notes(found), *accuracy),
+        baseline_note=why_baseline,
+        notes=(
+            *filter(None, [why_baseline]),
+            *_seed_notes(found),
+            *_omission_notes(found),
+            *_unmeasured_notes(found),
+            *accuracy,
+        ),
         accuracy=accuracy,
         table=compare_table(variants, found.metrics, drawn_styles, baseline),
         styles=drawn_styles,
@@ -211,6 +230,20 @@ def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
     """Return the curves of the runs that are drawn."""
     groups = curve_groups([run.row for run in found.runs], found.drawn, found.styles)
     return compare_curves([run for run in found.runs if run.row.run in found.drawn], groups, found.styles, align)
+
+
+def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
+    """Return why the default baseline is not the first variant that measured; "" where it is, or another was chosen."""
+    first = next((row.run for row in rows if throughputs([row])), baseline)
+    groups = group_by_variant(rows)
+    base = next(group for group in groups if any(row.run == baseline for row in group))
+    if baseline != default_baseline(rows) or any(row.run == first for row in base):
+        return ""
+    name = variant_names([group[0].spec for group in groups])[groups.index(base)]
+    return (
+        f"The baseline is {name}: the first variant with repeats, as a ratio to a single run has no interval. "
+        "Any other can be chosen."
+    )
 
 
 def _seed_notes(found: ComparedRuns) -> list[str]:

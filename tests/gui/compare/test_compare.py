@@ -142,8 +142,11 @@ def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path) 
             keep(store, stored_run(run_row(10 + n, units=32 + n), environment=facts))
     screen.compare(10, 11)
     assert screen.visible_text().count("differs") == 2
+    folded = screen.view.header.height()
     next(b for b in screen.view.header.findChildren(type(screen.view.by_run_button)) if b.text() == "2 more").click()
     assert screen.visible_text().count("differs") == 4
+    screen.view.grab()
+    assert screen.view.header.height() > folded
 
 
 def test_one_click_measures_variants_interleaved_that_were_not(screen: ComparePage, database: Path) -> None:
@@ -219,7 +222,7 @@ def test_variants_unfold_into_their_runs_and_can_be_a_row_a_run(screen: CompareP
 
 def test_the_table_leaves_room_below_and_the_line_between_can_be_moved(screen: ComparePage) -> None:
     view = screen.view
-    view.resize(1300, 420)
+    view.resize(1300, 500)
     screen.compare(1, 4, 6, 2, 5, 7, 3)
     view.by_run_button.click()
     screen.qtbot.waitUntil(lambda: view.table.height() < view.tabs.height(), timeout=LIMIT_MS)

@@ -164,6 +164,17 @@ def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them
     assert marked.splitlines()[1].startswith("| ---: | --- | --- | ---: |")
 
 
+def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
+    rows = [run_row(1, units=32), *repeated(3)]
+    rows = [rows[0], *(replace(row, run=row.run + 1) for row in rows[1:])]
+    chosen = default_baseline(rows)
+    assert chosen == 2
+    found = of(rows, chosen)
+    assert found.baseline_note.startswith("The baseline is Units 64: the first variant with repeats")
+    assert found.against.startswith("2 variants against Units 64 (3 runs) · ")
+    assert of(rows, 1).baseline_note == "", "chosen by hand"
+
+
 def test_variants_are_grouped_pinned_and_hidden_but_never_the_baseline() -> None:
     sizes = [(1, 64, False), (2, 64, True), (3, 128, False), (4, 128, True), (5, 256, True)]
     table = of([run_row(run, units=size, xla=xla) for run, size, xla in sizes]).table
