@@ -137,7 +137,8 @@ def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: W
         QTest.mouseClick(matrix.footer.start_button, Qt.MouseButton.LeftButton)
     assert workbench.run_view.live.isVisible()
     assert [row.spec.variant["batch_size"] for row in runs_of(workbench)] == [8, 65536, 65536, 8]
-    _, _, verdict = ended.args[1].partition("4 of 4 runs done. ")
+    verdict, _, ending = ended.args[1].partition(" “")
+    assert ending.endswith("4 of 4 runs done.")
     assert verdict.startswith("Batch size 65536 is ")
     view_of(workbench).ended_banner.button("show").click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
@@ -405,7 +406,7 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
     view.unfold()
     with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
         queue.add(plan("known"))
-    assert ended.args[0] == "known"
+    assert "“known” is complete" in ended.args[1]
     qtbot.waitUntil(lambda: entry_texts(view) == ["newer: paused", "known: complete"], timeout=READ_LIMIT_MS)
     assert "Entry 1 of the queue cannot be read by this version" in form_text(workbench)
 
