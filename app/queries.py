@@ -140,18 +140,16 @@ class StoredExperiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facets:
-    """What runs can be filtered by: each value with its number of runs, of all runs or of those in the trash.
+class Totals:
+    """How many runs there are, or are in the trash, and how many of them have each tag.
 
     `deleted` is the number of runs in the trash in either case, `other_hosts` whether one was made on another host
     than the program's own machine.
     """
 
-    total: int
-    deleted: int
-    workloads: Mapping[str, int]
-    outcomes: Mapping[str, int]
-    tags: Mapping[str, int]
+    total: int = 0
+    deleted: int = 0
+    tags: Mapping[str, int] = field(default_factory=dict)
     other_hosts: bool = False
 
 

@@ -66,7 +66,7 @@ class Watched:
         if self.database is None:
             return 0
         with Store.open(self.database) as store:
-            return store.library.facets().total
+            return store.library.totals().total
 
     def _add(self, name: str, process: psutil.Process, progress: float, more: Reading) -> None:
         with process.oneshot():

@@ -150,7 +150,7 @@ def list_runs(
         query = run_query(replace(wanted, deleted=deleted, sort=sort, reverse=reverse), store.library)
         found = store.library.search(query)
         rows = store.library.run_rows(found.runs[:limit])
-        total, path = store.library.facets(deleted=query.deleted).total, store.path
+        total, path = store.library.totals(deleted=query.deleted).total, store.path
     if as_json:
         print_json(list_document(rows))
         return 0

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import PROGRAM, weights_path
-from app.queries import RUN_ORDERS, FacetCounts, Facets, FoundRuns, RunQuery, StoredExperiment
+from app.queries import RUN_ORDERS, FacetCounts, FoundRuns, RunQuery, StoredExperiment, Totals
 from app.records import RunRow
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
@@ -63,10 +63,10 @@ class Library:
         with translate_sqlite_errors(self.path):
             return listing.load_rows(self._db, runs)
 
-    def facets(self, *, deleted: bool = False) -> Facets:
-        """Count what filters can choose among all runs, or among those in the trash."""
+    def totals(self, *, deleted: bool = False) -> Totals:
+        """Count all runs, or those in the trash."""
         with translate_sqlite_errors(self.path):
-            return listing.facets(self._db, deleted=deleted)
+            return listing.count_runs(self._db, deleted=deleted)
 
     def count_facets(self, query: RunQuery) -> FacetCounts:
         """Count the runs of each value of each facet among those that match the rest of a query.

@@ -1,7 +1,6 @@
 """Find the runs that match a query, and load them as rows of a list."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from sqlite_utils import Database
 from app.errors import UserError
 from app.metrics import METRICS
 from app.paths import PROGRAM
-from app.queries import RUN_ORDERS, Facets, FoundRuns, RunQuery
+from app.queries import RUN_ORDERS, FoundRuns, RunQuery, Totals
 from app.records import RunRow
 from app.storage import rows
 from app.storage.facets import RUNNING, query_conditions, utf8_safe
@@ -78,31 +77,15 @@ def find_runs(db: Database, query: RunQuery) -> FoundRuns:
     return FoundRuns(runs=runs, fields=matches.fields, left_out=matches.left_out, wider=matches.wider)
 
 
-def facets(db: Database, *, deleted: bool) -> Facets:
-    """Count what filters can choose among all runs, or among those in the trash."""
-    workloads: Counter[str] = Counter()
-    outcomes: Counter[str] = Counter()
-    by_trash: Counter[bool] = Counter()
-    other_hosts = False
-    for workload, outcome, utc_ns, count, host in db.execute(
-        "SELECT workload, outcome, deleted_utc_ns, count(*), max(host) FROM runs INDEXED BY runs_listed"
-        " GROUP BY deleted_utc_ns, workload, outcome"
-    ):
-        in_trash = utc_ns is not None
-        by_trash[in_trash] += count
-        if in_trash == deleted:
-            other_hosts |= host is not None
-            workloads[workload] += count
-            outcomes[outcome or RUNNING] += count
+def count_runs(db: Database, *, deleted: bool) -> Totals:
+    """Count all runs, or those in the trash."""
+    in_trash = f"deleted_utc_ns IS {'NOT ' if deleted else ''}NULL"
+    total, in_any_trash, other_hosts = db.execute(
+        f"SELECT count(*) FILTER (WHERE {in_trash}), count(deleted_utc_ns), count(host) FILTER (WHERE {in_trash})"
+        " FROM runs INDEXED BY runs_listed"
+    ).fetchone()
     tags = db.execute(f"SELECT tag, count(*) FROM tags WHERE run {'' if deleted else 'NOT'} IN ({TRASH}) GROUP BY tag")
-    return Facets(
-        total=by_trash[deleted],
-        deleted=by_trash[True],
-        workloads=dict(sorted(workloads.items())),
-        outcomes=dict(sorted(outcomes.items())),
-        tags=dict(tags.fetchall()),
-        other_hosts=other_hosts,
-    )
+    return Totals(total=total, deleted=in_any_trash, tags=dict(tags.fetchall()), other_hosts=other_hosts > 0)
 
 
 def load_rows(db: Database, runs: Sequence[int]) -> list[RunRow]:

@@ -24,7 +24,7 @@ def test_the_made_database_is_of_its_size_and_worth_searching(database_path: Pat
         found = {text: len(store.library.find(RunQuery(text=text))) for text in TYPED}
         orders = {tuple(store.library.find(RunQuery(order=order))) for order in RUN_ORDERS}
         drawn, short = store.load(SMALL.compared[0], DRAWN), store.load(1)
-        facets, experiments = store.library.facets(), store.library.experiments()
+        facets, experiments = store.library.totals(), store.library.experiments()
     assert len(rows) == 400
     assert samples == 2 * (2 * 1_000 + 398 * SMALL.short_samples)
     assert all(0 < found[text] < 400 for text in TYPED[:4]), found

@@ -164,7 +164,7 @@ class HistoryEdits(QObject):
 
 
 def _read_annotations(library: Library, runs: Sequence[int]) -> Annotations:
-    return collect_annotations(library.run_rows(runs), library.facets().tags)
+    return collect_annotations(library.run_rows(runs), library.totals().tags)
 
 
 def _write_note(library: Library, runs: Sequence[int], note: str) -> None:

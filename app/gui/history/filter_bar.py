@@ -53,7 +53,7 @@ class FilterBar(QWidget):
         self._more.setText(describe_left_out(listing.found))
         self._more.setVisible(listing.found.left_out > 0)
         self._filters.setText(_shortened(listing.filter_name) or "Filters")
-        self._filters.setVisible(bool(listing.options.filters or listing.options.facets.total))
+        self._filters.setVisible(bool(listing.options.filters or listing.options.totals.total))
         self._leave.setVisible(query.deleted)
         self.compare.setVisible(not query.deleted)
         self.restore.setVisible(query.deleted)

@@ -200,7 +200,7 @@ def _read_listing(
 def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
     library = store.library
     return HistoryOptions(
-        facets=library.facets(deleted=deleted),
+        totals=library.totals(deleted=deleted),
         experiments=library.experiments(),
         filters=library.filters(),
         shown=library.shown_columns() or DEFAULT_COLUMNS,

@@ -139,7 +139,7 @@ class HistoryList(QWidget):
         self.bar.show_listing(listing)
         self._show_columns(listing)
         self._deleted.setChecked(listing.query.deleted)
-        self._deleted.setText(f"&Deleted runs ({listing.options.facets.deleted:,})")
+        self._deleted.setText(f"&Deleted runs ({listing.options.totals.deleted:,})")
         self._reference.setChecked(listing.options.reference > 0)
         title, _, text = empty_text(listing).partition("\n")
         self._empty.set_text(title, text)

@@ -29,7 +29,7 @@ def restore_label(chosen: int) -> str:
 
 def count_label(listing: Listing, chosen: int) -> str:
     """Return how many runs there are: "12 of 1,034 runs · 2 chosen"."""
-    shown, total = len(listing.runs), listing.options.facets.total
+    shown, total = len(listing.runs), listing.options.totals.total
     noun = "deleted " if listing.query.deleted else ""
     total_text = f"{total:,} {noun}{units.plural('run', total)}"
     found = total_text if shown == total else f"{shown:,} of {total_text}"
@@ -48,14 +48,14 @@ def format_run_count(count: int) -> str:
 
 def offers_reference(listing: Listing) -> bool:
     """Return whether an empty table offers the reference runs: if there is no run at all."""
-    return not listing.options.facets.total and not listing.query.deleted
+    return not listing.options.totals.total and not listing.query.deleted
 
 
 def empty_text(listing: Listing) -> str:
     """Return the text of an empty table, its first line the heading; "" if there are runs."""
     if listing.runs:
         return ""
-    if is_filtered(listing.query) and listing.options.facets.total:
+    if is_filtered(listing.query) and listing.options.totals.total:
         return "No run matches\nPress Escape to clear the search and the filters."
     if listing.query.deleted:
         return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."

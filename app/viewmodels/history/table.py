@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app import units
 from app.metrics import METRICS, ListColumn, Metric
-from app.queries import Facets, FoundRuns, RunQuery, SearchWord, StoredExperiment, parse_search
+from app.queries import FoundRuns, RunQuery, SearchWord, StoredExperiment, Totals, parse_search
 from app.records import RunRow
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column
@@ -210,7 +210,7 @@ class HistoryOptions:
     `census` changes when a run begins, ends or is deleted; `reference` is how many reference runs are among the runs.
     """
 
-    facets: Facets = field(default_factory=lambda: Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={}))
+    totals: Totals = field(default_factory=Totals)
     experiments: Sequence[StoredExperiment] = ()
     filters: Mapping[str, RunQuery] = field(default_factory=dict)
     shown: Sequence[str] = DEFAULT_COLUMNS
@@ -249,7 +249,7 @@ class Listing:
     def columns(self) -> Sequence[str]:
         """The columns to show: those chosen, where runs were made elsewhere the hosts', and of a search its matches."""
         shown = [name for name in self.options.shown if name not in ("host", "match")]
-        hosts = ["host"] if "host" in self.options.shown and self.options.facets.other_hosts else []
+        hosts = ["host"] if "host" in self.options.shown and self.options.totals.other_hosts else []
         return [*shown, *hosts, *(["match"] if self.found.fields else [])]
 
     @property

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from app.environment_keys import HOST_ID_KEY, HOST_KEY
 from app.errors import UserError
 from app.paths import weights_path
-from app.queries import RUN_ORDERS, SEARCH_FIELDS, Facets, RunQuery
+from app.queries import RUN_ORDERS, SEARCH_FIELDS, RunQuery, Totals
 from app.records import Outcome, RunRow, Summary
 from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
 from app.storage.owner import this_process
@@ -315,22 +315,17 @@ def test_rows_come_in_the_order_asked_for(many: Store) -> None:
     }
 
 
-def test_facets_count_what_there_is_to_choose_from(many: Store) -> None:
+def test_totals_count_all_runs_or_those_in_the_trash(many: Store) -> None:
     rows = many.list_runs()
-    found = many.library.facets()
-    assert (found.total, found.deleted) == (37, 3)
-    assert found.workloads == {
-        name: sum(row.spec.workload == name for row in rows) for name in ("cnn10", "dummy", "lstm")
-    }
-    assert sum(found.outcomes.values()) == 37
-    assert found.outcomes["running"] == sum(row.outcome is None for row in rows)
+    found = many.library.totals()
+    assert (found.total, found.deleted, found.other_hosts) == (37, 3, True)
     assert found.tags == {tag: sum(tag in row.tags for row in rows) for tag in TAGS}
-    trash = many.library.facets(deleted=True)
-    assert (trash.total, trash.deleted, sum(trash.workloads.values())) == (3, 3, 3)
+    trash = many.library.totals(deleted=True)
+    assert (trash.total, trash.deleted) == (3, 3)
 
 
 def test_an_empty_database_has_nothing_to_choose_from(store: Store) -> None:
-    assert store.library.facets() == Facets(total=0, deleted=0, workloads={}, outcomes={}, tags={})
+    assert store.library.totals() == Totals(total=0, deleted=0)
     assert store.library.find(RunQuery(text="x")) == []
 
 

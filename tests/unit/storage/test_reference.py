@@ -137,7 +137,7 @@ def test_removing_leaves_the_users_own_runs(tmp_path: Path) -> None:
     assert set(remove_reference(database)) == set(added[1:])
     with Store.open(database) as store:
         assert [row.uid for row in store.list_runs()] == ["mine"]
-        assert store.library.facets(deleted=True).total == 0
+        assert store.library.totals(deleted=True).total == 0
         assert store.library.experiments() == []
     assert remove_reference(database) == []
 
@@ -157,7 +157,7 @@ def test_removing_leaves_runs_that_were_measured_here_and_later_went_into_the_bo
     assert set(remove_reference(database)) == set(added[3:])
     with Store.open(database) as store:
         assert {row.run for row in store.list_runs()} == {mine, added[0]}
-        assert store.library.facets(deleted=True).total == 1, "what was in the trash is there still"
+        assert store.library.totals(deleted=True).total == 1, "what was in the trash is there still"
 
 
 def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_path: Path) -> None:

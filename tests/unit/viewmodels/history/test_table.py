@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.queries import RUN_ORDERS, Facets, FoundRuns, RunQuery, StoredExperiment
+from app.queries import RUN_ORDERS, FoundRuns, RunQuery, StoredExperiment, Totals
 from app.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.history.annotations import TagChange, collect_annotations, parse_tags, tag_change
@@ -52,7 +52,7 @@ def texts(row: HistoryRow) -> dict[str, str]:
 
 
 def offered(total: int, deleted: int = 0, **of: Any) -> HistoryOptions:
-    return HistoryOptions(facets=Facets(total=total, deleted=deleted, workloads={}, outcomes={}, tags={}), **of)
+    return HistoryOptions(totals=Totals(total=total, deleted=deleted), **of)
 
 
 def experiment(number: int, name: str, *runs: int) -> StoredExperiment:
@@ -98,7 +98,7 @@ def test_the_column_of_hosts_is_there_where_a_run_was_made_elsewhere() -> None:
     (row,) = rows_of(replace(run_row(7), host="gpu1"))
     assert texts(row)["Host"] == "gpu1"
     here = Listing(options=offered(3))
-    away = Listing(options=HistoryOptions(facets=replace(here.options.facets, other_hosts=True)))
+    away = Listing(options=HistoryOptions(totals=replace(here.options.totals, other_hosts=True)))
     assert [name for name in away.columns if name not in here.columns] == ["host"]
 
 
