@@ -63,6 +63,7 @@ class CurveLabels(Layer):
             for x in np.arange(first, area.width() - MARK_PX / 2, distance):
                 y = self._y_at(each.line, float(x) / area.width(), area)
                 if y is not None:
+                    y = min(max(y, area.top() + MARK_PX / 2), area.bottom() - MARK_PX / 2)
                     pixmap = self._mark(each, painter.device().devicePixelRatioF())
                     painter.drawPixmap(QPointF(area.left() + x - MARK_PX / 2, y - MARK_PX / 2), pixmap)
 

@@ -254,6 +254,8 @@ class PanelStack(QWidget):
         slot, panel = self._slots[index], self._plots.panels[index]
         slot.plot.set_x_range(*self.span, fit=self._fit)
         slot.draw(panel, self._plots, self.hidden)
+        slot.plot.set_crosshair(self.crosshair)
+        slot.plot.raise_curve(self.raised)
         self._show_values(slot, panel)
         slot.plot.setVisible(True)
         slot.plot.refresh()
