@@ -9,10 +9,11 @@ from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView
 from app.gui.compare.curves import CurvesView
 from app.gui.compare.scaling import ScalingPanel
+from app.gui.compare.thumbnails import Thumbnails
 from app.gui.compare.why import WhyPanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import Scroller, separator
-from app.viewmodels.charts.model import without_runs
+from app.viewmodels.charts.model import Chart, without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.why import WHY
 
@@ -55,6 +56,7 @@ class CompareTabs(QWidget):
         self._scaling = ScalingPanel(theme)
         self.why = WhyPanel(theme, actions)
         self._tabs = QTabBar()
+        self._thumbnails = Thumbnails(self._tabs, theme)
         self._stack = QStackedWidget()
         self._tabs.currentChanged.connect(self._show_tab)
         self._build()
@@ -94,6 +96,7 @@ class CompareTabs(QWidget):
             self._tabs.setTabData(self._tabs.addTab(_TITLES[key]), key)
         self._tabs.setCurrentIndex(keys.index(before) if before in keys else 0)
         self._tabs.blockSignals(False)
+        self._thumbnails.show_charts({chart.key: chart for chart in comparison.gallery.charts} | _why_chart(comparison))
         self._show_tab()
 
     def hide_variants(self, runs: frozenset[int]) -> None:
@@ -146,3 +149,9 @@ class CompareTabs(QWidget):
         layout.addWidget(self._tabs)
         layout.addWidget(separator())
         layout.addWidget(self._stack, 1)
+
+
+def _why_chart(comparison: Comparison) -> dict[str, Chart]:
+    """Return the first chart of why variants differ, by the key of its tab, if there is one."""
+    drawn = next((view.chart for view in comparison.why if view.chart is not None), None)
+    return {WHY: drawn} if drawn is not None else {}

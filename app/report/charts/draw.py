@@ -318,13 +318,14 @@ WIDTH = 880.0
 MIN_WIDTH = 480.0
 
 
-def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH) -> Drawing:
+def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH, *, titled: bool = True) -> Drawing:
     """Draw a chart, as high as it needs to be.
 
     Args:
         chart: What it shows.
         palette: Its colours.
         width: In pixels; `MIN_WIDTH` at least.
+        titled: Whether its title and caption are above it.
     """
 
     def draw_content(canvas: Canvas) -> None:
@@ -335,4 +336,8 @@ def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH) -> Drawing:
         else:
             draw_plots(chart, canvas)
 
-    return with_title(chart, palette, max(width, MIN_WIDTH), draw_content)
+    if titled:
+        return with_title(chart, palette, max(width, MIN_WIDTH), draw_content)
+    canvas = Canvas(palette, max(width, MIN_WIDTH))
+    draw_content(canvas)
+    return canvas.finish(chart.title)

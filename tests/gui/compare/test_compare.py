@@ -222,7 +222,7 @@ def test_variants_unfold_into_their_runs_and_can_be_a_row_a_run(screen: CompareP
 
 def test_the_table_leaves_room_below_and_the_line_between_can_be_moved(screen: ComparePage) -> None:
     view = screen.view
-    view.resize(1300, 500)
+    view.resize(1300, 560)
     screen.compare(1, 4, 6, 2, 5, 7, 3)
     view.by_run_button.click()
     screen.qtbot.waitUntil(lambda: view.table.height() < view.tabs.height(), timeout=LIMIT_MS)
@@ -441,6 +441,18 @@ def test_hidden_variants_leave_table_and_pictures_and_come_back(screen: CompareP
     screen.press(Qt.Key.Key_P, 1)
     next(each for each in screen.view.findChildren(QPushButton) if each.text() == "Show 1 hidden").click()
     assert screen.column("Variant") == ["Units 4096", "Units 64", "Units 128"], "pinned first"
+
+
+def test_charts_are_seen_small_on_their_tabs(screen: ComparePage) -> None:
+    screen.compare(1, 2, 4, 5)
+    bar = screen.view.tabs.findChild(QTabBar)
+    assert isinstance(bar, QTabBar)
+    titles = [bar.tabText(n) for n in range(bar.count())]
+    speed = titles.index("Speed-up")
+    screen.qtbot.waitUntil(lambda: not bar.tabIcon(speed).isNull(), timeout=LIMIT_MS)
+    picture = bar.tabIcon(speed).pixmap(bar.iconSize()).toImage()
+    assert len({picture.pixel(x, y) for x in range(picture.width()) for y in range(picture.height())}) > 3
+    assert bar.tabIcon(titles.index("Curves")).isNull()
 
 
 def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage) -> None:

@@ -1,0 +1,83 @@
+"""Small pictures of a comparison's charts on their tabs, so that one is large and the others are seen as well."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from PySide6.QtCore import QByteArray, QObject, QRectF, QSize, Qt, QTimer
+from PySide6.QtGui import QIcon, QPainter, QPixmap
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QTabBar
+
+from app.gui.theme import Theme
+from app.report.charts.draw import MIN_WIDTH, draw_chart
+from app.viewmodels.charts.model import BarChart, Chart, Plot, PointChart
+
+SIZE = QSize(64, 36)
+
+
+class Thumbnails(QObject):
+    """Draws the charts of a tab bar as its icons, one in each turn of the event loop so that nothing waits for all.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, tabs: QTabBar, theme: Theme) -> None:
+        super().__init__(tabs)
+        self._tabs = tabs
+        self._theme = theme
+        self._charts: dict[str, Chart] = {}
+        self._waiting: list[str] = []
+        self._turn = QTimer(self)
+        self._turn.setSingleShot(True)
+        self._turn.timeout.connect(self._draw_next)
+        theme.changed.connect(self._draw_all)
+        tabs.setIconSize(SIZE)
+
+    def show_charts(self, charts: Mapping[str, Chart]) -> None:
+        """Show these charts on the tabs whose data are their keys."""
+        self._charts = dict(charts)
+        self._draw_all()
+
+    def _draw_all(self) -> None:
+        self._waiting = list(self._charts)
+        self._turn.start()
+
+    def _draw_next(self) -> None:
+        if not self._waiting:
+            return
+        key = self._waiting.pop(0)
+        for tab in range(self._tabs.count()):
+            if self._tabs.tabData(tab) == key:
+                self._tabs.setTabIcon(tab, QIcon(self._picture(self._charts[key])))
+        self._turn.start()
+
+    def _picture(self, chart: Chart) -> QPixmap:
+        """Return the upper part of a chart as wide as a thumbnail."""
+        drawing = draw_chart(_without_names(chart), self._theme.colours, MIN_WIDTH, titled=False)
+        ratio = self._tabs.devicePixelRatioF()
+        picture = QPixmap(SIZE * ratio)
+        picture.setDevicePixelRatio(ratio)
+        picture.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(picture)
+        area = QRectF(0, 0, SIZE.width(), SIZE.width() * drawing.height / drawing.width)
+        QSvgRenderer(QByteArray(drawing.svg().encode())).render(painter, area)
+        painter.end()
+        return picture
+
+
+def _without_names(chart: Chart) -> Chart:
+    """Return a chart without the names of its marks, which nobody could read at that size."""
+    if isinstance(chart, PointChart):
+        return replace(chart, plots=tuple(map(_without_point_names, chart.plots[:1])))
+    if isinstance(chart, BarChart):
+        return replace(chart, bars=tuple(replace(bar, label="", text="") for bar in chart.bars))
+    return replace(chart, bars=tuple(replace(bar, label="", figure="", share="") for bar in chart.bars))
+
+
+def _without_point_names(plot: Plot) -> Plot:
+    series = (
+        replace(each, label="", points=tuple(replace(point, label="") for point in each.points)) for each in plot.series
+    )
+    return replace(
+        plot, title="", series=tuple(series), guides=tuple(replace(guide, label="") for guide in plot.guides)
+    )
