@@ -26,7 +26,7 @@ _SHORTEST = 8
 """Characters of an option that are always seen: the path of a database may be long, a screen small."""
 _WHEN_IDLE = "Can be changed when no run is active."
 _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
-_DATABASE = "Windows that are started without --db open it from now on."
+_DATABASE = "One that is chosen here opens at the next start too, unless --db names another."
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
 _NOTICE = "When a run or experiment of over a minute ends while another window is active."
 _STANDBY = f"Imports {FRAMEWORK.name} ahead of the next run, which then starts some seconds earlier."
