@@ -1,9 +1,10 @@
 """The tabs below the comparison table: curves, the article that the runs reproduce, and charts."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView
@@ -12,10 +13,13 @@ from app.gui.compare.scaling import ScalingPanel
 from app.gui.compare.thumbnails import Thumbnails
 from app.gui.compare.why import WhyPanel
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import Scroller, separator
-from app.viewmodels.charts.model import Chart, without_runs
+from app.gui.widgets.basic import Scroller, separator, text_label
+from app.viewmodels.charts.colouring import COLOURED, colour_by, colour_choices
+from app.viewmodels.charts.model import Chart, PointChart, without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.why import WHY
+from app.viewmodels.format.naming import parameter_label
+from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.compare.article import ArticleView
@@ -53,6 +57,9 @@ class CompareTabs(QWidget):
         self.charts = ChartsView(theme, actions)
         self._comparison = Comparison()
         self._hidden: frozenset[int] = frozenset()
+        self.colouring = QComboBox()
+        self._coloured_by = ""
+        self._colouring_label = text_label("Colour by", "caption")
         self._scaling = ScalingPanel(theme)
         self.why = WhyPanel(theme, actions)
         self._tabs = QTabBar()
@@ -108,7 +115,8 @@ class CompareTabs(QWidget):
     def _show_tab(self) -> None:
         key = self._tabs.tabData(self._tabs.currentIndex())
         charts = [chart for chart in self._comparison.gallery.charts if chart.key == key]
-        self.charts.show_charts([without_runs(chart, self._hidden) for chart in charts])
+        self._offer_colours(charts)
+        self._show_charts(charts)
         self._scaling.show_views(self._comparison.scaling if key == _GPUS else ())
         self.why.show_views(self._comparison.why if key == WHY else ())
         if key == _ARTICLE:
@@ -116,6 +124,40 @@ class CompareTabs(QWidget):
             self._request_article()
         else:
             self._stack.setCurrentIndex(0 if key == _CURVES else 1)
+
+    def _show_charts(self, charts: Sequence[Chart]) -> None:
+        chosen, specs = self.colouring.currentData(), self._specs()
+        coloured = [
+            colour_by(chart, chosen, specs)
+            if chosen and isinstance(chart, PointChart) and chart.key in COLOURED
+            else chart
+            for chart in charts
+        ]
+        self.charts.show_charts([without_runs(chart, self._hidden) for chart in coloured])
+
+    def _specs(self) -> dict[int, RunSpec]:
+        return {row.run: row.spec for row in self._comparison.rows}
+
+    def _offer_colours(self, charts: Sequence[Chart]) -> None:
+        """Offer the parameters that the points of a scatter can be coloured by; what was chosen stays if it is one."""
+        specs = self._specs()
+        names = [
+            name
+            for chart in charts
+            if isinstance(chart, PointChart) and chart.key in COLOURED
+            for name in colour_choices(chart, specs)
+        ]
+        self.colouring.clear()
+        self.colouring.addItem("Automatic", "")
+        for name in names:
+            self.colouring.addItem(parameter_label(next(s for s in specs.values() if name in s.variant), name), name)
+        self.colouring.setCurrentIndex(max(0, self.colouring.findData(self._coloured_by)))
+        for shown in (self.colouring, self._colouring_label):
+            shown.setVisible(len(names) > 1)
+
+    def _choose_colours(self) -> None:
+        self._coloured_by = self.colouring.currentData()
+        self._show_tab()
 
     def _request_article(self) -> None:
         if not self._article_was_requested:
@@ -137,6 +179,13 @@ class CompareTabs(QWidget):
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        self.colouring.setAccessibleName("Colour by")
+        self.colouring.activated.connect(self._choose_colours)
+        colours = QHBoxLayout()
+        colours.addWidget(self._colouring_label)
+        colours.addWidget(self.colouring)
+        colours.addStretch(1)
+        column.addLayout(colours)
         column.addWidget(self.charts)
         column.addWidget(self._scaling)
         column.addWidget(self.why)

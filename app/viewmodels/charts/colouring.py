@@ -11,6 +11,8 @@ from app.viewmodels.charts.palette import HUES
 from app.viewmodels.format.naming import differing_parameters, format_setting
 from workloads.protocol import RunSpec
 
+COLOURED = frozenset({"frontier", "roofline"})
+"""Keys of the charts whose points no line joins."""
 Specs = Mapping[int, RunSpec]
 """The specs of the runs, by number."""
 

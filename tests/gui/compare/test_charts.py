@@ -13,12 +13,14 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.compare.charts import ChartsView, ChartWidget
 from app.gui.compare.scaling import ScalingChart
+from app.gui.compare.tabs import CompareTabs
 from app.gui.plot.export import save_chart
 from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save, save_shown_chart
 from app.gui.theme import DARK, LIGHT, Theme
 from app.report.charts.canvas import HitArea
 from app.viewmodels.charts.model import Chart
+from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
 from app.viewmodels.plot.model import Band
 from tests.fakes.pictures import gallery_of, grid
@@ -48,6 +50,24 @@ def screen(qtbot: QtBot, theme: Theme, pictures: tuple[Chart, ...], recorded: Re
 def batch(screen: Screen[ChartsView]) -> ChartWidget:
     """Throughput against batch size: three runs behind each point."""
     return screen.view.widgets[3]
+
+
+def test_a_scatter_is_coloured_by_the_parameter_chosen_for_it(
+    qtbot: QtBot, theme: Theme, recorded: RecordedActions
+) -> None:
+    tabs = Screen(qtbot, CompareTabs(theme, recorded.actions), 1000, 800).view
+    qtbot.addWidget(tabs)
+    tabs.show_model(compare(prepare_comparison(grid()), 1))
+    tabs.open_tab("Speed and energy")
+    assert tabs.colouring.isVisible()
+    tabs.colouring.setCurrentIndex(tabs.colouring.findText("Layout"))
+    tabs.colouring.activated.emit(tabs.colouring.currentIndex())
+    (chart,) = tabs.charts.widgets
+    assert ">NHWC<" in chart.drawing().svg()
+    tabs.open_tab("Speed-up")
+    assert not tabs.colouring.isVisible()
+    tabs.open_tab("Speed and energy")
+    assert tabs.colouring.currentText() == "Layout"
 
 
 def middle(spot: HitArea) -> QPoint:
