@@ -11,6 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.shell.progress import ShownProgress, Taskbar, WorkProgress, queue_progress, run_progress
+from app.gui.theme import Theme
+from app.gui.window import MainWindow
 from app.queries import QueueProgress
 from app.viewmodels.experiment.queue import QueueModel
 from app.viewmodels.run.live import Status
@@ -66,10 +68,13 @@ def bus() -> Iterator[str]:
         daemon.terminate()
 
 
-def test_the_taskbar_hears_each_percent_once(workbench: Workbench, bus: str) -> None:
+def test_the_taskbar_hears_each_percent_once(qtbot: QtBot, theme: Theme, bus: str) -> None:
+    window = MainWindow((), theme)
+    qtbot.addWidget(window)
+    window.allow_close()
     steps = iter((WorkProgress(title="a", percent=37), WorkProgress(title="b", percent=37), WorkProgress()))
     connection = QDBusConnection.connectToBus(bus, "taskbar")
-    shown = ShownProgress(workbench.window, lambda: next(steps), Taskbar(connection))
+    shown = ShownProgress(window, lambda: next(steps), Taskbar(connection))
     with subprocess.Popen(
         ["dbus-monitor", "--address", bus, "interface=com.canonical.Unity.LauncherEntry"],
         stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QColor, QKeySequence, QShortcut
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -38,7 +38,9 @@ def test_every_shortcut_of_every_screen_is_in_the_table(workbench: Workbench) ->
     assert "" not in listed
 
 
-def test_f1_and_the_question_mark_show_every_action_under_its_heading(workbench: Workbench) -> None:
+def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_in_sight_too(
+    workbench: Workbench,
+) -> None:
     palette = workbench.shell.palette
     for key in (Qt.Key.Key_F1, Qt.Key.Key_Question):
         QTest.keyClick(workbench.window, key)
@@ -49,6 +51,12 @@ def test_f1_and_the_question_mark_show_every_action_under_its_heading(workbench:
         assert "Pause or resume the plots, Space" in shown
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
         assert not palette.isVisible()
+    workbench.shell.open_palette()
+    assert any(title.startswith("Compare values, Several values of any parameter") for title in titles(workbench))
+    assert any(title.startswith("Show log") for title in titles(workbench))
+    QTest.keyClicks(workbench.shell.palette.line, "compare values several")
+    QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)
+    assert workbench.run_view.matrix_view().isVisible()
 
 
 def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_was(
@@ -96,20 +104,12 @@ def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbe
     assert (QApplication.focusWidget() or palette).accessibleName() == "Stored runs"
 
 
-def test_buttons_in_sight_and_their_menus_are_in_the_palette(workbench: Workbench) -> None:
-    workbench.shell.open_palette()
-    assert any(title.startswith("Compare values, Several values of any parameter") for title in titles(workbench))
-    assert any(title.startswith("Show log") for title in titles(workbench))
-    QTest.keyClicks(workbench.shell.palette.line, "compare values several")
-    QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)
-    assert workbench.run_view.matrix_view().isVisible()
-
-
-def test_boxes_have_the_window_s_own_icons_and_buttons_without_any(workbench: Workbench, theme: Theme) -> None:
+def test_boxes_have_the_window_s_own_icons_and_buttons_without_any(qtbot: QtBot, theme: Theme) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
     theme.apply(Qt.ColorScheme.Dark)
-    box = message_box(workbench.window, theme, QMessageBox.Icon.Warning, "Title", "Text")
+    box = message_box(parent, theme, QMessageBox.Icon.Warning, "Title", "Text")
     button = box.addButton(QMessageBox.StandardButton.Save)
     with_icon = box.iconPixmap().toImage()
     assert QColor(DARK.warning) == with_icon.pixelColor(with_icon.width() // 2, 1)
     assert button.icon().isNull()
-    box.deleteLater()
