@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,12 +11,15 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.queries import FREE_TEXT, SEARCH_FIELDS, SearchWord, parse_search
+from workloads.catalog import WORKLOADS
 
 MAX_SEARCH_TERMS = 50
 """Search terms per query: SQLite takes some hundred conditions, and nobody types so many."""
 
 _NUMBER = "run"
 """Where a word was found that is the number of the run."""
+_SHORTEST_LABEL = 3
+"""Letters from which on a word is looked for in the labels of choices: shorter ones are in many of them."""
 _IS_NUMBER, _NOTE_TOO = 1000, 100
 """What a code of markers adds where the word is the run's number, and where a note has it before the position."""
 
@@ -75,7 +79,7 @@ def _groups(
     found: list[str] = []
     spellings: list[str] = []
     for word in words:
-        spelled = tuple(dict.fromkeys(_spellings(word.text))) if word.text else ()
+        spelled = tuple(dict.fromkeys((*_spellings(word.text), *_values(word.text)))) if word.text else ()
         first = len(values) + len(spellings) + 1
         markers = [f"?{first + n}" for n in range(len(spelled))]
         spellings += spelled
@@ -128,6 +132,16 @@ def _spellings(term: str) -> Iterator[str]:
     """Yield a term as `run_words` may hold it, where only ASCII letters are lower case: Äpfel, ÄPFEL or äpfel."""
     for spelling in (term.lower(), term.upper(), term.capitalize()):
         yield "".join(letter.lower() if letter.isascii() else letter for letter in spelling)
+
+
+def _values(term: str) -> Iterator[str]:
+    """Yield the choices whose label has a term: of Block-fused `implementation=block_fused`, as `run_words` has it."""
+    if len(term) < _SHORTEST_LABEL:
+        return
+    for parameter in chain.from_iterable(each.parameters for each in WORKLOADS):
+        for choice in parameter.choices:
+            if term.lower() in choice.label.lower():
+                yield f"{parameter.name}={choice.value}".lower()
 
 
 def _matches(words: Sequence[SearchWord], groups: Sequence[_Group]) -> Matches:

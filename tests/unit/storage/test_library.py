@@ -288,6 +288,18 @@ def test_every_order_goes_both_ways_with_absent_values_last(many: Store, order: 
         assert many.library.find(query) == naively(rows, query)
 
 
+def _begin_lstm(store: Store, implementation: str) -> int:
+    spec = RunSpec(workload="lstm", variant={"implementation": implementation})
+    return begin(store, uid=implementation, spec=spec)
+
+
+def test_a_search_finds_what_the_screen_calls_it(store: Store) -> None:
+    fused, cudnn = (_begin_lstm(store, name) for name in ("block_fused", "cudnn"))
+    for text in ("Block-fused", "block-fu", "variant:block-fused"):
+        assert store.library.find(RunQuery(text=text)) == [fused]
+    assert store.library.find(RunQuery(text="cuDNN")) == [cudnn]
+
+
 @given(text=st.text(max_size=20))
 def test_no_text_breaks_a_search(many: Store, text: str) -> None:
     query = RunQuery(text=text, workload=text, outcome=text, tag=text)
