@@ -283,7 +283,8 @@ def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
 def run_checks(folder: Path, words: Sequence[str]) -> int:
     """Run every check that needs no GPU, or only pytest with these arguments; return the exit status."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    passes(folder, ["tests.fakes.sshd"])
+    for installs in ("tests.fakes.sshd", "tests.fakes.display"):
+        passes(folder, [installs])
     if words:
         return int(not passes(folder, ["pytest", *words]))
     failed = run_all_checks(folder)
