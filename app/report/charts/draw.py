@@ -293,7 +293,9 @@ def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, can
     """Write the name of each point of series without a line, as far as there is room; others have a tooltip."""
     longest = max(_POINT_NAME, _NAME_SHARE * (frame.right - frame.left))
     free = [
-        (series, point, point.y) for series, point in _all_points(plot) if not series.joined and point.y is not None
+        (series, point, point.y)
+        for series, point in _all_points(plot)
+        if point.label and not series.joined and point.y is not None
     ]
     positions = [(frame.x_pixel(point.x), frame.y_pixel(y)) for _, point, y in free]
     names = [svg.elide(point.label, longest, _SMALL_PX) for _, point, _ in free]
