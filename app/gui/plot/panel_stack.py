@@ -216,9 +216,11 @@ class PanelStack(QWidget):
             self.drawn.emit()
 
     def _draw_next(self) -> None:
-        if self._next == len(self._slots):
+        if len(self._slots) < len(self._plots.panels):
             self._add_plot()
-            self._grid.place(self._next, self._slots[self._next].plot)
+            if len(self._slots) == len(self._plots.panels):
+                self._lay_out()  # none is drawn before all have their size
+            return
         self._draw(self._next)
         self._next += 1
         if self._next >= len(self._plots.panels):
