@@ -33,6 +33,7 @@ _MAX_LOAD_SHARE = 0.9
 _FIRST_PAINT_MS = 200.0
 _SEARCH_MS = 100.0
 _COMPARE_MS = 300.0
+_STALL_MS = 50.0
 
 
 def measure(size: Size = FULL, windows: int = _WINDOWS) -> Sequence[Result]:
@@ -76,10 +77,12 @@ def _screen_results(path: Path, size: Size, windows: int) -> Iterator[Result]:
     again = statistics.median(time for times in compared for time in times[1:])
     yield Result(name=f"{_long_runs(size)} on the Compare screen", value=again, unit="ms", limit=_COMPARE_MS)
     yield Result(name="the same, the first comparison of a window, with its making", value=new, unit="ms")
+    stall = statistics.median(max(each["stalls"]) for each in found)
+    yield Result(name="longest stall of the window meanwhile, processor time", value=stall, unit="ms", limit=_STALL_MS)
 
 
 def _screens(path: Path, size: Size) -> dict[str, list[float]]:
-    """Measure one window in a fresh process, in ms: `history` (first paint, then each search) and `compare`."""
+    """Measure one window in a fresh process, in ms: `history` (first paint, then each search), `compare`, `stalls`."""
     times: dict[str, list[float]] = json.loads(module_output("app.bench.screens", str(path), *map(str, size.compared)))
     return times
 

@@ -1,6 +1,8 @@
 """Time History and Compare on a database: `python -m app.bench.screens PATH RUN …`, in a fresh process.
 
-The whole window, 1440 x 900; each time is from the user's action to the painted result. Prints milliseconds as JSON.
+The whole window, 1440 x 900; each time is from the user's action to the painted result. Prints milliseconds as JSON,
+with `stalls` the longest time in which the window took no input after each action: processor time of its thread alone,
+so that what else the machine does counts little.
 """
 
 import json
@@ -8,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +38,7 @@ class TimedWindow:
 
     def __init__(self, database: Path) -> None:
         self._application = QApplication(sys.argv[:1])
+        self.stalls_ms: list[float] = []
         theme = Theme(self._application)
         theme.start()
         self._workbench = Workbench(database, theme)
@@ -84,11 +88,15 @@ class TimedWindow:
     def _timed_ms(self, act: Callable[[], object], done: Callable[[], bool]) -> float:
         """Time from the action, while nothing else is being read, to the paint after it is done."""
         self._wait_for_reads()
-        started = time.perf_counter()
+        started, turns = time.perf_counter(), [time.thread_time()]
         act()
         while not done():
+            turns.append(time.thread_time())
             self._application.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
+        turns.append(time.thread_time())
         self._application.processEvents()
+        turns.append(time.thread_time())
+        self.stalls_ms.append(max(end - start for start, end in pairwise(turns)) * 1e3)
         return (time.perf_counter() - started) * 1e3
 
     def _wait_for_reads(self) -> None:
@@ -125,6 +133,7 @@ def main() -> None:
     stage = TimedWindow(Path(sys.argv[1]))
     try:
         times = {"history": stage.history_ms(), "compare": stage.compare_ms([int(word) for word in sys.argv[2:]])}
+        times["stalls"] = stage.stalls_ms
     finally:
         stage.close()
     print(json.dumps(times))
