@@ -218,8 +218,7 @@ class PanelStack(QWidget):
     def _draw_next(self) -> None:
         if len(self._slots) < len(self._plots.panels):
             self._add_plot()
-            if len(self._slots) == len(self._plots.panels):
-                self._lay_out()  # none is drawn before all have their size
+            self._lay_out()  # none is drawn before all have their size
             return
         self._draw(self._next)
         self._next += 1
