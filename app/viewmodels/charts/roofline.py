@@ -24,12 +24,12 @@ from app.viewmodels.format.naming import choice_label, gpus_label
 
 _KEY = "roofline"
 _BANDWIDTHS_TB_PER_S = {
+    "GH200 480GB": 4.0,
+    "GH200 144G": 4.9,
     "H200": 4.8,
     "H100 NVL": 3.9,
     "H100 PCIe": 2.0,
     "H100": 3.35,
-    "GH200 480GB": 4.0,
-    "GH200 144G": 4.9,
     "B200": 8.0,
 }
 """Memory bandwidth by what is in the name of a GPU, the first that is: nvidia.com/data-center, data sheets of each."""
@@ -83,11 +83,11 @@ def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
         rate=median(rates),
         peak=median(peaks),
         memory_share=float(np.mean(busy)) / 100 if busy else None,
-        bandwidth=_bandwidth(runs[0].row.gpu_names),
+        bandwidth=memory_bandwidth(runs[0].row.gpu_names),
     )
 
 
-def _bandwidth(gpu_names: Sequence[str]) -> float | None:
+def memory_bandwidth(gpu_names: Sequence[str]) -> float | None:
     """Return the memory bandwidth of some GPUs together in bytes/s, None if that of one is not known."""
     known = [next((bw for key, bw in _BANDWIDTHS_TB_PER_S.items() if key in name), None) for name in gpu_names]
     each = [bandwidth for bandwidth in known if bandwidth is not None]

@@ -15,6 +15,7 @@ from app.viewmodels.charts import model
 from app.viewmodels.charts.colouring import colour_by
 from app.viewmodels.charts.model import BarChart, Chart, PointChart
 from app.viewmodels.charts.palette import LIGHT
+from app.viewmodels.charts.roofline import memory_bandwidth
 from app.viewmodels.charts.speed_energy import pareto_front
 from app.viewmodels.charts.variants import distinct_colours
 from app.viewmodels.compare.comparison import ChartGallery
@@ -317,3 +318,17 @@ def test_an_axis_around_close_values_does_not_begin_at_zero_but_one_around_dista
     assert all(close.low <= tick <= close.high for tick, _ in close.ticks)
     assert model.span_axis([50.0, 5.0], "ms").low == 0
     assert model.span_axis([20.0, 20.0], "ms").low == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "tb_per_s"),
+    [
+        (["NVIDIA H200"], 4.8),
+        (["NVIDIA GH200 480GB"], 4.0),
+        (["NVIDIA H100 PCIe", "NVIDIA H100 80GB HBM3"], 5.35),
+        (["NVIDIA H200", "NVIDIA T4"], None),
+    ],
+)
+def test_the_bandwidth_is_that_of_the_card_named(names: list[str], tb_per_s: float | None) -> None:
+    found = memory_bandwidth(names)
+    assert found == (None if tb_per_s is None else pytest.approx(tb_per_s * 1e12))
