@@ -118,7 +118,7 @@ class HistoryPage(Screen[HistoryView]):
     def filter(self, facet: str, label: str) -> None:
         """Tick a value of a facet, or untick it, once it is there."""
         tree = self.view.overview.facets.tree
-        if not tree.isVisibleTo(self.view.overview):
+        if not self.view.overview.wants_facets:
             self.button("Filter by").click()
 
         def values() -> list[QTreeWidgetItem]:

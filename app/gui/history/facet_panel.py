@@ -34,6 +34,11 @@ class FacetPanel(QWidget):
         theme.changed.connect(self._rebuild)
         self._build()
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is anything to narrow runs down by."""
+        return bool(self._groups)
+
     def show_groups(self, groups: Sequence[FacetGroup]) -> None:
         """Show these facets; position and current line stay."""
         if groups != self._groups:

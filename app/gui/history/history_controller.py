@@ -114,7 +114,7 @@ class HistoryController(QObject):
     def _read_facets(self) -> None:
         """Count the facets where they show; the list does not wait for them."""
         query, overview = self._query, self._view.overview
-        if not overview.facets.isVisibleTo(overview):
+        if not overview.wants_facets:
             return
 
         def show(counts: FacetCounts) -> None:

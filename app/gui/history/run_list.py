@@ -128,6 +128,11 @@ class HistoryList(QWidget):
         return self._group.isChecked()
 
     @property
+    def wants_facets(self) -> bool:
+        """Whether the facets show, or will when there are any."""
+        return self.bar.facets.isChecked()
+
+    @property
     def listing(self) -> Listing:
         """The shown runs with their query."""
         return self._listing
@@ -156,11 +161,12 @@ class HistoryList(QWidget):
     def show_facets(self, groups: Sequence[FacetGroup]) -> None:
         """Show what runs can be narrowed down by."""
         self.facets.show_groups(groups)
+        self._place_facets()
 
     def _place_facets(self) -> None:
-        """Show or hide the facets: as the user chose, else where there is room."""
+        """Show or hide the facets: as the user chose, else where there is room; never an empty panel."""
         shown = bool(self._facets_chosen) if self._facets_chosen >= 0 else self.width() >= _WIDE
-        self.facets.setVisible(shown)
+        self.facets.setVisible(shown and self.facets.has_groups)
         self.bar.facets.setChecked(shown)
         self._show_facets.setChecked(shown)
 

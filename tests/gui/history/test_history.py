@@ -146,6 +146,17 @@ def test_several_values_of_a_facet_are_chosen_at_once_and_all_are_counted(screen
     screen.wait_for("Run", "4", "3", "2", "1")
 
 
+def test_the_filter_panel_is_there_only_with_something_to_filter_by(screen: HistoryPage) -> None:
+    overview = screen.view.overview
+    screen.button("Filter by").setChecked(False)
+    screen.button("Filter by").click()
+    screen.qtbot.waitUntil(lambda: overview.facets.isVisibleTo(overview))
+    screen.search("no run has this")
+    screen.qtbot.waitUntil(lambda: not overview.facets.isVisibleTo(overview))
+    screen.escape()
+    screen.qtbot.waitUntil(lambda: overview.facets.isVisibleTo(overview))
+
+
 def test_what_was_chosen_is_remembered_with_the_database(
     history_on: Callable[[Path], HistoryPage], database: Path, window_state: Path
 ) -> None:
