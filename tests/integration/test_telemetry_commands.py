@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -105,8 +106,11 @@ def test_what_watch_wrote_is_played_again_by_replay(tmp_path: Path) -> None:
     watched = line("watch", "--json", "--every", "0.2", "--seconds", "2.5")
     lines = [json.loads(text) for text in watched.stdout.splitlines()]
     using = {line["device"]: line["processes"] for line in lines if line.get("kind") == "processes"}
-    name = psutil.Process().name()
-    assert using == {"GPU-aaaa": [{"pid": os.getpid(), "name": name, "memory_bytes": 3 * 2**30}], "GPU-bbbb": []}
+    (known,) = using["GPU-aaaa"]
+    assert (known["pid"], known["memory_bytes"], using["GPU-bbbb"]) == (os.getpid(), 3 * 2**30, [])
+    process = psutil.Process()
+    assert (known["name"], known["user"]) == (process.name(), process.username())
+    assert 0 < known["running_s"] <= time.time() - process.create_time() + 1
     trace = tmp_path / "two cards.jsonl"
     trace.write_text(watched.stdout, encoding="utf-8")
     played = line("replay", str(trace), "--json", "--speed", "100")

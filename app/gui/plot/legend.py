@@ -14,6 +14,8 @@ from app.viewmodels.charts.palette import dash_pattern
 SWATCH, _DASHED_SWATCH = 12, 24
 _SWATCH_HEIGHT = 3
 MARK_PX = 15
+AXIS_WIDTH = 56
+"""Of the numbers at the left of each plot; the overview begins where the plots do."""
 _MARK_FONT_PX = 10
 _ENTRY_GAP = 2 * GRID
 _DIMMED_ALPHA = 60

@@ -11,8 +11,8 @@ from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPai
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.analysis.pyramid import Stroke, stroke_columns
+from app.gui.plot.legend import AXIS_WIDTH
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.plot.time_panel import AXIS_WIDTH
 from app.gui.theme import GRID, Theme
 from app.viewmodels.plot.model import Band, Curve, Panel, Plots, Span
 

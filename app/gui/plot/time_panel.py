@@ -15,7 +15,7 @@ from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
 from app.gui.plot.curves import Curves
 from app.gui.plot.drawn_curves import DrawnCurves, PanelCurve
 from app.gui.plot.labels import CurveLabels
-from app.gui.plot.legend import Legend
+from app.gui.plot.legend import AXIS_WIDTH, Legend
 from app.gui.plot.value_scale import ValueScale
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import plain_tooltip, text_label
@@ -26,7 +26,6 @@ from app.viewmodels.plot.model import Band, Marker, Points, Strip
 if TYPE_CHECKING:
     from app.viewmodels.charts.curves import CurvePlot
 
-AXIS_WIDTH = 56
 _TICK_PX = 12
 _MIN_COLUMNS = 64
 _REACH_PX = 10
