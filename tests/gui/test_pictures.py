@@ -1,6 +1,6 @@
 """Every screen in both schemes against expected pictures.
 
-`VARIANTSCOPE_NEW_PICTURES=1 python3 start.py test tests/gui/test_pictures.py` renews new ones.
+`VARIANTSCOPE_NEW_PICTURES=1 python3 start.py test tests/gui/test_pictures.py` takes them anew.
 
 Fonts differ between machines, so the mean colours of tiles are compared: a panel that is missing, moved or of the wrong
 scheme shows; a letter does not.
