@@ -10,6 +10,7 @@ what is left of it.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -219,8 +220,8 @@ def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
 
 def _rows_between(rows: Floats, start: float, end: float) -> Floats:
     """Return the rows of a window and one beyond each end."""
-    first = max(0, int(np.searchsorted(rows[0], start)) - 1)
-    return rows[:, first : int(np.searchsorted(rows[0], end, side="right")) + 1]
+    x = rows[0]
+    return rows[:, max(0, int(x.searchsorted(start)) - 1) : int(x.searchsorted(end, side="right")) + 1]
 
 
 ColumnIndices = NDArray[np.intp]
@@ -230,7 +231,8 @@ ColumnIndices = NDArray[np.intp]
 class Stroke:
     """The lowest and highest value of a line in every pixel column, NaN where it is not.
 
-    `top` and `bottom` are the extremes over all columns, `dots` the columns that stand alone.
+    `top` and `bottom` are the extremes over all columns, `dots` the columns that stand alone. `start` is the time at
+    the left edge, `width` that of a column, `known` the time before which rows that come later change nothing.
     """
 
     low: Floats
@@ -238,9 +240,15 @@ class Stroke:
     top: float
     bottom: float
     dots: ColumnIndices
+    start: float
+    width: float
+    known: float
 
 
-def stroke_columns(rows: tuple[Floats, Floats, Floats], start: float, end: float, columns: int) -> Stroke:
+Rows = tuple[Floats, Floats, Floats]
+
+
+def stroke_columns(rows: Rows, start: float, end: float, columns: int) -> Stroke:
     """Return the line through rows, by pixel columns; a row of NaN breaks it.
 
     Args:
@@ -249,26 +257,71 @@ def stroke_columns(rows: tuple[Floats, Floats, Floats], start: float, end: float
         end: The time at the right edge.
         columns: The number of pixel columns.
     """
+    return _stroke(*_columns(rows, start, end, columns), start, (end - start) / columns, _known(rows, start, end))
+
+
+def _columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
+    """Return the lowest and the highest value of every column, of rows and of the line between them."""
     x, lowest, highest = rows
     low, high = _between_columns(rows, start, end, columns)
-    first, last = np.searchsorted(x, (start, end))
+    first, last = x.searchsorted((start, end))
     if last > first:
         column_of = ((x[first:last] - start) * (columns / (end - start))).astype(np.intp)
-        starts = np.flatnonzero(column_of[1:] != column_of[:-1])
+        starts = (column_of[1:] != column_of[:-1]).nonzero()[0]
         starts += 1
         starts = np.concatenate([[0], starts])
         column_of = np.minimum(column_of[starts], columns - 1)
         low[column_of] = np.fmin(low[column_of], np.fmin.reduceat(lowest[first:last], starts))
         high[column_of] = np.fmax(high[column_of], np.fmax.reduceat(highest[first:last], starts))
-    empty = np.isnan(low)
-    if empty.all():
-        return Stroke(low, high, np.nan, np.nan, np.empty(0, dtype=np.intp))
-    return Stroke(low, high, float(np.fmax.reduce(high)), float(np.fmin.reduce(low)), _isolated_columns(empty))
+    return low, high
 
 
-def _between_columns(
-    rows: tuple[Floats, Floats, Floats], start: float, end: float, columns: int
-) -> tuple[Floats, Floats]:
+def _known(rows: Rows, start: float, end: float) -> float:
+    """Return the time before which nothing changes when rows are added."""
+    return min(float(rows[0][-1]), end) if len(rows[0]) else start
+
+
+def continued_stroke(
+    before: Stroke | None, window: Callable[[float, float, int], Rows], start: float, end: float, columns: int
+) -> Stroke:
+    """Return a stroke whose columns are those of an earlier one where they can be, moved: only the newest are made.
+
+    The left edge is then up to half a column beside `start`. No column moves over the data as the time goes on, so a
+    curve does not shimmer, and a column only ever grows: rows that were reduced meanwhile lose no peak.
+
+    Args:
+        before: An earlier stroke of the same curve, to which rows have only been added; None without one.
+        window: Returns the rows between two times and one beyond each end, no finer than so many columns need.
+        start: The time at the left edge.
+        end: The time at the right edge.
+        columns: The number of pixel columns.
+    """
+    width = (end - start) / columns
+    if before is None or len(before.low) != columns or not math.isclose(before.width, width, rel_tol=1e-9):
+        return stroke_columns(window(start, end, columns), start, end, columns)
+    shift = round((start - before.start) / width)
+    # A row stands where its first sample was, up to a column before its last one.
+    first = int((before.known - before.start) / width) - 1 - shift
+    if shift < 0 or first <= 0:
+        return stroke_columns(window(start, end, columns), start, end, columns)
+    start = before.start + shift * width
+    left, end = start + first * width, start + columns * width
+    rows = window(left, end, columns - first)
+    low, high = _columns(rows, left, end, columns - first)
+    overlap = columns - shift - first
+    np.fmin(low[:overlap], before.low[shift + first :], out=low[:overlap])
+    np.fmax(high[:overlap], before.high[shift + first :], out=high[:overlap])
+    same = slice(shift, shift + first)
+    low, high = np.concatenate([before.low[same], low]), np.concatenate([before.high[same], high])
+    return _stroke(low, high, start, width, _known(rows, start, end))
+
+
+def _stroke(low: Floats, high: Floats, start: float, width: float, known: float) -> Stroke:
+    top, bottom = float(np.fmax.reduce(high)), float(np.fmin.reduce(low))
+    return Stroke(low, high, top, bottom, _isolated_columns(np.isnan(low)), start, width, known)
+
+
+def _between_columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
     """Return for every column the lower and the higher of the values where the line enters and leaves it."""
     x, lowest, highest = rows
     if len(x) < 2:

@@ -119,6 +119,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._ground = QPixmap()
         self._ground_area = QRectF()
         self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.NoViewportUpdate)
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.view = pg.ViewBox(enableMouse=False, enableMenu=False)
         self.view.disableAutoRange()
         self.axes = (left, bottom)

@@ -23,6 +23,11 @@ Dash = tuple[int, ...]
 
 _MAX_BYTE_ROWS = 254
 """Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
+_DOT_REACH = 2
+"""A changed column changes what is painted so many columns to its left: one that stands alone is painted wider."""
+
+
+Drawn = tuple[Stroke, QColor, Dash]
 
 
 class _Raster:
@@ -40,7 +45,7 @@ class _Raster:
         self._covered = np.empty((rows, columns), dtype=np.bool_)
 
     def draw(self, first: Floats, depth: Floats, rank: int, *, over: bool) -> None:
-        """Fill every column from a row down.
+        """Fill the last columns, so many as are given, from a row down.
 
         Args:
             first: The uppermost row of each column.
@@ -48,12 +53,14 @@ class _Raster:
             rank: The pixel value.
             over: Keep what is there; of two ranks the higher is seen.
         """
-        row_type = self._below.dtype
-        np.subtract(self._row, first.astype(row_type), out=self._below)
-        np.less_equal(self._below, depth.astype(row_type), out=self._covered)
-        np.multiply(self._covered.view(np.uint8), np.uint8(rank), out=self._layer if over else self.ranks)
+        drawn = np.s_[:, self.ranks.shape[1] - len(first) :]
+        below, covered, ranks = self._below[drawn], self._covered[drawn], self.ranks[drawn]
+        np.subtract(self._row, first.astype(below.dtype), out=below)
+        np.less_equal(below, depth.astype(below.dtype), out=covered)
+        layer = self._layer[drawn] if over else ranks
+        np.multiply(covered.view(np.uint8), np.uint8(rank), out=layer)
         if over:
-            np.maximum(self.ranks, self._layer, out=self.ranks)
+            np.maximum(ranks, layer, out=ranks)
 
     def image(self, colours: Sequence[int]) -> QImage:
         """Return what is drawn, with these colours in the order of their ranks; rank 0 is clear."""
@@ -66,48 +73,80 @@ class _Raster:
 
 
 class Curves:
-    """The strokes of one plot, first to last, behind nothing but the marks."""
+    """The strokes of one plot, first to last, behind nothing but the marks.
+
+    Their image is kept: as the time goes on it is moved by whole columns, and only those that changed are drawn.
+    """
 
     def __init__(self, view: "pg.ViewBox") -> None:
         self._view = view
-        self._strokes: tuple[tuple[Stroke, QColor, Dash], ...] = ()
-        self._image: QImage | None = None
+        self._strokes: tuple[Drawn, ...] = ()
+        self._shown: tuple[Drawn, ...] = ()
+        self._image = QImage()
+        self._pixels: NDArray[np.uint32] = np.empty((0, 0), dtype=np.uint32)
         self._raster = _Raster(1, 1)
-        self._rendered_as: tuple[float, float, int, int] = (0.0, 0.0, 0, 0)
+        self._rendered_as: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)
 
-    def set_strokes(self, strokes: Sequence[tuple[Stroke, QColor, Dash]]) -> None:
+    def set_strokes(self, strokes: Sequence[Drawn]) -> None:
         """Replace all curves, each with its colour and its dash; the caller has the view painted again."""
         self._strokes = tuple(strokes)
-        self._image = None
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
-        """Lay the image over the view, made anew where curves, range or size have changed."""
+        """Lay the image over the view, brought up to date where curves, range or size have changed."""
         if not self._strokes:
             return
         ratio = painter.device().devicePixelRatioF()
         bottom, top = self._view.viewRange()[1]
-        rendered_as = (bottom, top, max(2, round(area.height() * ratio)), round(ratio))
-        if self._image is None or rendered_as != self._rendered_as:
-            self._rendered_as = rendered_as
-            self._image = self._render(*rendered_as)
-        self._image.setDevicePixelRatio(ratio)
+        rendered_as = (bottom, top, max(2, round(area.height() * ratio)), ratio)
+        if rendered_as != self._rendered_as or self._strokes is not self._shown:
+            moved = _moved(self._shown, self._strokes) if rendered_as == self._rendered_as else None
+            self._shown, self._rendered_as = self._strokes, rendered_as
+            self._render(*(moved or (0, 0)))
         painter.drawImage(QPoint(round(area.left()), round(area.top())), self._image)
 
-    def _render(self, bottom: float, top: float, rows: int, thickness: int) -> QImage:
-        columns = len(self._strokes[0][0].low)
+    def _render(self, shift: int, begin: int) -> None:
+        """Draw the columns from `begin`, and move those before."""
+        bottom, top, rows, ratio = self._rendered_as
+        columns, thickness = len(self._shown[0][0].low), round(ratio)
         if self._raster.ranks.shape != (rows, columns):
             self._raster = _Raster(rows, columns)
         # Of two colours the more opaque, then the larger one is seen.
-        pixels = [_premultiplied(colour) for _, colour, _ in self._strokes]
+        pixels = [_premultiplied(colour) for _, colour, _ in self._shown]
         colours = sorted(set(pixels))
-        for index, (line, _, dash) in enumerate(self._strokes):
-            first, depth = _row_extents(line, bottom, top, rows, thickness)
+        for index, (line, _, dash) in enumerate(self._shown):
+            first, depth = _row_extents(line, bottom, top, rows, thickness, begin)
             if dash:
-                gaps = _dash_gaps(dash, columns, thickness)
+                gaps = _dash_gaps(dash, line, thickness)
                 gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, columns - 1)] = False
-                first[gaps], depth[gaps] = rows, 0
+                first[gaps[begin:]], depth[gaps[begin:]] = rows, 0
             self._raster.draw(first, depth, colours.index(pixels[index]) + 1, over=index > 0)
-        return self._raster.image(colours)
+        if not begin:
+            self._image = self._raster.image(colours)
+            self._image.setDevicePixelRatio(ratio)
+            self._pixels = np.frombuffer(self._image.bits(), dtype=np.uint32).reshape(rows, columns)
+            return
+        if shift:
+            self._pixels[:, :-shift] = self._pixels[:, shift:]
+        self._pixels[:, begin:] = np.array([0, *colours], dtype=np.uint32)[self._raster.ranks[:, begin:]]
+
+
+def _moved(before: Sequence[Drawn], after: Sequence[Drawn]) -> tuple[int, int] | None:
+    """Return by how many columns all curves have moved, and the first column that looks different; None if all may."""
+    if [each[1:] for each in before] != [each[1:] for each in after]:
+        return None
+    columns = len(after[0][0].low)
+    shifts, begin = set(), columns
+    for (old, *_), (new, *_) in zip(before, after, strict=True):
+        shift = round((new.start - old.start) / new.width)
+        if old.width != new.width or len(old.low) != len(new.low) or not 0 <= shift < columns:
+            return None
+        common = columns - shift
+        # As whole numbers, for NaN is not equal to NaN.
+        changed = old.low[shift:].view(np.int64) != new.low[:common].view(np.int64)
+        changed |= old.high[shift:].view(np.int64) != new.high[:common].view(np.int64)
+        shifts.add(shift)
+        begin = min(begin, int(changed.argmax()) if changed.any() else common)
+    return (shifts.pop(), max(0, begin - _DOT_REACH)) if len(shifts) == 1 else None
 
 
 def _premultiplied(colour: QColor) -> int:
@@ -117,20 +156,25 @@ def _premultiplied(colour: QColor) -> int:
     return alpha << 24 | red << 16 | green << 8 | blue
 
 
-def _row_extents(line: Stroke, bottom: float, top: float, rows: int, thickness: int) -> tuple[Floats, Floats]:
-    """Return for every column the uppermost row of a stroke and how many rows it reaches below that.
+def _row_extents(
+    line: Stroke, bottom: float, top: float, rows: int, thickness: int, begin: int
+) -> tuple[Floats, Floats]:
+    """Return for every column from `begin` on the uppermost row of a stroke and how many rows it reaches below that.
 
     On screens with several device pixels to one, a level line is as thick as one.
     """
     scale = (rows - 1) / ((top - bottom) or 1.0)
-    first = np.rint((top - line.high) * scale)
-    last = np.rint((top - line.low) * scale) + (thickness - 1)
-    if len(line.dots):
+    before = max(0, begin - 1)
+    first = np.rint((top - line.high[before:]) * scale)
+    last = np.rint((top - line.low[before:]) * scale) + (thickness - 1)
+    dots = line.dots[line.dots >= before] - before
+    if len(dots):
         for side in (-1, 1):
-            adjacent = np.clip(line.dots + side, 0, len(first) - 1)
-            first[adjacent], last[adjacent] = first[line.dots] - 1, last[line.dots] + 1
-        first[line.dots] -= 1
-        last[line.dots] += 1
+            adjacent = np.clip(dots + side, 0, len(first) - 1)
+            first[adjacent], last[adjacent] = first[dots] - 1, last[dots] + 1
+        first[dots] -= 1
+        last[dots] += 1
+    first, last = first[begin - before :], last[begin - before :]
     outside = ~((last >= 0) & (first <= rows - 1))
     first = np.maximum(first, 0)
     depth = np.minimum(last, rows - 1) - first
@@ -139,8 +183,9 @@ def _row_extents(line: Stroke, bottom: float, top: float, rows: int, thickness: 
     return first, depth
 
 
-def _dash_gaps(dash: Dash, columns: int, thickness: int) -> NDArray[np.bool_]:
-    """Return the pixel columns that a dash leaves out."""
+def _dash_gaps(dash: Dash, line: Stroke, thickness: int) -> NDArray[np.bool_]:
+    """Return the pixel columns that a dash leaves out; it moves with the data."""
     ends = np.cumsum(dash) * thickness
-    turn = np.searchsorted(ends, np.arange(columns) % ends[-1], side="right")
+    number = round(line.start / line.width) + np.arange(len(line.low))
+    turn = np.searchsorted(ends, number % ends[-1], side="right")
     return np.asarray(turn % 2 == 1)

@@ -1,17 +1,17 @@
 """The curves of one plot as strokes: raw and smoothed, with their spreads; hidden, faint and raised ones."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from PySide6.QtGui import QColor
 
-from app.analysis.pyramid import Stroke, stroke_columns
+from app.analysis.pyramid import Stroke, continued_stroke
 from app.gui.plot.curves import Dash
 from app.gui.plot.labels import LabelledLine
 from app.gui.theme import Theme
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.plot.look import Look
-from app.viewmodels.plot.model import CurveSource, Span
+from app.viewmodels.plot.model import CurveSource, ShiftedCurve, Span
 
 _SOLID, _EDGE, _FAINT, _SHADE = 255, 150, 80, 45
 """Opacity of a line, of the edges of a spread, of what lies behind a smoothed or raised line, and within a spread."""
@@ -24,7 +24,10 @@ Spread = tuple[CurveSource, CurveSource]
 
 @dataclass(slots=True)
 class PanelCurve:
-    """A curve and what is drawn of it, the line last, each with its opacity; nothing until it is seen."""
+    """A curve and what is drawn of it, the line last, each with its opacity; nothing until it is seen.
+
+    Strokes that are not `current` are those of earlier data or another range of time.
+    """
 
     colour: int
     label: str
@@ -33,30 +36,45 @@ class PanelCurve:
     end_name: str = ""
     spread: Spread | None = None
     strokes: list[tuple[Stroke, int]] = field(default_factory=list)
+    current: bool = False
 
     @property
     def line(self) -> Stroke | None:
         """The line as it was drawn last; None before that."""
         return self.strokes[-1][0] if self.strokes else None
 
-    def draw(self, look: Look, span: tuple[float, float], columns: int) -> None:
+    def take_over(self, before: "PanelCurve") -> None:
+        """Keep what was drawn of the same curve when it was shorter."""
+        if (_unshifted(before.source), before.spread) == (_unshifted(self.source), None):
+            self.strokes = before.strokes
+
+    def draw(self, look: Look, span: Span, columns: int) -> None:
         """Make the strokes of a range of time, as the user wants to see them."""
+        source = _unshifted(self.source)
+        origin = self.source.origin_s if isinstance(self.source, ShiftedCurve) else 0.0
 
-        def stroke(source: CurveSource) -> Stroke:
-            return stroke_columns(source.window(*span, columns), *span, columns)
+        def stroke(source: CurveSource, before: Stroke | None = None) -> Stroke:
+            return continued_stroke(before, source.window, span[0] + origin, span[1] + origin, columns)
 
-        if self.spread is not None:
-            low, high = (stroke(look.drawn(each)) for each in self.spread)
-            self.strokes += [(_between(low, high), _SHADE), (low, _EDGE), (high, _EDGE)]
-        raw, smoothed = stroke(look.drawn(self.source)), look.smoothed(self.source)
-        self.strokes.append((raw, _SOLID if smoothed is None else _FAINT))
+        raw = stroke(look.drawn(source), self.strokes[0][0] if len(self.strokes) == 1 else None)
+        smoothed = look.smoothed(source)
+        self.strokes = [(raw, _SOLID if smoothed is None else _FAINT)]
         if smoothed is not None:
             self.strokes.append((stroke(smoothed), _SOLID))
+        if self.spread is not None:
+            low, high = (stroke(look.drawn(_unshifted(each))) for each in self.spread)
+            self.strokes[:0] = [(_between(low, high), _SHADE), (low, _EDGE), (high, _EDGE)]
+        self.current = True
+
+
+def _unshifted(source: CurveSource) -> CurveSource:
+    """Return a curve on its own clock."""
+    return ShiftedCurve(source.source, 0.0, source.scale) if isinstance(source, ShiftedCurve) else source
 
 
 def _between(low: Stroke, high: Stroke) -> Stroke:
     """Return what fills the room between two lines."""
-    return Stroke(low.low, high.high, high.top, low.bottom, low.dots[:0])
+    return replace(low, high=high.high, top=high.top, dots=low.dots[:0])
 
 
 class DrawnCurves(dict[str, PanelCurve]):
@@ -73,17 +91,25 @@ class DrawnCurves(dict[str, PanelCurve]):
         """Return the keys of the curves that are not hidden."""
         return tuple(key for key in self if key not in self.hidden)
 
-    def forget_strokes(self) -> None:
-        """Draw every curve anew the next time."""
+    def __setitem__(self, key: str, curve: PanelCurve) -> None:
+        """Set one curve, or its data."""
+        if key in self:
+            curve.take_over(self[key])
+        super().__setitem__(key, curve)
+
+    def redraw(self, *, moved: bool = False) -> None:
+        """Draw every curve anew the next time; of those that only `moved` what is still in view is kept."""
         for curve in self.values():
-            curve.strokes.clear()
+            curve.current = False
+            if not moved:
+                curve.strokes = []
 
     def draw(self, span: Span, columns: int) -> list[tuple[Stroke, QColor, Dash]]:
         """Return all strokes of a range of time, each with its colour and its dash."""
         drawn: list[tuple[Stroke, QColor, Dash]] = []
         for key in self.shown():
             curve = self[key]
-            if not curve.strokes:
+            if not curve.current:
                 curve.draw(self.look, span, columns)
             share = _FAINT / _SOLID if self._is_faint(key) else 1.0
             for stroke, opacity in curve.strokes:

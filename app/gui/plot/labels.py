@@ -48,6 +48,9 @@ class CurveLabels(Layer):
         """Replace all lines; the caller has the view painted again."""
         self._lines = tuple(lines)
 
+    def _is_empty(self) -> bool:
+        return not any(line.mark or line.name for line in self._lines)
+
     def _paint(self, painter: QPainter, area: QRectF, _start: float, _scale: float) -> None:
         self._range = self.view_values
         self._paint_marks(painter, area)

@@ -45,6 +45,8 @@ class Legend(QWidget):
         self._dimmed: frozenset[str] = frozenset()
         self.all_or_none = False
         self._areas: dict[str, QRect] = {}
+        self._arranged: tuple[int, ...] = ()
+        self._has_values = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.update)
 
@@ -102,13 +104,25 @@ class Legend(QWidget):
             self.clicked.emit(key)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Draw from the right; where not all fit, values go first, then the last entries."""
+        """Paint all entries that fit, each in its place."""
         painter = QPainter(self)
         painter.setFont(tabular_font())
         metrics = painter.fontMetrics()
+        for entry in self._entries.values():
+            entry.value_width = max(entry.value_width, metrics.horizontalAdvance(entry.value))
+        arranged = (self.width(), self.height(), *(entry.value_width for entry in self._entries.values()))
+        if arranged != self._arranged:
+            self._arranged = arranged
+            self._arrange(metrics)
+        for key, area in self._areas.items():
+            self._paint_entry(painter, key, area)
+        painter.end()
+
+    def _arrange(self, metrics: QFontMetrics) -> None:
+        """Place entries from the right; where not all fit, values go first, then the last entries."""
         widths = self._widths(metrics, value=True)
-        value = _line_width(widths.values()) <= self.width()
-        if not value:
+        self._has_values = _line_width(widths.values()) <= self.width()
+        if not self._has_values:
             widths = self._widths(metrics, value=False)
         shown = list(widths)
         while shown and _line_width(widths[key] for key in shown) > self.width():
@@ -116,21 +130,17 @@ class Legend(QWidget):
         right = self.width()
         self._areas = {}
         for key in reversed(shown):
-            area = QRect(right - widths[key], 0, widths[key], self.height())
-            self._paint_entry(painter, key, area, value=value)
-            self._areas[key] = area
+            self._areas[key] = QRect(right - widths[key], 0, widths[key], self.height())
             right -= widths[key] + _ENTRY_GAP
-        painter.end()
 
     def _widths(self, metrics: QFontMetrics, *, value: bool) -> dict[str, int]:
         return {key: self._width(entry, metrics, value=value) for key, entry in self._entries.items()}
 
     def _width(self, entry: _Entry, metrics: QFontMetrics, *, value: bool) -> int:
-        entry.value_width = max(entry.value_width, metrics.horizontalAdvance(entry.value))
         room = GRID + entry.value_width if value and entry.value_width else 0
         return swatch_width(entry.colour) + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
 
-    def _paint_entry(self, painter: QPainter, key: str, area: QRect, *, value: bool) -> None:
+    def _paint_entry(self, painter: QPainter, key: str, area: QRect) -> None:
         entry, colours = self._entries[key], self._theme.colours
         dimmed = key in self._dimmed
         colour = self._theme.curve_colour(entry.colour)
@@ -143,12 +153,12 @@ class Legend(QWidget):
         painter.setPen(QColor(colours.faint if dimmed else colours.muted))
         text_area = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
         painter.drawText(text_area, LEFT, entry.label)
-        if not value:
-            return
-        painter.setPen(QColor(colours.text))
-        painter.drawText(text_area, RIGHT, entry.value)
+        if self._has_values:
+            painter.setPen(QColor(colours.text))
+            painter.drawText(text_area, RIGHT, entry.value)
 
     def _changed(self) -> None:
+        self._arranged = ()
         self.setAccessibleDescription(self.text())
         self.update()
 

@@ -127,7 +127,7 @@ class TimePanel(QWidget):
             if rescaled:
                 self.values.set_look(look)
             self._describe()
-            self._forget_strokes()
+            self._redraw()
 
     def change_look(self, look: Look) -> None:
         """Draw it as the user wants it from now on."""
@@ -199,7 +199,7 @@ class TimePanel(QWidget):
             return
         self.span, self._fit = (start, end), fit
         self._view.setXRange(start, end, padding=0)
-        self._forget_strokes()
+        self._redraw(moved=True)
 
     def set_counted(self, counted: bool) -> None:
         """Set whether the axis counts something, such as steps, instead of seconds."""
@@ -242,10 +242,10 @@ class TimePanel(QWidget):
     def resizeEvent(self, event: object) -> None:
         """Draw in more detail where there are more pixels."""
         super().resizeEvent(event)  # type: ignore[arg-type]
-        self._forget_strokes()
+        self._redraw()
 
-    def _forget_strokes(self) -> None:
-        self._curves.forget_strokes()
+    def _redraw(self, *, moved: bool = False) -> None:
+        self._curves.redraw(moved=moved)
         self._repaint()
 
     def _repaint(self) -> None:
@@ -257,7 +257,8 @@ class TimePanel(QWidget):
 
     def _describe(self) -> None:
         self.head.describe(self.title, self.unit, self.look.describe(counts=self.axis.counted))
-        self.plot.setAccessibleName(f"{self.title} over time, {self.head.unit.text()}")
+        for part in (self.plot, self.plot.viewport()):  # a screen reader meets both
+            part.setAccessibleName(f"{self.title} over time, {self.head.unit.text()}")
 
     def _show_band_name(self, time: float) -> None:
         self.plot.setToolTip(plain_tooltip(self._bands.unnamed_at(time)))

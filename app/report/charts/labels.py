@@ -19,26 +19,25 @@ _FARTHER = 14.0
 """From this distance on a line leads from a point to its name."""
 
 
-def separate_heights(wanted: Sequence[float], top: float, bottom: float, least: float = HEIGHT) -> list[float]:
-    """Move label positions apart.
+def separate_heights(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
+    """Move label positions apart, by `HEIGHT` at least.
 
     Args:
         wanted: Vertical positions in pixels.
         top: Smallest position.
         bottom: Largest position.
-        least: Smallest distance between two.
 
     Returns:
         Positions in the same order, as near to those wanted as possible.
     """
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     placed = list(wanted)
-    last = top - least
+    last = top - HEIGHT
     for index in order:
-        placed[index] = last = max(wanted[index], last + least)
-    limit = bottom + least
+        placed[index] = last = max(wanted[index], last + HEIGHT)
+    limit = bottom + HEIGHT
     for index in reversed(order):
-        placed[index] = limit = min(placed[index], limit - least)
+        placed[index] = limit = min(placed[index], limit - HEIGHT)
     return placed
 
 

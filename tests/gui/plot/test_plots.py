@@ -8,11 +8,13 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.gui.plot.canvas import TimeAxis, ValueAxis
+from app.gui.plot.drawn_curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme, style_sheet
 from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.charts.palette import HUES
-from app.viewmodels.plot.model import Band, Marker, Strip
+from app.viewmodels.plot.look import Look
+from app.viewmodels.plot.model import Band, LiveSeries, Marker, ShiftedCurve, Strip
 
 
 def panel(qtbot: QtBot, theme: Theme) -> TimePanel:
@@ -107,6 +109,23 @@ def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) 
     made.set_curve("a", np.array([0.0, 60.0]), np.array([-90.0, 90.0]), colour=0, label="GPU 0")
     made.refresh()
     assert count(made, LIGHT.curves[0]) > 50
+
+
+def test_a_curve_that_moves_with_the_time_looks_as_if_drawn_anew(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.values.fix(0.0, 120.0)
+    made.set_x_range(-0.1 * round(made.plot.view.width()), 0.0)  # a column is 0.1 s wide
+    random = np.random.default_rng(0)
+    series = (LiveSeries(periodic=False), LiveSeries(periodic=False))
+    for frame in range(401):  # every other frame moves by a column
+        now = 0.05 * frame
+        for colour, each in enumerate(series):
+            each.append(now - 0.013, None if random.random() < 0.6 else random.uniform(0, 130))
+            made.give(f"{colour}", PanelCurve(colour * HUES, f"GPU {colour}", ShiftedCurve(each, now)))
+        moved = made.plot.grab().toImage()
+    made.set_look(Look(mode="log"))
+    made.set_look(Look())
+    assert made.plot.grab().toImage() == moved
 
 
 def test_a_zoomed_view_follows_the_data_in_it(qtbot: QtBot, theme: Theme) -> None:

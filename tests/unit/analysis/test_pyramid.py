@@ -6,7 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.analysis.pyramid import FACTOR, FOLD_BATCH, KEEP_ROWS, LEVELS, Pyramid, Stroke, stroke_columns
+from app.analysis.pyramid import (
+    FACTOR,
+    FOLD_BATCH,
+    KEEP_ROWS,
+    LEVELS,
+    Pyramid,
+    Stroke,
+    continued_stroke,
+    stroke_columns,
+)
 from app.records import Floats
 
 PERIOD_S = 0.05
@@ -237,3 +246,30 @@ def test_every_column_holds_its_points(points: list[tuple[float, float]], column
         assert drawn.high[at] >= np.nanmax(y[column == at])
     if not np.isnan(y).all():
         assert (drawn.bottom, drawn.top) == (np.nanmin(y), np.nanmax(y))
+
+
+@settings(max_examples=15, deadline=None)
+@given(curves(), st.integers(8, 400), st.floats(0.05, 2.0), st.sampled_from([1, 1, 7, 100]))
+def test_a_continued_stroke_is_the_one_drawn_whole(curve: Curve, columns: int, share: float, at_once: int) -> None:
+    """Its columns are as wide, begin less than one elsewhere, hold the same samples; no reduction loses a peak."""
+    x, y = curve
+    length = share * float(x[-1] - x[0]) + 1.0
+    samples, reduced = Pyramid(levels=1), Pyramid(keep=FEW)
+    exact: Stroke | None = None
+    thinned: Stroke | None = None
+    for first in range(0, len(x), at_once):
+        for made in (samples, reduced):
+            made.extend(x[first : first + at_once], y[first : first + at_once])
+        end = float(x[: first + at_once][-1]) + length / np.pi / columns  # no sample on the border of a column
+        exact = continued_stroke(exact, samples.window, end - length, end, columns)
+        thinned = continued_stroke(thinned, reduced.window, end - length, end, columns)
+    assert exact is not None
+    assert thinned is not None
+    assert abs(exact.start - (end - length)) <= 0.501 * length / columns
+    whole = stroke_columns((x, y, y), exact.start, exact.start + length, columns)
+    np.testing.assert_allclose([exact.low, exact.high], [whole.low, whole.high], rtol=1e-6, atol=1e-6)
+    column = np.floor((x - thinned.start) * (columns / length)).astype(int)
+    for at in set(column[~np.isnan(y) & (column > 0) & (column < columns)]):
+        near = slice(at, at + 1) if at_once == 1 else slice(at - 1, at + 2)
+        assert np.nanmin(thinned.low[near]) <= np.nanmin(y[column == at])
+        assert np.nanmax(thinned.high[near]) >= np.nanmax(y[column == at])
