@@ -115,6 +115,7 @@ class FilterBar(QWidget):
         self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
         self._clear.clicked.connect(lambda: self.change_query(with_choice(self._query, {})))
+        self._more.hide()
         self._more.clicked.connect(lambda: self.search.setText(self._listing.found.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))
         self.search.textChanged.connect(self._search_changed)
