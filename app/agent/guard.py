@@ -10,7 +10,6 @@ is there, but no longer locked.
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import shutil
 import signal
@@ -25,7 +24,7 @@ from types import FrameType
 
 import psutil
 
-from app.storage.owner import boot_id
+from app.storage.owner import boot_id, lock_or_close
 
 _PR_SET_CHILD_SUBREAPER = 36
 _FOLDER_VARIABLE = "VARIANTSCOPE_AGENT_FOLDER"
@@ -140,13 +139,7 @@ def end_abandoned(folder: Path, prefix: str, new_s: float = _NEW_S) -> None:
 
 def _lock(scratch: Path) -> int | None:
     """Return a scratch folder, open and locked; None where another process has locked it. Raises `OSError`."""
-    file = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    return file
+    return lock_or_close(os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
 
 
 def print_error(sentence: str) -> None:

@@ -7,7 +7,6 @@ long as the run goes on; whatever ends the keeper releases it.
 """
 
 import contextlib
-import fcntl
 import os
 import platform
 import re
@@ -36,7 +35,7 @@ from app.spool_protocol import (
     SpoolReport,
     SpoolsListed,
 )
-from app.storage.owner import boot_id, host_id
+from app.storage.owner import boot_id, host_id, lock_or_close
 
 LINES, ORDERS = "lines", "orders"
 """In a run's folder: the file of lines, and the named pipe of orders for its keeper."""
@@ -58,13 +57,7 @@ def spool_folder() -> Path:
 
 def lock_spool(folder: Path) -> int | None:
     """Return the open lock of a run's folder; None where its keeper has it."""
-    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    return file
+    return lock_or_close(os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def read_spooled(folder: Path) -> Spooled:

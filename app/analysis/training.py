@@ -11,9 +11,8 @@ import numpy as np
 
 from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference, mean
 from app.analysis.summary import epoch_totals, seconds_to_accuracy
-from app.analysis.verdict import without_seed
+from app.analysis.verdict import group_but_for_seed
 from app.records import RunHeader
-from workloads.protocol import RunSpec
 
 ACCURACY_MARGIN_POINTS = 0.5
 """Accuracies that differ by less, in percentage points, count as the same."""
@@ -74,15 +73,12 @@ class AccuracyComparison:
     decision: AccuracyDecision
 
 
-def trainings(runs: Sequence[RunHeader], goals_pct: Sequence[int] = ACCURACY_GOALS_PCT) -> Trainings:
-    """Return the completed ones of these runs of one training.
-
-    Args:
-        runs: Runs that differ in their seed alone.
-        goals_pct: The accuracies whose time is wanted.
-    """
+def trainings(runs: Sequence[RunHeader]) -> Trainings:
+    """Return the completed ones of these runs, which differ in their seed alone."""
     completed = [(run, found) for run in runs if run.row.completed and (found := epoch_totals(run.epochs))]
-    reached = {goal: [seconds_to_accuracy(run.epochs, goal / 100) for run, _ in completed] for goal in goals_pct}
+    reached = {
+        goal: [seconds_to_accuracy(run.epochs, goal / 100) for run, _ in completed] for goal in ACCURACY_GOALS_PCT
+    }
     return Trainings(
         runs=tuple(run for run, _ in completed),
         accuracies_pct=tuple(100 * found.accuracy for _, found in completed),
@@ -93,15 +89,7 @@ def trainings(runs: Sequence[RunHeader], goals_pct: Sequence[int] = ACCURACY_GOA
 
 def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
     """Group runs with epochs that differ in their seed alone, in order of first appearance."""
-    groups: list[tuple[RunSpec, list[RunHeader]]] = []
-    for run in (run for run in runs if run.epochs):
-        spec = without_seed(run.row.spec)
-        same = next((group for known, group in groups if known == spec), None)
-        if same is None:
-            groups.append((spec, [run]))
-        else:
-            same.append(run)
-    return [tuple(group) for _, group in groups]
+    return group_but_for_seed([run for run in runs if run.epochs], lambda run: run.row.spec)
 
 
 def compare_accuracy(

@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 from app.analysis.equivalence import Equivalence, equivalence
 from app.analysis.intervals import Estimate, RequiredRepeats, level_at, mean, ratio, required_repeats
 from app.records import RunRow
 from workloads.protocol import RunSpec
+
+Run = TypeVar("Run")
 
 
 def operations_per_example(runs: Sequence[RunRow]) -> float | None:
@@ -91,9 +93,14 @@ def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
 
     Runs that differ in their seed alone are repeats: a seed decides where weights and data begin, not what a step does.
     """
-    groups: list[tuple[RunSpec, list[RunRow]]] = []
+    return group_but_for_seed(runs, lambda run: run.spec)
+
+
+def group_but_for_seed(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -> list[tuple[Run, ...]]:
+    """Group runs whose specs differ in their seed alone, in order of first appearance."""
+    groups: list[tuple[RunSpec, list[Run]]] = []
     for run in runs:
-        spec = without_seed(run.spec)
+        spec = without_seed(spec_of(run))
         same = next((group for known, group in groups if known == spec), None)
         if same is None:
             groups.append((spec, [run]))

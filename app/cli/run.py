@@ -41,7 +41,6 @@ from app.runs.experiment.equality import describe_checks
 from app.runs.jobs import JobError
 from app.runs.probes import LargestBatchSession
 from app.runs.session import RunServices, RunSession
-from app.runs.sinks import Sink
 from app.runs.weight_transfer import TransferTargets, TrialResult, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
 from app.viewmodels.format.naming import choice_label, value_text
@@ -53,7 +52,9 @@ from workloads.protocol import RunSpec
 
 def _find_largest_batch(spec: RunSpec, services: RunServices, bounds: SearchBounds, *, as_json: bool) -> int:
     """Search, with each try's progress on stderr, and print the answer; return 0 when there is one."""
-    session = LargestBatchSession(spec, bounds, services, _progress_sinks)
+    session = LargestBatchSession(
+        spec, bounds, services, lambda number, batch: (ProgressSink(f"[try {number}, batch {batch:,}] "),)
+    )
     with stop_on_interrupt(session.stop):
         found = session.run()
     if as_json:
@@ -61,10 +62,6 @@ def _find_largest_batch(spec: RunSpec, services: RunServices, bounds: SearchBoun
     else:
         print(describe_largest_batch(found))
     return 0 if found.ending in ("found", "limit") else 1
-
-
-def _progress_sinks(number: int, batch_size: int) -> tuple[Sink, ...]:
-    return (ProgressSink(f"[try {number}, batch {batch_size:,}] "),)
 
 
 _EXACT = 1e-5

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from app.errors import UserError, read_error, write_error
 from app.hosts.address import Address, checked_value, is_address, parse_address
@@ -111,13 +110,6 @@ def add_host(entry: HostEntry) -> None:
         return (*hosts, entry)
 
     _change(with_entry)
-
-
-def change_host(name: str, **changes: str) -> HostEntry:
-    """Change fields of a host of the user's, and return it; raises `UserError`."""
-    changed = structs.replace(_named(name), **changes)
-    _change(lambda hosts: tuple(changed if entry.name == name else entry for entry in hosts))
-    return changed
 
 
 def remove_host(name: str) -> HostEntry:

@@ -200,26 +200,26 @@ def _name_of(files: Files) -> str:
     return found.hexdigest()[:_NAME_DIGITS]
 
 
-def _agent_files(root: Path = ROOT) -> Files:
+def _agent_files() -> Files:
     """Return the sources of the agent: its package with all of the program that it imports, and `workloads`."""
-    wanted = sorted((root / "app" / "agent").rglob("*.py"))
+    wanted = sorted((ROOT / "app" / "agent").rglob("*.py"))
     found: dict[str, bytes] = {}
     for path in wanted:
-        name = path.relative_to(root).as_posix()
+        name = path.relative_to(ROOT).as_posix()
         if name in found:
             continue
         found[name] = path.read_bytes()
         for imported, started in _IMPORT.findall(found[name]):
-            wanted += _module_files(root, (imported or started).decode())
-    found |= {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / "workloads").rglob("*.py")}
+            wanted += _module_files((imported or started).decode())
+    found |= {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in (ROOT / "workloads").rglob("*.py")}
     return found
 
 
-def _module_files(root: Path, module: str) -> list[Path]:
+def _module_files(module: str) -> list[Path]:
     """Return the file of a module and those of the packages that it lies in."""
     parts = module.split(".")
-    packages = [root.joinpath(*parts[:count], "__init__.py") for count in range(1, len(parts) + 1)]
-    return [path for path in (*packages, root.joinpath(*parts).with_suffix(".py")) if path.is_file()]
+    packages = [ROOT.joinpath(*parts[:count], "__init__.py") for count in range(1, len(parts) + 1)]
+    return [path for path in (*packages, ROOT.joinpath(*parts).with_suffix(".py")) if path.is_file()]
 
 
 def _archive(files: Files) -> bytes:

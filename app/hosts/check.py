@@ -58,20 +58,15 @@ class HostCheck:
         return "" if user == self.inspected.user else user
 
 
-def check_hosts(entries: Sequence[HostEntry], limit_s: float = CHECK_S) -> Iterator[HostCheck]:
-    """Check hosts, all at the same time, and yield what was found in their order.
-
-    Args:
-        entries: The hosts.
-        limit_s: How long all of it may take.
-    """
-    end_s = time.monotonic() + limit_s
+def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
+    """Check hosts, all at the same time and within `CHECK_S`, and yield what was found in their order."""
+    end_s = time.monotonic() + CHECK_S
     for entry, found in [(entry, _start(entry, end_s)) for entry in entries]:
         try:
             yield found.check.result(max(0.0, end_s - time.monotonic()))
         except TimeoutError:
             waits = f" ({found.waits_for.rstrip(' …')})" if found.waits_for else ""
-            yield HostCheck(entry=entry, problem=f"It did not answer within {limit_s:g} s{waits}.")
+            yield HostCheck(entry=entry, problem=f"It did not answer within {CHECK_S:g} s{waits}.")
 
 
 @dataclass(slots=True)

@@ -62,13 +62,11 @@ class LinkStatus:
 
     Attributes:
         round_trip_ms: Of the ping that the clock is known from; None before the first answer.
-        clock_error_ms: How far times of the host may be off on this machine's clock; None before the first answer.
         silent_s: Since the host was last heard.
         lost: Why the link is lost, in one sentence; None while it is not.
     """
 
     round_trip_ms: float | None
-    clock_error_ms: float | None
     silent_s: float
     lost: str | None
 
@@ -149,10 +147,9 @@ class Link:
         try:
             offset = self.clock.offset()
         except LookupError:
-            return LinkStatus(round_trip_ms=None, clock_error_ms=None, silent_s=silent_s, lost=lost)
+            return LinkStatus(round_trip_ms=None, silent_s=silent_s, lost=lost)
         return LinkStatus(
             round_trip_ms=offset.round_trip_ns / 1e6,
-            clock_error_ms=offset.error_ns / 1e6,
             silent_s=silent_s,
             lost=lost,
         )

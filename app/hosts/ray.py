@@ -140,7 +140,7 @@ class ClusterConnection:
 
     def status(self) -> LinkStatus:
         """Return how the link to the head is; each run has one of its own to its node."""
-        return LinkStatus(round_trip_ms=None, clock_error_ms=None, silent_s=0.0, lost=self.host.cluster.lost)
+        return LinkStatus(round_trip_ms=None, silent_s=0.0, lost=self.host.cluster.lost)
 
     def close(self) -> None:
         """End the driver and all agents, and wait for that."""

@@ -338,12 +338,8 @@ def _write(database: Path, runs: Sequence[int], path: Path, watch: TransferProgr
         file.write(b'{"displayTimeUnit": "ms", "traceEvents": [')
         for index, number in enumerate(runs):
             run = store.load(number)
-            counter = RowCounter(_partial_watch(watch, index, len(runs)), event_count(run))
+            counter = RowCounter(watch.part(index, len(runs)), event_count(run))
             for event in counter.rows(trace_events(run, index, threads)):
                 file.write(separator + encode(event))
                 separator = b",\n"
         file.write(b"\n]}\n")
-
-
-def _partial_watch(watch: TransferProgress, index: int, parts: int) -> TransferProgress:
-    return TransferProgress(lambda share: watch.report((index + share) / parts), watch.should_stop)

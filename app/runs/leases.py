@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from app.errors import UserError
+from app.storage.owner import lock_or_close
 from workloads.catalog import Machine, find_gpu
 from workloads.protocol import RunSpec
 
@@ -207,13 +208,7 @@ def _lock_file(path: Path) -> int | None:
     """
     found = path.parent.stat()
     is_private = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    file = _open_regular(path, 0o600 if is_private else 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    return file
+    return lock_or_close(_open_regular(path, 0o600 if is_private else 0o644))
 
 
 def _open_regular(path: Path, mode: int) -> int:

@@ -21,9 +21,7 @@ _MOST_DAYS = 12
 _VARIANT = ("implementation", "layout", "precision", "batch_size", "gpus", "xla")
 _OF_RUN: Mapping[str, str] = {
     "workload": "workload",
-    **{
-        name: f"CAST({name} AS TEXT)" for name in ("implementation", "layout", "precision", "batch_size", "gpus", "xla")
-    },
+    **{name: f"CAST({name} AS TEXT)" for name in _VARIANT},
     "card": (
         "coalesce((SELECT name FROM devices WHERE devices.run = runs.run AND kind = 'gpu' LIMIT 1),"
         " iif(gpus = 0, 'CPU', 'GPU'))"

@@ -1,6 +1,7 @@
 """Identify this machine, its boot, and the process that owns a run or a queue entry, safe against reused ids."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import platform
@@ -40,6 +41,20 @@ def this_process() -> Owner:
     started_s = _started_s(pid)
     assert started_s is not None, "this very process runs"
     return Owner(pid, started_s, boot_id())
+
+
+def lock_or_close(file: int) -> int | None:
+    """Lock an open file for as long as it is open, and return it; close it and return None where another has the lock.
+
+    Raises:
+        OSError: The file system cannot lock.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
 
 
 def unfinished_runs(connection: "sqlite3.Connection") -> list[tuple[int, Owner]]:

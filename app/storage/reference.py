@@ -8,7 +8,7 @@ database.
 import contextlib
 import sqlite3
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, fold
     """
     paths = sorted(folder.glob("*.db"))
     for done, path in enumerate(paths):
-        import_runs(database, path, _part_progress(progress, done, len(paths)))
+        import_runs(database, path, progress.part(done, len(paths)))
     with Store.open(database) as store:
         store.library.restore(_find_copies(store, folder, deleted=True))
         return reference_runs(store, folder)
@@ -97,16 +97,8 @@ def remove_reference(database: Path) -> list[int]:
 
 def _find_copies(store: Store, folder: Path, *, deleted: bool) -> list[int]:
     tagged = set(store.library.find(RunQuery(tag=TAG, deleted=deleted)))
-    return [run for run in store.library.runs_with_uids(_uids(folder), deleted=deleted) if run in tagged]
-
-
-def _part_progress(progress: TransferProgress, done: int, parts: int) -> TransferProgress:
-    """Return the progress of one of several consecutive imports."""
-    return TransferProgress(lambda share: progress.report((done + share) / parts), progress.should_stop)
-
-
-def _uids(folder: Path) -> Sequence[str]:
-    return [uid for path in sorted(folder.glob("*.db")) for uid in _file_uids(path)]
+    uids = [uid for path in sorted(folder.glob("*.db")) for uid in _file_uids(path)]
+    return [run for run in store.library.runs_with_uids(uids, deleted=deleted) if run in tagged]
 
 
 def _file_uids(path: Path) -> list[str]:

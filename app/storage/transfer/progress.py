@@ -49,6 +49,10 @@ class TransferProgress:
         if self.should_stop():
             raise StoppedError(STOPPED_MESSAGE)
 
+    def part(self, index: int, parts: int) -> "TransferProgress":
+        """Return the progress of one of several operations of equal size, one after the other."""
+        return TransferProgress(lambda share: self.report((index + share) / parts), self.should_stop)
+
 
 NO_PROGRESS = TransferProgress()
 """No callbacks: nobody watches, and nothing stops the operation."""

@@ -96,7 +96,7 @@ class MonitorModel:
             case SlowSample():
                 known.readings_of(event.device).add_slow(event)
             case Processes():
-                known.readings_of(event.device).list_processes(event)
+                known.readings_of(event.device).processes = event
             case Inventory():
                 known.take_inventory(event)
                 self._order = None

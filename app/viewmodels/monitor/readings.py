@@ -82,7 +82,6 @@ class Readings:
     slow: dict[str, tuple[float, float]] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
     processes: Processes | None = None
-    listed_s: float = 0.0
     read_s: float = math.inf
     loss: str = ""
     lost_s: float | None = None
@@ -113,10 +112,6 @@ class Readings:
         self.slow = {**self.slow, **{name: (now_s, value) for name, value in values.items()}}
         self.first = {**values, **self.first}
         self._mark(sample, values)
-
-    def list_processes(self, listed: Processes) -> None:
-        """Take who uses the GPU."""
-        self.processes, self.listed_s = listed, self.clock()
 
     def lose(self, loss: DeviceLost | None, reason: str) -> None:
         """Note that the device is lost, since now where that was said just now; nothing is left of its values."""

@@ -52,7 +52,7 @@ class Played:
         return lambda: self.listeners.remove(listener)
 
     def _status(self) -> LinkStatus:
-        return LinkStatus(round_trip_ms=1.5, clock_error_ms=0.7, silent_s=0.2, lost=self.lost)
+        return LinkStatus(round_trip_ms=1.5, silent_s=0.2, lost=self.lost)
 
     def _close(self) -> None:
         self.closed += 1

@@ -73,11 +73,6 @@ def gemm6_cell(weights: Weights) -> Cell:
     return Cell(step)
 
 
-def gemm6_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `gemm6` cells."""
-    return LoopStack(config, initial, gemm6_cell)
-
-
 def gemm2_cell(weights: Weights) -> Cell:
     """Return rung 2: two products per step."""
 
@@ -86,11 +81,6 @@ def gemm2_cell(weights: Weights) -> Cell:
         return state_from_sums(sums, state[0] @ weights.recurrent + weights.bias[1], state[-1])
 
     return Cell(step)
-
-
-def gemm2_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `gemm2` cells."""
-    return LoopStack(config, initial, gemm2_cell)
 
 
 def _batched_gates(products: tf.Tensor, biases: tf.Tensor, output: tf.Tensor) -> State:
@@ -114,14 +104,14 @@ def _batched_cell(weights: Weights, gates: Callable[[tf.Tensor, tf.Tensor, tf.Te
     return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
 
 
-def gemm_batched_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of rung 3: one batched product per step."""
-    return LoopStack(config, initial, lambda weights: _batched_cell(weights, _batched_gates))
+def gemm_batched_cell(weights: Weights) -> Cell:
+    """Return rung 3: one batched product per step."""
+    return _batched_cell(weights, _batched_gates)
 
 
-def fused_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of rung 4: one batched product and one kernel per step."""
-    return LoopStack(config, initial, lambda weights: _batched_cell(weights, _fused_batched_gates))
+def fused_cell(weights: Weights) -> Cell:
+    """Return rung 4: one batched product and one kernel per step."""
+    return _batched_cell(weights, _fused_batched_gates)
 
 
 @compile_pointwise

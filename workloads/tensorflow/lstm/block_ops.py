@@ -9,13 +9,13 @@ time. TensorFlow 2 registers no gradient for it: here it is `LSTMBlockCellGrad` 
 weights and inputs. Its gates lie in the order input, cell, forget, output.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm import GATES, LstmConfig
-from workloads.tensorflow.recurrent.loop import BaseStack, Cell, LoopStack, State, Weights
+from workloads.lstm import GATES
+from workloads.tensorflow.recurrent.loop import BaseStack, Cell, State, Weights
 
 
 class BlockFused(BaseStack):
@@ -94,11 +94,6 @@ def _block_lstm(
     return outputs.h, gradient
 
 
-def block_fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> BlockFused:
-    """Return layers of block-fused directions."""
-    return BlockFused(config, initial)
-
-
 def block_cell(weights: Weights) -> Cell:
     """Return a step as one operation: product, gates and state."""
     matrix = _in_block_order(tf.concat([weights.kernel, weights.recurrent], 0))
@@ -151,8 +146,3 @@ def _lstm_block_cell(
         return to_inputs, to_output, gates.cs_prev_grad, to_matrix, tf.reduce_sum(gates.dicfo, 0)
 
     return (outputs.h, outputs.cs), gradient
-
-
-def block_cell_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `block_cell`."""
-    return LoopStack(config, initial, block_cell)

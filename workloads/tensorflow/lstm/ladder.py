@@ -79,11 +79,6 @@ def gemm8_cell(weights: Weights) -> Cell:
     return Cell(step)
 
 
-def gemm8_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `gemm8` cells."""
-    return LoopStack(config, initial, gemm8_cell)
-
-
 def gemm2_cell(weights: Weights) -> Cell:
     """Return rung 2: two products per step."""
 
@@ -92,11 +87,6 @@ def gemm2_cell(weights: Weights) -> Cell:
         return state_from_sums(sums, state[1], axis=1)
 
     return Cell(step)
-
-
-def gemm2_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `gemm2` cells."""
-    return LoopStack(config, initial, gemm2_cell)
 
 
 def gemm_batched_cell(weights: Weights) -> Cell:
@@ -109,11 +99,6 @@ def gemm_batched_cell(weights: Weights) -> Cell:
         return state_from_sums(products[0] + products[1] + weights.bias, state[1], axis=1)
 
     return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
-
-
-def gemm_batched_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `gemm_batched` cells."""
-    return LoopStack(config, initial, gemm_batched_cell)
 
 
 @compile_pointwise
@@ -133,11 +118,6 @@ def fused_cell(weights: Weights) -> Cell:
     return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
 
 
-def fused_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `fused` cells."""
-    return LoopStack(config, initial, fused_cell)
-
-
 @compile_pointwise
 def _transposed_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
     return state_from_sums(products[0] + products[1] + bias, before, axis=0)
@@ -150,21 +130,11 @@ def transposed_cell(weights: Weights) -> Cell:
     return _transposed_cell(weights, width, lambda read: tf.matmul(both, read, transpose_a=True))
 
 
-def transposed_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `transposed` cells."""
-    return LoopStack(config, initial, transposed_cell, transposed=True)
-
-
 def pretransposed_cell(weights: Weights) -> Cell:
     """Return rung 6: one batched product, [2, 4 units, width] x [2, width, batch], and one kernel per step."""
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
     both = tf.stack([zero_padded(tf.transpose(part), 1, width) for part in (weights.kernel, weights.recurrent)])
     return _transposed_cell(weights, width, lambda read: both @ read)
-
-
-def pretransposed_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `pretransposed` cells."""
-    return LoopStack(config, initial, pretransposed_cell, transposed=True)
 
 
 def _transposed_cell(weights: Weights, width: int, product: Callable[[tf.Tensor], tf.Tensor]) -> Cell:

@@ -79,11 +79,6 @@ def _packed_parameters(parts: Sequence[Weights], order: Sequence[int]) -> tf.Ten
     return tf.concat([tf.reshape(piece, [-1]) for piece in (*matrices, *biases)], 0)
 
 
-def single_call_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> CudnnStack:
-    """Return all layers as one call."""
-    return CudnnStack(config, initial)
-
-
 UseCudnn = bool | Literal["auto"]
 
 
@@ -139,18 +134,3 @@ def _keras_layer(config: RecurrentConfig, use_cudnn: UseCudnn, depth: int, backw
 def _restore_time_order(layer: keras.layers.RNN, outputs: tf.Tensor) -> tf.Tensor:
     """Reverse the sequence of a layer that goes backwards and gives it from the end."""
     return tf.reverse(outputs, [1]) if layer.go_backwards and layer.return_sequences else outputs
-
-
-def keras_standard_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
-    """Return Keras layers with `use_cudnn=False`."""
-    return KerasStack(config, initial, False)
-
-
-def keras_cudnn_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
-    """Return Keras layers with `use_cudnn=True`."""
-    return KerasStack(config, initial, True)
-
-
-def keras_auto_stack(config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> KerasStack:
-    """Return Keras layers with `use_cudnn="auto"`."""
-    return KerasStack(config, initial, "auto")

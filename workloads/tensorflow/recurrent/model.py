@@ -1,6 +1,7 @@
 """The recurrent workloads: a stack of layers, a dense head on its last output, the adding problem, Adam."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -12,35 +13,35 @@ from workloads.tensorflow.gru import ladder as gru_ladder
 from workloads.tensorflow.lstm import block_ops, ladder
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
-from workloads.tensorflow.recurrent import library_stacks
-from workloads.tensorflow.recurrent.loop import MakeStack, Stack, initial_weights, valid_steps
+from workloads.tensorflow.recurrent.library_stacks import CudnnStack, KerasStack
+from workloads.tensorflow.recurrent.loop import LoopStack, MakeStack, Stack, initial_weights, valid_steps
 from workloads.tensorflow.synthetic import adding_problem
 
 _LIBRARY_STACKS: dict[str, MakeStack[Any]] = {
-    "standard": library_stacks.keras_standard_stack,
-    "cudnn": library_stacks.keras_cudnn_stack,
-    "auto": library_stacks.keras_auto_stack,
-    "cudnn_stack": library_stacks.single_call_stack,
+    "standard": partial(KerasStack, use_cudnn=False),
+    "cudnn": partial(KerasStack, use_cudnn=True),
+    "auto": partial(KerasStack, use_cudnn="auto"),
+    "cudnn_stack": CudnnStack,
 }
 _LSTM_STACKS: dict[str, MakeStack[Any]] = {
     **_LIBRARY_STACKS,
-    "block_fused": block_ops.block_fused_stack,
-    "block_cell": block_ops.block_cell_stack,
-    "gemm8": ladder.gemm8_stack,
-    "gemm2": ladder.gemm2_stack,
-    "gemm_batched": ladder.gemm_batched_stack,
-    "fused": ladder.fused_stack,
-    "transposed": ladder.transposed_stack,
-    "pretransposed": ladder.pretransposed_stack,
+    "block_fused": block_ops.BlockFused,
+    "block_cell": partial(LoopStack, make_cell=block_ops.block_cell),
+    "gemm8": partial(LoopStack, make_cell=ladder.gemm8_cell),
+    "gemm2": partial(LoopStack, make_cell=ladder.gemm2_cell),
+    "gemm_batched": partial(LoopStack, make_cell=ladder.gemm_batched_cell),
+    "fused": partial(LoopStack, make_cell=ladder.fused_cell),
+    "transposed": partial(LoopStack, make_cell=ladder.transposed_cell, transposed=True),
+    "pretransposed": partial(LoopStack, make_cell=ladder.pretransposed_cell, transposed=True),
     "combined_input": ladder.combined_input_stack,
     "wavefront": ladder.wavefront_stack,
 }
 _GRU_STACKS: dict[str, MakeStack[Any]] = {
     **_LIBRARY_STACKS,
-    "gemm6": gru_ladder.gemm6_stack,
-    "gemm2": gru_ladder.gemm2_stack,
-    "gemm_batched": gru_ladder.gemm_batched_stack,
-    "fused": gru_ladder.fused_stack,
+    "gemm6": partial(LoopStack, make_cell=gru_ladder.gemm6_cell),
+    "gemm2": partial(LoopStack, make_cell=gru_ladder.gemm2_cell),
+    "gemm_batched": partial(LoopStack, make_cell=gru_ladder.gemm_batched_cell),
+    "fused": partial(LoopStack, make_cell=gru_ladder.fused_cell),
     "combined_input": gru_ladder.combined_input_stack,
     "wavefront": gru_ladder.wavefront_stack,
 }
