@@ -181,7 +181,6 @@ class Workbench(QObject):
     def start(self) -> None:
         """Show the window; slow parts start after the first paint."""
         self.window.painted.connect(self._start_slow_parts)
-        self.replay.changed.connect(self.window.show_chip)
         self.window.close_requested.connect(self._ask_to_close)
         self.window.page_shown.connect(lambda _: self.monitor.refresh())
         self.window.page_shown.connect(self.stored.refresh)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QSize, Signal
 from PySide6.QtGui import QCloseEvent, QIcon, QMoveEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -57,7 +57,6 @@ class MainWindow(QMainWindow):
         self._tabs = QTabBar()
         self._stack = QStackedWidget()
         self._stack_indices: dict[int, int] = {}
-        self._chip = text_label("", "chip")
         self._machine = text_label("Looking for GPUs …", "muted")
         self._dot = text_label("●", "muted")
         self._settings = button("Settings", "Theme, database, retention and more (Ctrl+,)", flat=True)
@@ -79,7 +78,6 @@ class MainWindow(QMainWindow):
         self.make_page(index)
         self._stack.setCurrentIndex(self._stack_indices[index])
         self._apply_style_sheet()
-        self._place_chip()
         self.page_shown.emit(index)
 
     def show_last_page(self, database: Path) -> None:
@@ -106,11 +104,6 @@ class MainWindow(QMainWindow):
         self._machine.setToolTip(plain_tooltip(help))
         self._dot.setToolTip(plain_tooltip(help))
         set_role(self._dot, tone)
-
-    def show_chip(self, text: str) -> None:
-        """Show what Run shows in place of this machine, such as a replay; "" hides it."""
-        self._chip.setText(text)
-        self._place_chip()
 
     def add_to_head(self, widget: QWidget) -> None:
         """Put a widget before the name of the machine."""
@@ -172,10 +165,6 @@ class MainWindow(QMainWindow):
         if not self.restoreGeometry(QByteArray(self._state.read("geometry", b""))) and min(size) > 0:
             self.resize(QSize(*size).boundedTo(self.screen().availableSize()))
 
-    def _place_chip(self) -> None:
-        """Show the chip over Run alone: the other screens show this machine all the same."""
-        self._chip.setVisible(bool(self._chip.text()) and self._tabs.currentIndex() == RUN)
-
     def _apply_style_sheet(self) -> None:
         """Apply the current style sheet to the visible parts."""
         for part in (self._head, self._stack.currentWidget()):
@@ -204,8 +193,6 @@ class MainWindow(QMainWindow):
         line.setSpacing(GRID)
         line.addWidget(self._tabs)
         line.addStretch(1)
-        self._chip.hide()
-        line.addWidget(self._chip, 0, Qt.AlignmentFlag.AlignVCenter)
         for widget in (self._machine, self._dot, self._settings, self._help):
             line.addWidget(widget)
         head = _column(self._head)

@@ -33,6 +33,7 @@ _VARIANT_MAX = 24 * GRID
 _ANNOTATIONS_MIN = 17 * GRID
 _NARROW_ANNOTATIONS = 11 * GRID
 _SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
+_MARKS = (EVIDENCE_COLUMN, OUTCOME_COLUMN)
 _FIRST_SHARE = 40 * GRID
 """Pixels of spare width: first for variants, then for notes, before variants get more."""
 _DEVICES_MAX = 24 * GRID
@@ -189,24 +190,28 @@ class HistoryTable(CellTable):
         """Divide the width that other columns leave between variants and notes; where it is little, words give way.
 
         A variant needs what tells it from the others. Before the table gets wider than its view, outcome and evidence
-        are symbols alone, whose words are in their tooltips.
+        are symbols, whose words are in their tooltips: first under their titles, at last alone.
         """
         preferred, annotations = self._preferred_widths[VARIANT_COLUMN], self._preferred_widths[ANNOTATIONS_COLUMN]
         self._elastic_max = max(_VARIANT_MAX, self._essential_width)
         missing = self._missing_width(self._essential_width + min(annotations, _ANNOTATIONS_MIN))
-        missing -= self._shrink(EVIDENCE_COLUMN, missing)
-        annotations_min = min(annotations, max(_NARROW_ANNOTATIONS, _ANNOTATIONS_MIN - max(0, missing)))
-        self._shrink(OUTCOME_COLUMN, missing - (_ANNOTATIONS_MIN - annotations_min))
-        self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min)
+        widths = {column: self._preferred_widths[column] for column in _MARKS if not self.isColumnHidden(column)}
+        titled = [(column, self._title_width(column)) for column in widths]
+        alone = [(column, _SYMBOL_ONLY) for column in widths]
+        widths[ANNOTATIONS_COLUMN] = min(annotations, _ANNOTATIONS_MIN)
+        _shrink(widths, (*titled, (ANNOTATIONS_COLUMN, _NARROW_ANNOTATIONS), *alone), missing)
+        for column, width in widths.items():
+            self._lines.show_title(column, shown=width > _SYMBOL_ONLY)
+            self.setColumnWidth(column, width)
         super()._stretch()
         variant = self.columnWidth(VARIANT_COLUMN)
         first = min(preferred, max(_FIRST_SHARE, self._essential_width))
         spare = variant - first
         if spare > 0 and not self.isColumnHidden(ANNOTATIONS_COLUMN):
-            notes = min(spare, min(annotations, _FIRST_SHARE) - annotations_min)
+            notes = min(spare, min(annotations, _FIRST_SHARE) - widths[ANNOTATIONS_COLUMN])
             notes += max(0, spare - notes - (preferred - first))
             self.setColumnWidth(VARIANT_COLUMN, variant - notes)
-            self.setColumnWidth(ANNOTATIONS_COLUMN, annotations_min + notes)
+            self.setColumnWidth(ANNOTATIONS_COLUMN, widths[ANNOTATIONS_COLUMN] + notes)
 
     def _missing_width(self, elastic: int) -> int:
         """Return by how much the columns are wider than the view with so many pixels for variants and notes."""
@@ -215,12 +220,9 @@ class HistoryTable(CellTable):
         fixed = (n for n in shown if n not in (VARIANT_COLUMN, ANNOTATIONS_COLUMN))
         return elastic - view + sum(self._preferred_widths.get(n, header.sectionSize(n)) for n in fixed)
 
-    def _shrink(self, column: int, missing: int) -> int:
-        """Show a column as symbols alone where width is missing, else with its words; return the pixels saved."""
-        narrow = missing > 0 and not self.isColumnHidden(column)
-        self._lines.show_title(column, shown=not narrow)
-        self.setColumnWidth(column, _SYMBOL_ONLY if narrow else self._preferred_widths[column])
-        return self._preferred_widths[column] - _SYMBOL_ONLY if narrow else 0
+    def _title_width(self, column: int) -> int:
+        """Return the width of a column's title."""
+        return self.horizontalHeader().fontMetrics().horizontalAdvance(self._lines.title(column)) + 2 * GRID
 
     def _handle_fold_key(self, key: int, line: Line | None) -> bool:
         """Fold, unfold, or go from a run to its group; return whether the key does that."""
@@ -290,6 +292,20 @@ class HistoryTable(CellTable):
             model.setCurrentIndex(self._lines.index(current_row, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
         model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         model.blockSignals(False)
+
+
+def _shrink(widths: dict[int, int], steps: Iterable[tuple[int, int]], missing: int) -> None:
+    """Make columns narrower while pixels are missing.
+
+    Args:
+        widths: The width of each column, which changes.
+        steps: Columns with their next smaller width, in the order in which they give way.
+        missing: By how many pixels they are too wide.
+    """
+    for column, width in steps:
+        if missing > 0 and column in widths and width < widths[column]:
+            missing -= widths[column] - width
+            widths[column] = width
 
 
 def _true_ranges(flags: Sequence[bool]) -> list[tuple[int, int]]:

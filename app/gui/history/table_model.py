@@ -16,8 +16,10 @@ from app.viewmodels.format.naming import SEPARATOR, leave_out
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     COLUMNS,
+    EVIDENCE_COLUMN,
     MATCH_COLUMN,
     ORDERS,
+    OUTCOME_COLUMN,
     VARIANT_COLUMN,
     Group,
     HistoryRow,
@@ -174,6 +176,8 @@ EXPANDER_WIDTH = 3 * GRID
 _CHIP_HEIGHT = 18
 _CHIP_PX = 12
 _MIN_NOTE_CHARS = 10
+_PEN = "✎"
+"""In place of a note that has no room."""
 
 
 class HistoryDelegate(CellDelegate):
@@ -193,6 +197,8 @@ class HistoryDelegate(CellDelegate):
             text = leave_out(
                 text, model.shared_parts(index.row()), lambda tried: metrics.horizontalAdvance(tried) <= width
             )
+        if index.column() in (OUTCOME_COLUMN, EVIDENCE_COLUMN):
+            return text if metrics.horizontalAdvance(text) <= width else ""
         if index.column() == MATCH_COLUMN:
             return metrics.elidedText(text, Qt.TextElideMode.ElideRight, width)
         return elide_name(text, metrics, width)
@@ -274,7 +280,7 @@ class HistoryDelegate(CellDelegate):
 
 
 def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
-    """Return what fits of a note, nothing where that is a few letters.
+    """Return what fits of a note, a pen where that is a few letters.
 
     Args:
         note: The whole note.
@@ -284,7 +290,7 @@ def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
     if metrics.horizontalAdvance(note) <= width:
         return note
     shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, width)
-    return shown if len(shown) >= _MIN_NOTE_CHARS else "…"
+    return shown if len(shown) >= _MIN_NOTE_CHARS else _PEN
 
 
 def _chip_width(painter: QPainter, text: str) -> int:

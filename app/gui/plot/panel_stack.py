@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from app.gui.plot.time_panel import TimePanel
 
 _MAX_NEW_PLOTS = 2
-_SCROLLED_HEIGHT = 12 * GRID
 
 
 class PanelStack(QWidget):
@@ -233,8 +232,6 @@ class PanelStack(QWidget):
         canvas = plot.plot
         canvas.interactive = True
         canvas.scrolls = plot.legend.all_or_none = self._staggered
-        if self._staggered:
-            plot.setMinimumHeight(_SCROLLED_HEIGHT)
         canvas.hovered.connect(lambda time, value: self._hover(plot, time, value))
         canvas.left.connect(self._leave)
         canvas.pressed.connect(self.setFocus)

@@ -1,6 +1,6 @@
 """Replays a recording on the Run screen, through the same model and plots as live data."""
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer
 
 from app.gui.plot.overview import Recorded
 from app.gui.run.replay import ReplayView
@@ -16,9 +16,7 @@ _TICK_MS = 33
 
 
 class ReplayController(QObject):
-    """Plays one recording at a time; `changed` has its title, "" when the screen is live again."""
-
-    changed = Signal(str)
+    """Plays one recording at a time."""
 
     def __init__(self, view: RunView) -> None:
         super().__init__(view)
@@ -52,14 +50,12 @@ class ReplayController(QObject):
         self._replay = Replay(recording, speed=speed)
         self._timer.start()
         self._tick()
-        self.changed.emit(self._title)
 
     def stop(self) -> None:
         """End the replay and show this machine again."""
         self._timer.stop()
         self._replay = None
         self._view.show_live()
-        self.changed.emit("")
 
     def _connect(self, view: ReplayView) -> None:
         self._connected = True

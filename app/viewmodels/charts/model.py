@@ -30,8 +30,11 @@ def tick_labels(values: Sequence[float], spacing: float) -> list[str]:
 def time_labels(values: Sequence[float], spacing: float) -> list[str]:
     """Format seconds as a clock, `0:30`, and steps below a second as seconds."""
     if spacing < 1:
-        return [f"{value:.{max(1, math.ceil(-math.log10(spacing)))}f} s" for value in values]
-    return [("−" if value < 0 else "") + duration(abs(value)) for value in values]
+        decimals = max(1, math.ceil(-math.log10(spacing)))
+        labels = [f"{abs(value):.{decimals}f} s" for value in values]
+    else:
+        labels = [duration(abs(value)) for value in values]
+    return ["−" * (value < 0) + label for value, label in zip(values, labels, strict=True)]
 
 
 def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:

@@ -22,7 +22,9 @@ _THROTTLED_S = 2.0
 """For so long a throttled GPU is said to be throttled: reasons that come and go many times a second nobody can read."""
 _DRIVER_AWAY = ("Driver Not Loaded", "Uninitialized", "version mismatch")
 """NVML's words in the reason of a loss that is the driver's, not the GPU's."""
-_LOWEST_LOAD_PCT = 1.0
+_LOWEST_LOAD_PCT = {HOST: 10.0}
+_LOWEST_GPU_LOAD_PCT = 1.0
+"""Below it a device is idle; some program or other always uses a little of the processors."""
 _THROTTLING = ~int(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
 
 
@@ -150,7 +152,7 @@ class Readings:
         load_pct = self.sample.load_pct if self.sample is not None else None
         if load_pct is None:
             return _state(_BUSY if count else _IDLE, "In use" if count else "")
-        if load_pct < _LOWEST_LOAD_PCT:
+        if load_pct < _LOWEST_LOAD_PCT.get(device.device, _LOWEST_GPU_LOAD_PCT):
             return _state(_BUSY if count else _IDLE, "In use" if count else "Idle")
         return _state(_BUSY, "Busy")
 

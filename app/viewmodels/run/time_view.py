@@ -31,6 +31,8 @@ _LENGTHS_S: dict[WindowName, float] = {"30 s": 30.0, "5 min": 300.0}
 _ROOM_TO_GROW = 1.1
 """How much longer the axis becomes when growing data reach its end: they fill nine tenths of it or more."""
 _SHORTEST_S = 0.5
+_SHORTEST_RECENT_S = 10.0
+"""Without a run: a machine that was just begun to be watched is not looked at in tenths of a second."""
 _LONGEST_S = 31 * 24 * 3600.0
 
 
@@ -82,7 +84,9 @@ class TimeView:
 
     def recent_axis(self, now_s: float, elapsed_s: float) -> TimeAxis:
         """Return the view without a run: the window's last seconds, or all `elapsed_s` of them."""
-        return self._paused or TimeAxis(now_s, -_LENGTHS_S.get(self.window, _with_room(elapsed_s)), 0.0)
+        return self._paused or TimeAxis(
+            now_s, -_LENGTHS_S.get(self.window, max(_SHORTEST_RECENT_S, _with_room(elapsed_s))), 0.0
+        )
 
     def run_axis(self, start_s: float, now_s: float, *, ended: bool) -> TimeAxis:
         """Return the view of a run: its last seconds, or all of it across the whole width.

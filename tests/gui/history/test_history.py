@@ -55,6 +55,19 @@ def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: HistoryPage)
     assert screen.column("Run") == ["1", "2", "3"]
 
 
+def test_words_give_way_to_symbols_and_titles_go_last(screen: HistoryPage) -> None:
+    table, marks = screen.view.table, [TITLES.index(title) for title in ("Outcome", "Evidence")]
+    seen: dict[str, list[bool]] = {}
+    for width in range(1600, 700, -4):
+        screen.view.resize(width, 700)
+        titles = [str(screen.model.headerData(column, Qt.Orientation.Horizontal)) for column in marks]
+        words = max(table.columnWidth(column) for column in marks)
+        seen.setdefault(",".join(titles), []).append(words > table.fontMetrics().horizontalAdvance("✔ completed"))
+    assert list(seen) == ["Outcome,Evidence", "Outcome,", ","]
+    with_titles = seen["Outcome,Evidence"]
+    assert (with_titles[0], with_titles[-1]) == (True, False), "symbols under titles before the titles go"
+
+
 def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> None:
     for end in range(1, len("cnn10") + 1):
         screen.search("cnn10"[:end])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMainWindow, QMenu
+from PySide6.QtWidgets import QMainWindow, QMenu, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.gui.plot.panel_stack import PanelStack
@@ -155,3 +155,18 @@ def test_windows_that_were_open_open_again_where_they_were(made: Shown, qtbot: Q
     assert list(again.windows.open) == ["load"]
     assert (again.windows.open["load"].width(), again.windows.open["load"].height()) == (500, 333)
     again.window.close()
+
+
+def test_plots_that_scroll_are_high_enough_for_their_lowest_label(qtbot: QtBot, theme: Theme) -> None:
+    scroller = QScrollArea()
+    qtbot.addWidget(scroller)
+    stack = PanelStack(theme, staggered=True)
+    scroller.setWidgetResizable(True)
+    scroller.setWidget(stack)
+    scroller.resize(600, 200)
+    scroller.show()
+    with qtbot.waitSignal(stack.drawn):
+        stack.show_plots(plots("power", "load", "memory"))
+    for panel in stack.shown:
+        axis_end = panel.plot.axes[1].mapRectToScene(panel.plot.axes[1].rect()).bottom()
+        assert panel.plot.mapTo(panel, QPoint(0, round(axis_end))).y() <= panel.height()

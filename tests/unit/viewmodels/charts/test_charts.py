@@ -308,7 +308,7 @@ def test_batches_keep_their_own_numbers() -> None:
 
 def test_times_are_a_clock_or_seconds() -> None:
     assert model.time_labels([-30.0, 0.0, 90.0], 30.0) == ["−0:30", "0:00", "1:30"]
-    assert model.time_labels([0.0, 0.5], 0.5) == ["0.0 s", "0.5 s"]
+    assert model.time_labels([-0.5, 0.0, 0.5], 0.5) == ["−0.5 s", "0.0 s", "0.5 s"]
 
 
 def test_an_axis_around_close_values_does_not_begin_at_zero_but_one_around_distant_or_equal_values_does() -> None:

@@ -89,6 +89,15 @@ def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
     assert [model.reason(place) for place in (Place("", "GPU-4"), Place("", "GPU-5"))] == ["", "it fell off the bus"]
 
 
+def test_processors_that_do_next_to_nothing_are_idle() -> None:
+    model, _ = model_of(CPU_INVENTORY)
+    states = []
+    for load_pct in (3.0, 40.0):
+        model.handle(sample(HOST, load_pct=load_pct))
+        states.append(row(model, Place("", HOST))["state"])
+    assert states == ["○ Idle", "● Busy"]
+
+
 def test_throttling_that_comes_and_goes_within_two_seconds_stays_in_sight() -> None:
     model, clock = model_of(machine(1))
     model.handle(sample("GPU-0", throttle_reasons=POWER_CAP))

@@ -32,6 +32,9 @@ def test_before_any_run_it_says_what_to_do_and_shows_the_machine() -> None:
     assert [p.unit for p in state.plots.panels] == ["W", "%", "GiB"]
     assert state.throughput == ""
     assert 0.9 < 10.0 / -state.plots.window[0] <= 1.0, "all there is fills the width"
+    just_started = LiveModel()
+    handle_all(just_started, (GPU_INVENTORY, *samples(0, 1)))
+    assert just_started.state().plots.window == (-10.0, 0.0)
     assert len(panel(state, "power_mw").curves[0].y) == 100
 
 
