@@ -52,6 +52,7 @@ BENCHMARKS: Mapping[str, Callable[..., Sequence[Result]]] = {
     "agent": agent.measure,
     "link": link.measure,
     "frame": window.measure_frames,
+    "use": window.measure_use,
     "compare": compare.measure,
     "database": database.measure,
     "why": why.measure,
@@ -68,6 +69,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "resume": ("kills", "on"),
     "quick": ("times",),
     "soak": ("runs", "hours"),
+    "use": ("minutes",),
     "aa": ("workload", "settings", "pairs", "parallel", "no_gate", "again"),
     "link": ("on", "workload", "settings", "pairs", "kills"),
 }
@@ -113,6 +115,12 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     type=number("above 0", lambda value: 0 < value < math.inf),
     metavar="H",
     help="With soak: how long these runs take together (default: as short as they can be).",
+)
+@click.option(
+    "--minutes",
+    type=number("above 0", lambda value: 0 < value < math.inf),
+    metavar="M",
+    help="With use: how long the window is used (default: three tours of its screens).",
 )
 @click.pass_context
 def bench(context: click.Context, /, *, as_json: bool, database: Path | None, name: str | None, **values: Any) -> int:

@@ -1,18 +1,24 @@
-"""`bench start` and `bench frame`: time to the first painted window, and the cost of one frame of the live plots.
+"""`bench start`, `frame` and `use`: time to the first painted window, cost of a frame of the live plots, longest turns.
 
 Start: the baseline is a bare pyqtgraph window with one plot, started in turn with ours.
 
 Frame: 12 curves in 6 panels, 1400 x 900, scrolling, the whole window painted each frame. The baseline is plain
 pyqtgraph with automatic ranges, the same curves, pens and plot sizes, no downsampling, frames in turn with ours in one
 process.
+
+Use: all screens are used again and again on the reference runs. A turn is what the event loop does between two looks
+for input: for so long a user waits. Memory is what the process has resident.
 """
 
 import json
 import statistics
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from app.bench.harness import Result, module_output
+from app.storage.reference import add_reference
 from app.viewmodels.plot.model import LiveSeries
 
 SHORT, LONG = 12_000, 1_728_000
@@ -100,3 +106,34 @@ def _first_paint(window: str) -> tuple[float, bool]:
     started_ns = time.monotonic_ns()
     painted_ns, tensorflow = module_output("app.bench.paint", window).split()
     return (int(painted_ns) - started_ns) / 1e9, tensorflow == "1"
+
+
+_STALL_MS = 50.0
+_MEMORY_MB = 250.0
+_GROWTH_MB = 10.0
+_LISTED = 8
+
+
+def measure_use(minutes: float = 0.0) -> Sequence[Result]:
+    """Measure the turns and the memory of a window that is used for so many minutes, at least for three tours."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = Path(folder) / "use.db"
+        runs = map(str, add_reference(database))
+        found = json.loads(module_output("app.bench.tour", str(database), str(minutes * 60), *runs))
+    first, *others = found["turns"][:_LISTED]
+    _, second, *_, last = tours = found["tours_mb"]
+    return [
+        Result(name=f"longest turn: {_describe(first)}", value=first["ms"], unit="ms", limit=_STALL_MS),
+        *(Result(name=f"the next of another step: {_describe(turn)}", value=turn["ms"], unit="ms") for turn in others),
+        Result(name="longest turn by the clock", value=found["clock_ms"], unit="ms"),
+        Result(name=f"turns over {_STALL_MS:g} ms", value=found["over"], unit="times", limit=0.0),
+        Result(name="memory of the new window", value=found["start_mb"], unit="MB"),
+        Result(name="memory after the first tour", value=tours[0], unit="MB"),
+        Result(name=f"memory after tour {len(tours)}", value=last, unit="MB", limit=_MEMORY_MB),
+        Result(name="growth since the second tour", value=last - second, unit="MB", limit=_GROWTH_MB),
+    ]
+
+
+def _describe(turn: Mapping[str, str]) -> str:
+    """Say when a turn was, and which functions were under way."""
+    return ", ".join(filter(None, (turn["step"], turn["under_way"])))

@@ -3,14 +3,17 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from pytestqt.qtbot import QtBot
 
 from app.bench.database import DRAWN, TYPED, measure, typed_prefixes
 from app.bench.frames import PlainPlots, ProgramPanels, frame_times, noise, recorded
 from app.bench.many_runs import Size, fill
+from app.bench.tour import StackWatch, Tour
 from app.fields import FAST_FIELDS
 from app.gui.theme import Theme
 from app.queries import RUN_ORDERS, RunQuery
+from app.storage.reference import add_reference
 from app.storage.store import Store
 
 SMALL = Size(runs=400, samples=20_000, long_runs=2, long_samples=1_000)
@@ -81,3 +84,34 @@ def test_every_plot_is_painted_once_a_frame(qtbot: QtBot, theme: Theme) -> None:
     frame_times({"ours": ours}, frames=1, rounds=1)
     last = painted[-6:]
     assert np.unique(last).tolist() == list(range(6))
+
+
+@pytest.mark.qt_log_ignore("does not support", extend=True)
+def test_a_tour_uses_every_screen_and_times_each_step(qtbot: QtBot, theme: Theme, database_path: Path) -> None:
+    runs = add_reference(database_path)
+    tour = Tour(database_path, runs[:9], theme, pause_s=0.0)
+    qtbot.addWidget(tour.window)
+    try:
+        tour.start()
+        tour.go()
+        steps = [name for name, _ in tour.steps()]
+    finally:
+        tour.close()
+    assert set(tour.longest) == {"start", *steps}
+    assert {"open Monitor", "evidence", "compare 8", "tab Roofline of 9", "dark Compare", "replay"} <= set(steps)
+    assert all(turn.ms > 0 for turn in tour.longest.values())
+    assert tour.clock_ms >= max(turn.ms for turn in tour.longest.values()) - 1
+
+
+def test_the_watch_says_what_is_under_way_in_a_long_turn() -> None:
+    watch = StackWatch()
+    watch.start()
+    try:
+        watch.begin()
+        while not watch.seen:
+            recorded(9000)
+        assert "recorded" in watch.end()
+        watch.begin()
+        assert watch.end() == ""
+    finally:
+        watch.close()
