@@ -1,30 +1,93 @@
-"""What a screen reader says of every screen."""
+"""What a screen reader says of every screen and dialog."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAccessible
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QAccessible, QAccessibleInterface
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QTreeView, QWidget
+from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
+from app.gui.theme import Theme
+from app.gui.widgets.cell_table import CELL_ROLE, CellModel, CellTable
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
+from tests.gui.tour import SCREENS, tour, toured
+
+NAME = QAccessible.Text.Name
+NAMED = {QAccessible.Role.Button, QAccessible.Role.ButtonMenu, QAccessible.Role.Graphic}
+CELLS_READ = 150
+
+
+def named(spoken: QAccessibleInterface | None) -> bool:
+    return spoken is not None and bool(spoken.text(NAME).strip())
 
 
 def nameless(parent: QWidget) -> list[str]:
     """Return the visible widgets that take the keyboard or a click and have no name for a screen reader."""
     found = []
-    roles = {QAccessible.Role.Button, QAccessible.Role.ButtonMenu, QAccessible.Role.Graphic}
     for widget in parent.findChildren(QWidget):
         spoken = QAccessible.queryAccessibleInterface(widget)
         if not widget.isVisible() or spoken is None or widget.focusProxy() is not None:
             continue
         takes_keys = widget.focusPolicy() != Qt.FocusPolicy.NoFocus
-        if (takes_keys or spoken.role() in roles) and not spoken.text(QAccessible.Text.Name).strip():
+        if (takes_keys or spoken.role() in NAMED) and not named(spoken):
             found.append(f"{type(widget).__name__} in {type(widget.parent()).__name__}")
     return found
 
 
+def unread(parent: QWidget) -> list[str]:
+    """Return the headers without a title, and cells whose text is painted but not read, of all tables in sight."""
+    return [
+        f"{type(table).__name__}: {what}"
+        for table in parent.findChildren(QAbstractItemView)
+        if table.isVisible() and not isinstance(table, QHeaderView)
+        for what in (*_headers(table), *_cells(table))
+    ]
+
+
+def _headers(table: QAbstractItemView) -> Iterator[str]:
+    if isinstance(table, QTableView | QTreeView):
+        model, across = table.model(), Qt.Orientation.Horizontal
+        for column in range(model.columnCount()):
+            roles = Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.DisplayRole
+            title = next(filter(None, (model.headerData(column, across, role) for role in roles)), "")
+            if not str(title).strip() or str(title).isdigit():  # Qt's own are numbers
+                yield f"column {column}"
+
+
+def _cells(table: QAbstractItemView) -> Iterator[str]:
+    """Compare what is painted in the first cells with what is read."""
+    if not isinstance(table, CellTable):
+        return
+    spoken, model = QAccessible.queryAccessibleInterface(table), table.model()
+    read = [spoken.child(number) for number in range(min(spoken.childCount(), CELLS_READ))]
+    heard = "\n".join(each.text(NAME) for each in read if each is not None)
+    assert isinstance(model, CellModel)
+    for row in range(min(model.rowCount(), CELLS_READ // (model.columnCount() + 1) - 1)):
+        folded = {None: "", True: ", folded", False: ", unfolded"}[model.is_folded(row)]
+        if folded not in heard:
+            yield folded
+        for column in range(model.columnCount()):
+            cell = model.index(row, column).data(CELL_ROLE)
+            yield from (f"“{text}”" for text in (*cell.chips, cell.text, cell.unit) if text not in heard)
+
+
 @pytest.mark.qt_log_ignore("does not support", extend=True)
-def test_every_screen_has_a_name_for_all_that_takes_the_keyboard(workbench: Workbench) -> None:
+def test_a_screen_reader_has_a_name_for_everything_and_reads_every_table(
+    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    QAccessible.setActive(True)  # or Qt does not say that tables change
+    found = {}
+    with toured(qtbot, tmp_path, theme, monkeypatch) as workbench:
+        for name, shown in tour(workbench):
+            found[name] = nameless(shown), unread(shown)
+    assert found == {name: ([], []) for name in SCREENS}
+
+
+@pytest.mark.qt_log_ignore("does not support", extend=True)
+def test_every_screen_of_a_new_database_has_a_name_for_all_that_takes_the_keyboard(workbench: Workbench) -> None:
     window = workbench.window
     found = {}
     for number in (RUN, MONITOR, HISTORY, COMPARE):

@@ -80,6 +80,15 @@ class CompareModel(CellModel):
             return "baseline" if row.is_baseline else "not the baseline"
         return super().data(index, role)
 
+    def flags(self, index: AnyIndex) -> Qt.ItemFlag:
+        """Return the flags: what has a check box says so to screen readers too."""
+        has_box = index.column() == 0 and self.rows[index.row()].style is not None
+        return super().flags(index) | (Qt.ItemFlag.ItemIsUserCheckable if has_box else Qt.ItemFlag.NoItemFlags)
+
+    def is_folded(self, row: int) -> bool | None:
+        """Return whether the runs of a variant or the variants of a group are folded away; None for one run."""
+        return not self.is_open(self.rows[row]) if self.rows[row].is_parent else None
+
     def is_open(self, row: TableRow) -> bool:
         """Return whether the rows of a variant or of a group are shown below it."""
         return (

@@ -112,7 +112,7 @@ class PartsTable(QTreeWidget):
         """Show these rows, all parts folded; hidden without any."""
         self.clear()
         self.setColumnCount(len(head) + 1)
-        self.setHeaderLabels(["", *head])
+        self.setHeaderLabels(["Part", *head])
         self.addTopLevelItems(_items(rows))
         header = self.header()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)

@@ -91,7 +91,7 @@ class FacetPanel(QWidget):
         self._state.keep("open facets", sorted(self._open))
 
     def _build(self) -> None:
-        self.tree.setColumnCount(2)
+        self.tree.setHeaderLabels(("Value", "Runs"))  # for screen readers
         self.tree.setHeaderHidden(True)
         self.tree.setAccessibleName("Facets of the runs")
         self.tree.setIndentation(GRID + GRID // 2)

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QPlainTextEdit,
     QPushButton,
-    QScrollArea,
     QSplitter,
     QStackedWidget,
     QTextBrowser,
@@ -26,7 +25,7 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import button, clear_layout, separator, show_text, splitter, text_label
+from app.gui.widgets.basic import Scroller, button, clear_layout, separator, show_text, splitter, text_label
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
@@ -273,10 +272,7 @@ class RunPageView(QWidget):
         column.addWidget(self._overview)
         column.addWidget(self._panels, 1)
         column.addStretch(0)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setWidget(plots)
-        self._parts.addWidget(scroll)
+        self._parts.addWidget(Scroller(plots))
         self._parts.addWidget(self._evidence)
         left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
         left.setSizes([1000, _LOG_HEIGHT])

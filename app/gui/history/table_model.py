@@ -137,10 +137,12 @@ class HistoryModel(CellModel):
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Return whether a group is folded; the rest as in every table."""
-        if role == FOLDED_ROLE:
-            line = self.lines[index.row()]
-            return bool(self.folded_runs(line)) if isinstance(line, Group) else None
-        return super().data(index, role)
+        return self.is_folded(index.row()) if role == FOLDED_ROLE else super().data(index, role)
+
+    def is_folded(self, row: int) -> bool | None:
+        """Return whether the runs of a group are folded away; None for a run."""
+        line = self.lines[row]
+        return bool(self.folded_runs(line)) if isinstance(line, Group) else None
 
     def show_title(self, column: int, *, shown: bool) -> None:
         """Show the title of a column, or leave it out where there is no room for it."""

@@ -59,6 +59,11 @@ class _TableModel(CellModel):
             made = self._made[place] = self._monitor.cells(place)
         return made
 
+    def is_folded(self, row: int) -> bool | None:
+        """Return whether the devices of a host are folded away; None for a device."""
+        place = self.order[row]
+        return self._monitor.is_folded(place.host) if place.device is None else None
+
     def refresh(self) -> bool:
         """Take rows and figures as they are now; return whether rows or columns are others than before."""
         self._made = {}

@@ -206,6 +206,10 @@ class CellModel(QAbstractTableModel):
         """Return the title of a column."""
         return self.columns[column].title
 
+    def is_folded(self, _row: int) -> bool | None:
+        """Return whether the lines below a row are folded away; None where it has none."""
+        return None
+
     def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
         """Return the number of columns."""
         return 0 if parent.isValid() else len(self.columns)
@@ -217,7 +221,12 @@ class CellModel(QAbstractTableModel):
             return cell
         if role == Qt.ItemDataRole.DisplayRole:
             return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
+        if role == Qt.ItemDataRole.AccessibleTextRole and (folded := self._folded_at(index)) is not None:
+            return f"{self.data(index)}, {'folded' if folded else 'unfolded'}"
         return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
+
+    def _folded_at(self, index: AnyIndex) -> bool | None:
+        return None if index.column() else self.is_folded(index.row())
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Return titles, their help and alignment."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPixmap
-from PySide6.QtWidgets import QApplication, QFileDialog, QMainWindow, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
 
 from app.errors import UserError
 from app.gui.theme import DARK, LIGHT, Theme, tabular_font
@@ -196,6 +196,9 @@ def warn(parent: QWidget, title: str, text: str) -> None:
 def _plain_box(icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
     box = QMessageBox(icon, title, text)
     box.setIconPixmap(_icon_picture(icon))
+    picture = box.findChild(QLabel, "qt_msgboxex_icon_label")
+    assert isinstance(picture, QLabel), "Qt made it for the icon"
+    picture.setAccessibleName(icon.name)
     box.setTextFormat(Qt.TextFormat.PlainText)
     return box
 

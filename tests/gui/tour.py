@@ -1,0 +1,151 @@
+"""A tour of every screen and dialog of a window that shows reference runs and fake GPUs, for what holds on all."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.history.run_menu import RunMenu
+from app.gui.history.screen import HistoryView
+from app.gui.plot.panel_menu import ValuesDialog
+from app.gui.theme import Theme
+from app.gui.window import HISTORY, MONITOR, RUN
+from app.hosts.book import HostEntry, add_host
+from app.plan import Plan
+from app.runs.experiment.queue import add_plan
+from app.storage.reference import add_reference
+from app.storage.store import Store
+from app.viewmodels.history.annotations import Annotations
+from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.gui.windows import window_on
+from tests.pictures import compare, layouts, lstm_layers, take_evidence, take_history, take_run, wait_until
+from workloads.catalog import Machine, complete
+
+_NOTED = Annotations(runs=(1, 2), tags={"night": True, "baseline": None}, note="")
+
+
+@contextmanager
+def toured(qtbot: QtBot, folder: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+    """Open a window with reference runs, two fake GPUs, a host that is not connected, and a queue that waits."""
+    for name, value in environment(Driver(cards=TWO_H200)).items():
+        monkeypatch.setenv(name, value)
+    database = folder / "profiles.db"
+    add_reference(database)
+    variants = tuple(complete("dummy", {"gpus": 0, "batch_size": batch}, Machine()) for batch in (8, 16))
+    with Store.open(database) as store:
+        for name in ("tonight", "tomorrow"):
+            add_plan(store, Plan(name=name, variants=variants, repeats=2))
+    add_host(HostEntry(name="gpu1", address="ssh://me@gpu1"))
+    with window_on(qtbot, database, theme) as workbench:
+        wait_until(lambda: workbench.run_view.queue is not None and workbench.run_view.queue.offer_banner.isVisible())
+        yield workbench
+
+
+def _page(workbench: Workbench, page: int) -> None:
+    workbench.window.show_page(page)
+    wait_until(lambda: True)
+
+
+def _queue(workbench: Workbench) -> None:
+    """List what is left."""
+    queue = workbench.run_view.queue_view()
+    queue.unfold()
+    wait_until(queue.table.isVisible)
+
+
+def _matrix(workbench: Workbench) -> None:
+    _page(workbench, RUN)
+    workbench.experiments.open()
+    wait_until(workbench.run_view.matrix_view().isVisible)
+
+
+def _replay(workbench: Workbench) -> None:
+    workbench.actions.replay(lstm_layers(workbench)[0].run)
+    wait_until(lambda: workbench.replay.playing)
+
+
+def _history(workbench: Workbench) -> HistoryView:
+    workbench.window.make_page(HISTORY)
+    (view,) = workbench.window.findChildren(HistoryView)
+    workbench.window.show_page(HISTORY)
+    view.show_list()
+    wait_until(lambda: view.table.model().rowCount() > 0)
+    return view
+
+
+def _facets(workbench: Workbench) -> None:
+    view = _history(workbench)
+    if not view.overview.wants_facets:
+        view.overview.bar.facets.click()
+    wait_until(view.overview.facets.isVisible)
+
+
+def _diff(workbench: Workbench) -> None:
+    view = _history(workbench)
+    (menu,) = view.findChildren(RunMenu)
+    menu.diff_requested.emit([row.run for row in lstm_layers(workbench)[:2]])
+    wait_until(view.diff.isVisible)
+
+
+def _trash(workbench: Workbench) -> None:
+    _history(workbench).ask_to_purge((1, 2), lambda: None)
+
+
+def _tab(title: str, *, of_layouts: bool = False) -> Callable[[Workbench], None]:
+    def show(workbench: Workbench) -> None:
+        compare(workbench, (layouts if of_layouts else lstm_layers)(workbench), title)
+
+    return show
+
+
+def _values(workbench: Workbench) -> None:
+    take_run(workbench)
+    (view,) = workbench.window.findChildren(HistoryView)
+    wait_until(lambda: bool(view.detail.panels.shown))
+    ValuesDialog(view.detail.panels.shown[0]).open()
+
+
+SCREENS: Mapping[str, Callable[[Workbench], object]] = {
+    "run": lambda workbench: _page(workbench, RUN),
+    "queue": _queue,
+    "matrix": _matrix,
+    "monitor": lambda workbench: _page(workbench, MONITOR),
+    "history": take_history,
+    "facets": _facets,
+    "diff": _diff,
+    "page of a run": take_run,
+    "evidence": take_evidence,
+    "curves": _tab("Curves"),
+    "why": _tab("Why", of_layouts=True),
+    "article": _tab("Article"),
+    "speed-up": _tab("Speed-up"),
+    "speed and energy": _tab("Speed and energy"),
+    "roofline": _tab("Roofline"),
+    "settings": lambda workbench: workbench.settings.open(),
+    "keys": lambda workbench: workbench.shell.show_keys(),
+    "palette": lambda workbench: workbench.shell.open_palette(),
+    "hosts": lambda workbench: workbench.hosts.manage(),
+    "tags": lambda workbench: _history(workbench).edit_tags(_NOTED, lambda _: None),
+    "note": lambda workbench: _history(workbench).edit_note(_NOTED, lambda _: None),
+    "question before deleting": _trash,
+    "range of values": _values,
+    "log": lambda workbench: workbench.run_view.show_log("A line."),
+    "replay": _replay,
+}
+
+
+def tour(workbench: Workbench) -> Iterator[tuple[str, QWidget]]:
+    """Yield every screen and dialog by name, once it is shown; close what opened afterwards."""
+    for name, show in SCREENS.items():
+        show(workbench)
+        wait_until(lambda: True)
+        palette = workbench.shell.palette
+        shown = [each for each in QApplication.topLevelWidgets() if isinstance(each, QDialog) and each.isVisible()]
+        yield name, shown[0] if shown else palette if palette.isVisible() else workbench.window
+        palette.close_palette()
+        for dialog in shown:
+            dialog.reject()
