@@ -1,5 +1,6 @@
 """Colours, fonts and distances of the window; light or dark as the user chose or the system is, through Qt itself."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from string import Template
 
@@ -7,6 +8,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.gui.widgets.pacing import WhenSeen
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES
 from app.viewmodels.charts import palette
@@ -124,6 +126,10 @@ class Theme(QObject):
         """
         if widget.styleSheet() != self._sheet:
             widget.setStyleSheet(self._sheet)
+
+    def follow(self, widget: QWidget, restyle: Callable[[], object]) -> None:
+        """Have a widget restyled after each change of the theme, once it is seen."""
+        self.changed.connect(WhenSeen(widget, restyle).ask)
 
     def tone_colour(self, tone: Tone) -> str:
         """Return the colour of a tone in the current scheme."""

@@ -36,7 +36,7 @@ class ArticleView(QTextBrowser):
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        theme.changed.connect(self._restyle)
+        theme.follow(self, self._restyle)
 
     def show_html(self, html: str) -> None:
         """Show this HTML from its top, unless it is shown already."""

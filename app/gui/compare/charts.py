@@ -45,7 +45,6 @@ class ChartWidget(QWidget):
         self._chart = chart
         self._actions = actions
         self._renderer = QSvgRenderer(self)
-        self._drawn = draw_chart(chart, theme.colours)
         self._current: int | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -53,7 +52,7 @@ class ChartWidget(QWidget):
         self.setMinimumWidth(round(MIN_WIDTH))
         self.setMaximumWidth(_MAX_WIDTH)
         self.setAccessibleName(f"{chart.title}. {chart.caption}")
-        theme.changed.connect(self._draw)
+        theme.follow(self, self._draw)
         self._draw()
 
     @property

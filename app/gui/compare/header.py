@@ -113,7 +113,7 @@ class CompareHeader(QWidget):
         self._warnings = [WarningLine(line) for line in lines]
         for shown in self._warnings:
             shown.interleave_requested.connect(self.interleave_requested)
-            self._lines.addWidget(shown)
+            self._column.addWidget(shown)
         self._update_visibility()
 
     def _toggle_all(self) -> None:
@@ -122,23 +122,27 @@ class CompareHeader(QWidget):
 
     def _update_visibility(self) -> None:
         rest = len(self._warnings) - _COLLAPSED_COUNT
+        self._lines.hide()  # Qt lays the whole window out for every single line that is shown in a visible widget
         for n, shown in enumerate(self._warnings):
             shown.setVisible(self._all or n < _COLLAPSED_COUNT or rest == 1)
             shown.fold(not self._all)
+        self._lines.show()
         self._rest.fold(not self._all)
         self._more.setText("Fewer" if self._all else f"{rest} more" if rest > 1 else "More")
         self._more.setVisible(bool(self._warnings or self._rest.text()))
 
     def _build(self) -> None:
-        self._lines = QVBoxLayout()
-        self._lines.setSpacing(GRID // 2)
+        self._lines = QWidget()
+        self._column = QVBoxLayout(self._lines)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(GRID // 2)
         top = QHBoxLayout()
         top.setSpacing(2 * GRID)
         top.addWidget(self._verdict, 1)
         top.addWidget(self._copy, 0, Qt.AlignmentFlag.AlignTop)
         below = QHBoxLayout()
         below.setSpacing(2 * GRID)
-        below.addLayout(self._lines, 1)
+        below.addWidget(self._lines, 1)
         below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
         column = QVBoxLayout(self)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)

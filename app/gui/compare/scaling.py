@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout
 from app.gui.plot.export import show_picture_menu
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import text_label
+from app.gui.widgets.pacing import Slices
 from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
 from app.viewmodels.compare.scaling import ScalingView
@@ -25,7 +26,7 @@ class ScalingChart(QWidget):
         self._renderer = QSvgRenderer(self)
         self.setFixedSize(WIDTH, HEIGHT)
         self.setAccessibleName(f"{view.title}: {view.efficiency}")
-        theme.changed.connect(self._draw)
+        theme.follow(self, self._draw)
         self._draw()
 
     def drawing(self) -> Drawing:
@@ -58,6 +59,7 @@ class ScalingPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._pairs: list[QWidget] = []
+        self._making = Slices(self)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 2 * GRID)
         self._column.setSpacing(3 * GRID)
@@ -68,10 +70,13 @@ class ScalingPanel(QWidget):
         for pair in self._pairs:
             pair.hide()
             pair.deleteLater()
-        self._pairs = [_pair(self._theme, view) for view in views]
-        for pair in self._pairs:
-            self._column.addWidget(pair)
-        self.setVisible(bool(self._pairs))
+        self._pairs = []
+        self.setVisible(bool(views))
+        self._making.start(map(self._add, views))
+
+    def _add(self, view: ScalingView) -> None:
+        self._pairs.append(_pair(self._theme, view))
+        self._column.addWidget(self._pairs[-1])
 
 
 def _pair(theme: Theme, view: ScalingView) -> QWidget:

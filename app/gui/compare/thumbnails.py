@@ -30,7 +30,7 @@ class Thumbnails(QObject):
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
         self._turn.timeout.connect(self._draw_next)
-        theme.changed.connect(self._draw_all)
+        theme.follow(tabs, self._draw_all)
         tabs.setIconSize(SIZE)
 
     def show_charts(self, charts: Mapping[str, Chart]) -> None:

@@ -33,7 +33,7 @@ class LogView(QWidget):
         back = QShortcut(QKeySequence("Shift+Return"), self._search)
         back.setContext(Qt.ShortcutContext.WidgetShortcut)
         back.activated.connect(self._previous)
-        theme.changed.connect(self._highlight_matches)
+        theme.follow(self, self._highlight_matches)
         self._build()
 
     def show_log(self, title: str, text: str) -> None:

@@ -111,7 +111,7 @@ class RunPageView(QWidget):
         self._time_bar.range_requested.connect(self._panels.show_named_range)
         self._panels.moved.connect(self._mark_range)
         self._panels.crosshair_moved.connect(self._show_reading)
-        theme.changed.connect(self._restyle)
+        theme.follow(self, self._restyle)
         self._build()
 
     @property

@@ -63,7 +63,7 @@ class Overview(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Overview of the whole time")
         stack.changed.connect(self._follow)
-        theme.changed.connect(self._redraw)
+        theme.follow(self, self._redraw)
         self.hide()
 
     def sizeHint(self) -> QSize:

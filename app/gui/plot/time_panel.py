@@ -92,7 +92,7 @@ class TimePanel(QWidget):
         self._labels = CurveLabels(theme, self.plot)
         self._build()
         self._connect()
-        theme.changed.connect(self._restyle)
+        theme.follow(self, self._restyle)
         self._restyle()
 
     @property

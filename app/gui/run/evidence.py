@@ -19,6 +19,7 @@ from app import units
 from app.gui.run.step_timeline import StepTimelineWidget
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, text_label
+from app.gui.widgets.pacing import WhenSeen
 from app.gui.widgets.share_bars import ShareBar, StackedBar
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
@@ -39,7 +40,7 @@ class BadgeLine(QWidget):
         self._button = button("Show e&vidence", "Requested beside actual, and where the time went", flat=True)
         self._button.setCheckable(True)
         self._button.toggled.connect(self._toggle)
-        theme.changed.connect(self._restyle)
+        theme.follow(self, self._restyle)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GRID)
@@ -88,17 +89,19 @@ class EvidencePanel(QScrollArea):
         self._view: EvidenceView | None = None
         self.setWidgetResizable(True)
         self.setAccessibleName("Evidence of what ran")
-        theme.changed.connect(self._rebuild)
+        self._content = WhenSeen(self, self._rebuild)
+        theme.changed.connect(self._content.ask)
 
     def displayed_text(self) -> str:
         """Return the text of the panel."""
+        self._content.finish()
         return "\n".join(label.text() for label in self.findChildren(QLabel))
 
     def show_view(self, view: EvidenceView) -> None:
         """Show this evidence from its top, unless it is shown already."""
         if view != self._view:
             self._view = view
-            self._rebuild()
+            self._content.ask()
 
     def _rebuild(self) -> None:
         if self._view is None:

@@ -1,0 +1,83 @@
+"""Work that need not be done at once: what nobody sees yet, and what takes longer than a user should wait."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
+from PySide6.QtWidgets import QWidget
+
+_SLICE_S = 0.010
+
+
+class WhenSeen(QObject):
+    """Does what a widget needs to be seen: at once where it is visible, else when it is next shown.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, widget: QWidget, act: Callable[[], object]) -> None:
+        super().__init__(widget)
+        self._widget = widget
+        self._act = act
+        self._due = False
+
+    def ask(self) -> None:
+        """Have it done, once, however often it is asked for."""
+        if self._widget.isVisible():
+            self._act()
+        elif not self._due:
+            self._due = True
+            self._widget.installEventFilter(self)
+
+    def finish(self) -> None:
+        """Do now what is still to be done."""
+        if self._due:
+            self._due = False
+            self._widget.removeEventFilter(self)
+            self._act()
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """Do it before the widget is laid out and painted."""
+        if event.type() == QEvent.Type.Show:
+            self.finish()
+        return False
+
+
+class Slices(QObject):
+    """Goes through steps, a few milliseconds of them in each turn of the event loop, so that input never waits for all.
+
+    New steps replace those that are left; `done` is emitted after the last.
+
+    Thread: GUI only.
+    """
+
+    done = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._steps: Iterator[object] = iter(())
+        self._timer = QTimer(self, interval=0, singleShot=True)
+        self._timer.timeout.connect(self._go)
+
+    @property
+    def busy(self) -> bool:
+        """Whether steps are left."""
+        return self._timer.isActive()
+
+    def start(self, steps: Iterable[object]) -> None:
+        """Make the first of these steps now, and the others in the next turns; a step is made by taking it."""
+        self._steps = iter(steps)
+        self._go()
+
+    def stop(self) -> None:
+        """Leave out the steps that are left."""
+        self._timer.stop()
+
+    def _go(self) -> None:
+        end_s = time.monotonic() + _SLICE_S
+        for _ in self._steps:
+            if time.monotonic() >= end_s:
+                self._timer.start()
+                return
+        self._timer.stop()
+        self.done.emit()

@@ -1,0 +1,114 @@
+"""Work that waits: until a widget is seen, and between turns of the event loop."""
+
+import time
+from collections.abc import Iterator
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QStackedWidget, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.run.evidence import EvidencePanel
+from app.gui.theme import DARK_ALWAYS, LIGHT_ALWAYS, Theme
+from app.gui.widgets.pacing import Slices, WhenSeen
+from app.viewmodels.history.evidence import stored_evidence_view
+from tests.fakes.traces import CONV, traced_run
+
+
+def shown_stack(qtbot: QtBot, *pages: QWidget) -> QStackedWidget:
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    for page in pages:
+        stack.addWidget(page)
+    stack.show()
+    qtbot.waitExposed(stack)
+    return stack
+
+
+def test_what_is_not_seen_is_done_once_when_it_is_shown(qtbot: QtBot) -> None:
+    front, behind = QWidget(), QWidget()
+    stack = shown_stack(qtbot, front, behind)
+    done: list[str] = []
+    at_once, later = WhenSeen(front, lambda: done.append("front")), WhenSeen(behind, lambda: done.append("behind"))
+    for asked in (at_once, later, later):
+        asked.ask()
+    assert done == ["front"]
+    stack.setCurrentWidget(behind)
+    assert done == ["front", "behind"]
+    stack.setCurrentWidget(front)
+    stack.setCurrentWidget(behind)
+    later.finish()
+    assert done == ["front", "behind"]
+
+
+def test_a_hidden_widget_follows_the_theme_when_it_is_shown(qtbot: QtBot, theme: Theme) -> None:
+    front, behind = QWidget(), QWidget()
+    stack = shown_stack(qtbot, front, behind)
+    seen: list[str] = []
+    theme.choose(LIGHT_ALWAYS)
+    theme.follow(behind, lambda: seen.append(theme.colours.scheme))
+    theme.choose(DARK_ALWAYS)
+    theme.choose(LIGHT_ALWAYS)
+    theme.choose(DARK_ALWAYS)
+    assert seen == []
+    stack.setCurrentWidget(behind)
+    assert seen == ["dark"]
+    theme.choose(LIGHT_ALWAYS)
+    assert seen == ["dark", "light"]
+
+
+def test_slices_let_other_work_in_and_say_when_they_are_done(qtbot: QtBot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    made: list[int] = []
+    seen_by_input: list[int] = []
+
+    def steps() -> Iterator[None]:
+        for number in range(40):
+            end_s = time.monotonic() + 0.002
+            while time.monotonic() < end_s:
+                pass
+            made.append(number)
+            yield
+
+    slices = Slices(parent)
+    QTimer.singleShot(0, parent, lambda: seen_by_input.append(len(made)))
+    with qtbot.waitSignal(slices.done):
+        slices.start(steps())
+        assert 0 < len(made) < 40
+        assert slices.busy
+    assert made == list(range(40))
+    assert seen_by_input[0] < 40
+    assert not slices.busy
+
+
+def test_new_steps_replace_those_that_are_left(qtbot: QtBot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    made: list[str] = []
+    slices = Slices(parent)
+    ends: list[None] = []
+    slices.done.connect(lambda: ends.append(None))
+
+    def long() -> Iterator[None]:
+        for _ in range(1000):
+            end_s = time.monotonic() + 0.002
+            while time.monotonic() < end_s:
+                pass
+            made.append("old")
+            yield
+
+    slices.start(long())
+    before = len(made)
+    slices.start(map(made.append, ["new"] * 3))
+    qtbot.waitUntil(lambda: not slices.busy)
+    assert made[before:] == ["new"] * 3
+    assert ends == [None]
+
+
+def test_evidence_is_laid_out_only_when_it_is_seen(qtbot: QtBot, theme: Theme) -> None:
+    panel, front = EvidencePanel(theme), QWidget()
+    stack = shown_stack(qtbot, front, panel)
+    panel.show_view(stored_evidence_view(traced_run(1, 20.0, {CONV: 4.0})))
+    assert panel.widget() is None
+    stack.setCurrentWidget(panel)
+    assert panel.widget() is not None
