@@ -85,25 +85,29 @@ class QueueEdits:
         """Remove entries; a running one is stopped first, and last, so that no other takes its place."""
         running = [entry for entry in entries if self._model.is_running_here(entry)]
         others = [entry for entry in entries if entry not in running]
+        runner = self._runner()
+        if runner is not None:  # which may be just about to claim one
+            for entry in others:
+                runner.cancel(entry)
         for entry in running:
-            self._note_cancelled(entry)
+            self._cancel(entry)
         if others:
             name = self._name(others[0]) if len(others) == 1 else f"{len(others)} experiments"
             self._sync.change(lambda queue: queue.remove(others), name=f"remove {name} from the queue")
-        runner = self._runner()
-        if runner is not None:  # which may be just about to claim one
-            for entry in (*others, *running):
-                runner.cancel(entry)
 
-    def _note_cancelled(self, entry: int) -> None:
-        """Take what undoes the cancelling: the plan, read before the runner has stopped the run and removed it."""
+    def _cancel(self, entry: int) -> None:
+        """Cancel a running entry, once its plan is read, which undoes that: the runner removes both."""
         from app.runs.undo import CancelledEntry
 
         name, database = self._name(entry), self._sync.database
-        self._sync.query(
-            lambda queue: queue.plan(entry),
-            lambda plan: self._actions.record_change(f"cancel {name}", CancelledEntry(database, plan)),
-        )
+
+        def cancel(plan: Plan) -> None:
+            runner = self._runner()
+            if runner is not None:
+                self._actions.record_change(f"cancel {name}", CancelledEntry(database, plan))
+                runner.cancel(entry)
+
+        self._sync.query(lambda queue: queue.plan(entry), cancel)
 
     def _name(self, entry: int | None) -> str:
         """Return the name of an entry in quotes; None is the whole queue."""

@@ -17,6 +17,7 @@ from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.experiment import queue_sync
 from app.gui.experiment.queue import QueueView
+from app.gui.experiment.queue_database import QueueDatabase
 from app.gui.experiment.queue_sync import QueueSnapshot
 from app.gui.theme import Theme
 from app.gui.window import COMPARE, HISTORY, RUN
@@ -25,6 +26,7 @@ from app.queries import QueueEntry
 from app.records import RunRow
 from app.runs.experiment import idle_wait
 from app.runs.experiment.queue import add_plan, entry_plan
+from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.leases import CPU, Leases
 from app.runs.standby import StandbyLauncher
 from app.storage.files import FileFingerprint
@@ -357,6 +359,33 @@ def test_all_are_cancelled_after_a_question(qtbot: QtBot, workbench: Workbench) 
     qtbot.waitUntil(lambda: workbench.undo.redo_name != "", timeout=READ_LIMIT_MS)
     assert names | {workbench.undo.undo_name} == {"Undo: cancel “long”", "Undo: remove “longer” from the queue"}
     assert [entry.name for entry in entries_of(workbench)] in (["long"], ["longer"])
+
+
+def test_a_slow_database_loses_no_undo_of_a_cancelled_entry(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, released, read, cancel = workbench.queue, threading.Event(), QueueDatabase.plan, QueueRunner.cancel
+    cancelled: list[int] = []
+
+    def read_late(self: QueueDatabase, entry: int) -> Plan:
+        assert released.wait(RUN_LIMIT_MS / 1000)
+        return read(self, entry)
+
+    def note_cancel(self: QueueRunner, entry: int) -> None:
+        cancelled.append(entry)
+        cancel(self, entry)
+
+    queue.add(plan("long", seconds=600.0, steps=0))
+    view_of(workbench).unfold()
+    qtbot.waitUntil(lambda: entry_texts(view_of(workbench)) == ["long: running"], timeout=RUN_LIMIT_MS)
+    monkeypatch.setattr(QueueDatabase, "plan", read_late)
+    monkeypatch.setattr(QueueRunner, "cancel", note_cancel)
+    queue.edits.cancel_all()
+    assert not cancelled, "stopped before what undoes it is read"
+    released.set()
+    qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
+    assert cancelled == [1]
+    assert workbench.undo.undo_name == "Undo: cancel “long”"
 
 
 @pytest.fixture
