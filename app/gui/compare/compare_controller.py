@@ -27,7 +27,7 @@ from app.viewmodels.compare.comparison import (
     default_baseline,
     prepare_comparison,
 )
-from app.viewmodels.compare.curves import Alignment, CompareCurves
+from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves
 from app.viewmodels.compare.warnings import EARLIER_RUNS
 from app.viewmodels.history.labels import format_run_count
 
@@ -100,8 +100,8 @@ class CompareController(QObject):
         self._comparison = Comparison()
         self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
-        self._margin_pct: float | None = None
-        self._align: Alignment = "time"
+        self._margin_pct = self._state.read("margin", 0.0) or None
+        self._align = next((name for name in ALIGNMENTS if name == self._state.read("align", "")), ALIGNMENTS[0])
         self._actions = actions
         view.offers.offer_accepted.connect(self._accept_offer)
         view.table.baseline_requested.connect(self.make_baseline)
@@ -190,6 +190,7 @@ class CompareController(QObject):
     def set_margin(self, margin_pct: float | None) -> None:
         """Say whether variants are equal within this margin in percent, None for not."""
         self._margin_pct = margin_pct
+        self._state.keep("margin", margin_pct or 0.0)
         self._compare_again()
 
     def _compare_again(self) -> None:
@@ -214,6 +215,7 @@ class CompareController(QObject):
     def align(self, align: Alignment) -> None:
         """Align the curves by time, steps or examples."""
         found, self._align = self._comparison.found, align
+        self._state.keep("align", align)
         self._run_for_current(lambda: comparison_curves(found, align), self._view.show_curves)
 
     def save_report(self, path: Path) -> None:

@@ -124,8 +124,10 @@ class CompareView(QWidget):
         self._experiments = button("&Experiments …", "Compare the runs of an experiment", small=True)
         self._shared = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
         self._shared.setIndent(2 * GRID)
+        self._bar = QWidget()
         self._pages = QStackedWidget()
         self._page = QWidget()
+        self._restore_key = QShortcut(QKeySequence("Escape"), self)
         self.offers = OffersView()
         self._connect()
         self._build()
@@ -156,6 +158,8 @@ class CompareView(QWidget):
         self.tabs.show_model(comparison)
         self._show_arrangement()
         self._margin.setText(f"Margin: {_margin_label(comparison.margin_pct)}")
+        for action in self._margin.menu().actions():
+            action.setChecked(action.data() == comparison.margin_pct)
         self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
 
     def show_curves(self, curves: CompareCurves) -> None:
@@ -195,6 +199,8 @@ class CompareView(QWidget):
     def remember(self, database: Path) -> None:
         """Arrange the table as it was for this database, and keep what the user makes of it."""
         state = WindowState("compare", self, database)
+        self.table.remember_widths(state)
+        self.tabs.remember(state)
         self.table.arrange(replace(state.read("arrangement", Arrangement()), column=None, unfolded=frozenset()))
         self.table.arranged.connect(partial(state.keep, "arrangement"))
 
@@ -208,6 +214,13 @@ class CompareView(QWidget):
         (self._by_variant if self.table.arrangement.by_variant else self._by_run).setChecked(True)
         self.tabs.hide_variants(self.table.arrangement.hidden_runs(table))
 
+    def _enlarge(self, enlarged: bool) -> None:
+        """Leave what is below the table alone with the line that says what is compared, or show all again."""
+        for part in (self.header, self._bar, self.table):
+            part.setVisible(not enlarged)
+        self._page_column.setContentsMargins(0, GRID if enlarged else 0, 0, 0)
+        self._restore_key.setEnabled(enlarged)
+
     def _choose_columns(self) -> None:
         self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
 
@@ -218,13 +231,19 @@ class CompareView(QWidget):
         menu = QMenu(self._margin)
         group = QActionGroup(menu)
         for margin_pct in _MARGINS_PCT:
-            action = QAction(_margin_label(margin_pct), group, checkable=True, checked=margin_pct is None)
+            action = QAction(_margin_label(margin_pct), group, checkable=True)
+            action.setData(margin_pct)
             action.triggered.connect(lambda _=False, chosen=margin_pct: self.margin_chosen.emit(chosen))
             menu.addAction(action)
         self._margin.setMenu(menu)
 
     def _connect(self) -> None:
         self._add_margins()
+        self.tabs.enlarged.connect(self._enlarge)
+        QShortcut(QKeySequence("Ctrl+Shift+E"), self).activated.connect(self.tabs.enlarge.toggle)
+        self._restore_key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self._restore_key.setEnabled(False)
+        self._restore_key.activated.connect(self.tabs.enlarge.toggle)
         self.table.hidden_changed.connect(lambda: self.tabs.curves.hide_runs(self.table.hidden_runs))
         self.tabs.curves.toggled.connect(self.table.toggle_runs)
         self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self.painted.emit))
@@ -241,7 +260,7 @@ class CompareView(QWidget):
 
     def _build(self) -> None:
         group = QButtonGroup(self)
-        bar = QHBoxLayout()
+        bar = QHBoxLayout(self._bar)
         bar.setContentsMargins(GRID, 0, 2 * GRID, 0)
         bar.setSpacing(GRID // 2)
         for made in (self._by_variant, self._by_run):
@@ -261,11 +280,11 @@ class CompareView(QWidget):
         self._problem.hide()
         self._busy.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._busy.hide()
-        column = QVBoxLayout(self._page)
+        self._page_column = column = QVBoxLayout(self._page)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID // 2)
         column.addWidget(self.header)
-        column.addLayout(bar)
+        column.addWidget(self._bar)
         column.addWidget(self._shared)
         column.addWidget(CompareSplitter(self.table, self.tabs), 1)
         self._pages.addWidget(self.offers)

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
-from app.gui.compare.charts import ChartsView
+from app.gui.compare.charts import ChartsView, ChartWindow
 from app.gui.compare.curves import CurvesView
 from app.gui.compare.scaling import ScalingPanel
 from app.gui.compare.thumbnails import Thumbnails
 from app.gui.compare.why import WhyPanel
+from app.gui.plot.plot_window import DetachedWindows
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import Scroller, separator, text_label
+from app.gui.widgets.basic import Scroller, separator, text_label, toggle_button
+from app.gui.window_state import WindowState
 from app.viewmodels.charts.colouring import COLOURED, colour_by, colour_choices
 from app.viewmodels.charts.model import Chart, PointChart, without_runs
 from app.viewmodels.compare.comparison import Comparison
@@ -42,10 +44,12 @@ _TITLES = {
 class CompareTabs(QWidget):
     """A tab of curves, one of the article, and one per chart; a chart is drawn when its tab is opened.
 
-    `article_requested` is emitted when the tab of the article is first opened for these runs.
+    `article_requested` is emitted when the tab of the article is first opened for these runs, `enlarged` when what is
+    shown is to have the whole screen, or no more.
     """
 
     article_requested = Signal()
+    enlarged = Signal(bool)
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -54,7 +58,8 @@ class CompareTabs(QWidget):
         self._article_offered = False
         self._article_was_requested = False
         self.curves = CurvesView(theme)
-        self.charts = ChartsView(theme, actions)
+        self.charts = ChartsView(theme, actions, detachable=True)
+        self.enlarge = toggle_button("Enlarge", "Give this the whole screen, without the table (Ctrl+Shift+E)")
         self._comparison = Comparison()
         self._hidden: frozenset[int] = frozenset()
         self.colouring = QComboBox()
@@ -65,13 +70,23 @@ class CompareTabs(QWidget):
         self._tabs = QTabBar()
         self._thumbnails = Thumbnails(self._tabs, theme)
         self._stack = QStackedWidget()
-        self._tabs.currentChanged.connect(self._show_tab)
+        self._wanted = _CURVES
+        state = WindowState("compare charts", self)
+        self.windows = DetachedWindows(self, state, lambda key: ChartWindow(self, key, theme, actions, state))
+        self._connect()
         self._build()
 
     @property
     def titles(self) -> list[str]:
         """Titles of the tabs."""
         return [self._tabs.tabText(n) for n in range(self._tabs.count())]
+
+    def remember(self, state: WindowState) -> None:
+        """Open the tab that was open, with its colours, and remember the user's choice from now on."""
+        self._wanted = state.read("tab", self._wanted)
+        self._coloured_by = state.read("coloured by", "")
+        self._tabs.currentChanged.connect(lambda _: state.keep("tab", self._wanted))
+        self.colouring.activated.connect(lambda _: state.keep("coloured by", self._coloured_by))
 
     def open_tab(self, title: str) -> None:
         """Open a tab."""
@@ -91,9 +106,8 @@ class CompareTabs(QWidget):
         self._article_view().show_html(html)
 
     def show_model(self, comparison: Comparison) -> None:
-        """Show a tab per chart; the open tab stays open if it is still there."""
+        """Show a tab per chart; the one chosen last is open if it is there."""
         self._comparison = comparison
-        before = self._tabs.tabData(self._tabs.currentIndex())
         offered = {_CURVES: True, _ARTICLE: self._article_offered, WHY: bool(comparison.why)}
         keys = [*(key for key, is_there in offered.items() if is_there), *(c.key for c in comparison.gallery.charts)]
         self._tabs.blockSignals(True)
@@ -101,9 +115,10 @@ class CompareTabs(QWidget):
             self._tabs.removeTab(0)
         for key in keys:
             self._tabs.setTabData(self._tabs.addTab(_TITLES[key]), key)
-        self._tabs.setCurrentIndex(keys.index(before) if before in keys else 0)
+        self._tabs.setCurrentIndex(keys.index(self._wanted) if self._wanted in keys else 0)
         self._tabs.blockSignals(False)
         self._thumbnails.show_charts({chart.key: chart for chart in comparison.gallery.charts} | _why_chart(comparison))
+        self.windows.show_remembered([chart.key for chart in comparison.gallery.charts])
         self._show_tab()
 
     def hide_variants(self, runs: frozenset[int]) -> None:
@@ -112,11 +127,17 @@ class CompareTabs(QWidget):
             self._hidden = runs
             self._show_tab()
 
+    def _choose_tab(self) -> None:
+        self._wanted = self._tabs.tabData(self._tabs.currentIndex())
+        self._show_tab()
+
     def _show_tab(self) -> None:
         key = self._tabs.tabData(self._tabs.currentIndex())
-        charts = [chart for chart in self._comparison.gallery.charts if chart.key == key]
+        charts = self._charts_of(key)
         self._offer_colours(charts)
-        self._show_charts(charts)
+        self.charts.show_charts(self._as_chosen(charts))
+        for detached in self.windows.open:
+            self._show_detached(detached)
         self._scaling.show_views(self._comparison.scaling if key == _GPUS else ())
         self.why.show_views(self._comparison.why if key == WHY else ())
         if key == _ARTICLE:
@@ -125,7 +146,18 @@ class CompareTabs(QWidget):
         else:
             self._stack.setCurrentIndex(0 if key == _CURVES else 1)
 
-    def _show_charts(self, charts: Sequence[Chart]) -> None:
+    def _detach(self, key: str) -> None:
+        self.windows.show_window(key)
+        self._show_detached(key)
+
+    def _show_detached(self, key: str) -> None:
+        self.windows.open[key].show_charts(self._as_chosen(self._charts_of(key)))
+
+    def _charts_of(self, key: str) -> list[Chart]:
+        return [chart for chart in self._comparison.gallery.charts if chart.key == key]
+
+    def _as_chosen(self, charts: Sequence[Chart]) -> list[Chart]:
+        """Return charts without the hidden variants, in the colours chosen."""
         chosen, specs = self.colouring.currentData(), self._specs()
         coloured = [
             colour_by(chart, chosen, specs)
@@ -133,7 +165,7 @@ class CompareTabs(QWidget):
             else chart
             for chart in charts
         ]
-        self.charts.show_charts([without_runs(chart, self._hidden) for chart in coloured])
+        return [without_runs(chart, self._hidden) for chart in coloured]
 
     def _specs(self) -> dict[int, RunSpec]:
         return {row.run: row.spec for row in self._comparison.rows}
@@ -172,15 +204,22 @@ class CompareTabs(QWidget):
             self._stack.addWidget(self.article)
         return self.article
 
+    def _connect(self) -> None:
+        self._tabs.currentChanged.connect(self._choose_tab)
+        self.colouring.activated.connect(self._choose_colours)
+        self.charts.detach_requested.connect(self._detach)
+        self.charts.enlarge_requested.connect(self.enlarge.toggle)
+        self.enlarge.toggled.connect(self.enlarged)
+
     def _build(self) -> None:
         self._tabs.setDrawBase(False)
         self._tabs.setExpanding(False)
         self._tabs.setAccessibleName("Curves and charts")
+        self.enlarge.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it has a key, and a picture is one step from its tab
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         self.colouring.setAccessibleName("Colour by")
-        self.colouring.activated.connect(self._choose_colours)
         colours = QHBoxLayout()
         colours.addWidget(self._colouring_label)
         colours.addWidget(self.colouring)
@@ -195,7 +234,13 @@ class CompareTabs(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        layout.addWidget(self._tabs)
+        bar = QWidget()
+        bar.setProperty("role", "tabs")
+        top = QHBoxLayout(bar)
+        top.setContentsMargins(0, 0, 2 * GRID, 0)
+        top.addWidget(self._tabs, 1)
+        top.addWidget(self.enlarge)
+        layout.addWidget(bar)
         layout.addWidget(separator())
         layout.addWidget(self._stack, 1)
 

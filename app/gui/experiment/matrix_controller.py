@@ -12,6 +12,7 @@ from app.gui.actions import Actions
 from app.gui.experiment.matrix import MatrixView
 from app.gui.experiment.preset_reader import preset_lines, preset_reference_runs, preset_runs
 from app.gui.threads import Background, CancellableJob, JobControl
+from app.gui.window_state import WindowState
 from app.plan import Plan
 from app.queries import RemainingWork
 from app.runs.custom import ReadOptions, resolve_workload
@@ -21,7 +22,7 @@ from app.runs.experiment.schedule import MAX_REPEATS
 from app.runs.undo import PresetFile
 from app.samples import Inventory
 from app.storage.store import Store
-from app.viewmodels.experiment.matrix import MatrixForm
+from app.viewmodels.experiment.matrix import MatrixChoices, MatrixForm
 from app.viewmodels.experiment.preview import (
     PresetLine,
     describe_estimate,
@@ -68,6 +69,8 @@ class MatrixController(QObject):
         super().__init__(view)
         self._view = view
         self._matrix = MatrixForm(form, MAX_REPEATS)
+        self._state = WindowState("matrix", view)
+        self._matrix.restore(self._state.read("choices", MatrixChoices()))
         self._form = form
         self._database = database
         self._reads = reads
@@ -113,6 +116,7 @@ class MatrixController(QObject):
 
     def _change(self, change: Callable[[], None]) -> None:
         change()
+        self._state.keep("choices", self._matrix.choices)
         self._show()
 
     def _extend(self, name: str, value: Value | None) -> None:

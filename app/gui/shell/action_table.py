@@ -185,6 +185,8 @@ GROUPS = (
             Action("Open the run", ("Return",)),
             Action("Copy the table", ("Ctrl+C",)),
             Action("Give the table a row more or less", ("Ctrl+Shift+Down", "Ctrl+Shift+Up")),
+            Action("Give the picture or the curves the whole screen, or no more", ("Ctrl+Shift+E",)),
+            Action("Show the table again", ("Escape",)),
         ),
     ),
 )

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
@@ -22,7 +23,7 @@ from app.viewmodels.experiment.preview import group_refused
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.run.form import Field, Option, VariantForm
 from workloads import catalog
-from workloads.catalog import MAX_VARIANTS, Refusal
+from workloads.catalog import MAX_VARIANTS, Machine, Refusal, UsageError
 from workloads.protocol import RunSpec, Value
 
 _SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
@@ -36,6 +37,14 @@ class _Selection:
     lists: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     errors: dict[str, tuple[str, str]] = field(default_factory=dict)
     baseline: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixChoices:
+    """The values chosen for each workload, and the limits; a window remembers them."""
+
+    lists: Mapping[str, Mapping[str, tuple[Value, ...]]] = field(default_factory=dict)
+    extent: Extent = field(default_factory=Extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,19 @@ class MatrixForm:
         self._max_repeats = max_repeats
         self._by_workload: dict[str, _Selection] = {}
         self._extent = Extent()
+
+    @property
+    def choices(self) -> MatrixChoices:
+        """What the user chose so far, but not to count no stored runs: that is meant once."""
+        lists = {key: chosen.lists for key, chosen in self._by_workload.items() if chosen.lists}
+        return MatrixChoices(lists, replace(self._extent, again=False))
+
+    def restore(self, choices: MatrixChoices) -> None:
+        """Take over what was chosen in an earlier window, so far as this version's workloads take it."""
+        self._extent = choices.extent
+        for key, lists in choices.lists.items():
+            if _fits(key, lists, self._form.machine):
+                self._by_workload[key] = _Selection(dict(lists))
 
     def tick(self, name: str, value: Value, *, on: bool) -> None:
         """Add a value or remove it; the last one stays.
@@ -173,7 +195,7 @@ class MatrixForm:
     @property
     def _key(self) -> str:
         """Return a key of the workload; a custom workload gets another one when its file changes."""
-        return f"{self._workload.name} {self._workload.custom_file.sha256 if self._workload.custom_file else ''}"
+        return " ".join([self._workload.name, *([file.sha256] if (file := self._workload.custom_file) else [])])
 
     @property
     def _selection(self) -> _Selection:
@@ -279,6 +301,26 @@ class MatrixForm:
             if len(values) > 1 or any(values[0] != value for value in default):
                 settings.append(f"{name}={format_cli_values(parameter, values)}")
         return settings
+
+
+def _fits(key: str, lists: Mapping[str, tuple[Value, ...]], machine: Machine) -> bool:
+    """Return whether a workload takes these values; those of a custom one are of just that state of its file.
+
+    Args:
+        key: Name of the workload, and the hash of its file.
+        lists: Values of each parameter.
+        machine: This machine.
+    """
+    workload = next((known for known in catalog.WORKLOADS if known.name == key), None)
+    if workload is None:
+        return " " in key
+    try:
+        for name, values in lists.items():
+            for value in values:
+                catalog.fill_defaults(workload, {name: value}, machine)
+    except UsageError:
+        return False
+    return True
 
 
 def _options(field: Field) -> tuple[Option, ...]:

@@ -18,6 +18,7 @@ from app.gui.plot.export import save_chart
 from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save, save_shown_chart
 from app.gui.theme import DARK, LIGHT, Theme
+from app.gui.window_state import write_states
 from app.report.charts.canvas import HitArea
 from app.viewmodels.charts.model import Chart
 from app.viewmodels.compare.comparison import compare, prepare_comparison
@@ -68,6 +69,30 @@ def test_a_scatter_is_coloured_by_the_parameter_chosen_for_it(
     assert not tabs.colouring.isVisible()
     tabs.open_tab("Speed and energy")
     assert tabs.colouring.currentText() == "Layout"
+
+
+@OFF_SCREEN
+def test_a_chart_in_a_window_of_its_own_follows_and_opens_again(
+    qtbot: QtBot, theme: Theme, recorded: RecordedActions, window_state: Path
+) -> None:
+    for expected in ([], ["frontier"]):
+        tabs = Screen(qtbot, CompareTabs(theme, recorded.actions), 1000, 800).view
+        qtbot.addWidget(tabs)
+        tabs.show_model(compare(prepare_comparison(grid()), 1))
+        assert list(tabs.windows.open) == expected
+        tabs.open_tab("Speed and energy")
+        acts = {act.text(): act for act in tabs.charts.widgets[0].menu().actions()}
+        acts["Open in a &window of its own"].trigger()
+        tabs.open_tab("Speed-up")
+        tabs.hide_variants(frozenset(run.row.run for run in grid()[1:]))
+        (window,) = tabs.windows.open.values()
+        (chart,) = window.charts.widgets
+        assert window.windowTitle() == "Speed against energy – VariantScope"
+        assert len(chart.hit_areas) == 1, "what is hidden in the table is hidden here"
+        assert "Open in a &window of its own" not in [act.text() for act in chart.menu().actions()]
+        write_states(tabs)
+    window.close()
+    assert not tabs.windows.open
 
 
 def middle(spot: HitArea) -> QPoint:

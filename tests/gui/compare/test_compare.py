@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,12 @@ from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.frozen_columns import FrozenColumns
+from app.gui.window_state import write_states
 from app.plan import Plan
 from app.records import Outcome, Summary
 from app.storage.store import Store
 from app.viewmodels.charts.model import Bar
+from app.viewmodels.compare.curves import ALIGNMENTS
 from app.viewmodels.compare.table import TableRow
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
@@ -75,6 +78,10 @@ class ComparePage(Screen[CompareView]):
         self.view.grab()
         keys = {key for plot in self.panels.shown for key in plot.shown_keys()}
         return {key for key in keys if any(plot.columns_drawn(key) for plot in self.panels.shown)}
+
+
+def has_text(button: QPushButton, text: str) -> bool:
+    return button.text() == text
 
 
 @pytest.fixture
@@ -412,6 +419,49 @@ def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> N
     acts["Open run 2"].trigger()
     acts["Run &again exactly"].trigger()
     assert screen.recorded.calls == [("open_run", 2), ("run_again", 7)]
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
+def test_a_picture_can_have_the_whole_screen_and_escape_gives_the_table_back(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    screen.view.tabs.open_tab("Speed-up")
+    (picture,) = screen.view.tabs.charts.widgets
+    before = screen.view.tabs.height()
+    QTest.mouseDClick(picture, Qt.MouseButton.LeftButton, pos=QPoint(2, 2))
+    screen.qtbot.waitUntil(lambda: screen.view.tabs.height() > before + 100, timeout=LIMIT_MS)
+    assert not screen.view.table.isVisible()
+    picture.setFocus()
+    QTest.keyClick(picture, Qt.Key.Key_End)
+    QTest.keyClick(picture, Qt.Key.Key_Escape)
+    assert not screen.view.table.isVisible(), "the mark is left first"
+    QTest.keyClick(picture, Qt.Key.Key_Escape)
+    assert screen.view.table.isVisible()
+
+
+def test_tab_margin_axis_and_widths_are_there_in_the_next_window(
+    qtbot: QtBot, database: Path, window_state: Path
+) -> None:
+    background = Background()
+    seen = []
+    for _ in range(2):
+        page = ComparePage(qtbot, database, background)
+        margin = page.view.margin_button
+        page.compare(1, 4, 6, 2, 5, 7)
+        tabs = page.view.findChildren(QTabBar)[0]
+        aligned = next(name for name in ALIGNMENTS if page.view.tabs.curves.align_button(name).isChecked())
+        column = page.titles().index("Step p50")
+        width = page.view.table.columnWidth(column)
+        seen.append((tabs.tabText(tabs.currentIndex()), margin.text(), aligned, width == 173))
+        page.view.tabs.open_tab("Speed-up")
+        page.view.margin_chosen.emit(2.0)
+        qtbot.waitUntil(partial(has_text, margin, "Margin: 2 %"), timeout=LIMIT_MS)
+        with qtbot.waitSignal(page.panels.drawn, timeout=LIMIT_MS):
+            page.view.tabs.curves.alignment_requested.emit("steps")
+        page.view.table.horizontalHeader().resizeSection(column, 173)
+        write_states(page.view)
+        page.destroy()
+    background.close()
+    assert seen == [("Curves", "Margin: off", "time", False), ("Speed-up", "Margin: 2 %", "steps", True)]
 
 
 def test_of_several_settings_a_tab_has_the_effect_of_each(screen: ComparePage, database: Path) -> None:

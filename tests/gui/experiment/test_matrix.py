@@ -20,6 +20,7 @@ from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, close_jobs
+from app.gui.window_state import write_states
 from app.plan import Plan
 from app.runs.experiment.presets import load_preset
 from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
@@ -135,6 +136,16 @@ def measured(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for row in rows:
             store.add_environment(row.run, environment_here(GPU_INVENTORY))
     return database_path
+
+
+def test_the_values_of_an_experiment_are_there_in_the_next_window(screen_on: Open, window_state: Path) -> None:
+    first = screen_on()
+    first.open()
+    first.type("batch_size", "32, 64")
+    write_states(first.view)
+    second = screen_on()
+    second.open()
+    assert [spec.variant["batch_size"] for spec in second.start().variants] == [32, 64]
 
 
 def varied(plan: Plan, *names: str) -> list[tuple[Value, ...]]:

@@ -212,6 +212,18 @@ def test_seldom_parameters_are_folded_until_they_are_compared() -> None:
     assert not row(matrix, "seed").folded
 
 
+def test_another_window_takes_over_what_fits_but_not_to_make_runs_again() -> None:
+    matrix, _ = matrix_on(ONE_GPU)
+    matrix.enter_list("units", "64, 128")
+    matrix.update_extent(repeats=5, again=True)
+    again, _ = matrix_on(ONE_GPU)
+    of_today = matrix.choices
+    unknown = {**of_today.lists, "cnn10": {"batch_size": (0,)}, "gone": {"units": (1, 2)}}
+    again.restore(replace(of_today, lists=unknown))
+    assert again.command() == matrix.command().removesuffix(" --again")
+    assert set(again.choices.lists) == {"lstm"}
+
+
 def test_each_workload_keeps_its_own_values() -> None:
     matrix, form = matrix_on(ONE_GPU, "cnn10")
     matrix.tick("layout", "NHWC", on=True)
