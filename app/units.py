@@ -2,7 +2,7 @@
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TypeGuard
 
 ABSENT = "–"
@@ -134,8 +134,8 @@ def span(low: str, high: str) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return a speed-up, as `1.56×`."""
-    return f"{value:.2f}×" if is_known(value) else ABSENT
+    """Return a ratio, as `1.056×`, `2.50×` or `24.1×`."""
+    return f"{ratio_figures(value)}×" if is_known(value) else ABSENT
 
 
 def ratio_figures(value: float, reference: float | None = None) -> str:
@@ -188,8 +188,13 @@ def sentence(phrase: str) -> str:
     return first + text[1:] + ("" if text[-1] in ".!?…" else ".")
 
 
+def local_time(utc_ns: int, zone: tzinfo | None = None) -> str:
+    """Return a time for lists and sentences, as `2026-03-01 14:05` in `zone` (None is the system's)."""
+    return f"{datetime.fromtimestamp(utc_ns / 1e9, UTC).astimezone(zone):%Y-%m-%d %H:%M}"
+
+
 def utc_time(utc_ns: int | None) -> str:
-    """Return a time in nanoseconds since 1970 as `2026-03-01 14:05:09 UTC`."""
+    """Return a time for details, and for what is sent elsewhere, as `2026-03-01 14:05:09 UTC`."""
     if utc_ns is None:
         return ABSENT
     return datetime.fromtimestamp(utc_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

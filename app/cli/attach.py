@@ -96,7 +96,7 @@ def _print_list(listed: list[tuple[str, Spool]], *, as_json: bool) -> None:
                 spool.spooled.run.uid[:_SHOWN_DIGITS],
                 host,
                 short_name(spool.spooled.run.start.spec),
-                units.utc_time(spool.spooled.run.utc_ns),
+                units.local_time(spool.spooled.run.utc_ns),
                 "goes on" if spool.goes_on else "over",
                 units.byte_size(spool.size_bytes),
             )

@@ -198,7 +198,7 @@ def _experiment_number(word: str, library: Library) -> int:
 def _list_row(row: RunRow, *, with_host: bool) -> tuple[str, ...]:
     outcome = row.outcome.name if row.outcome else "running"
     metrics = [metric.text(metric.row_value(row), cells.example_word(row.spec)) for metric in _LISTED]
-    started = units.utc_time(row.started_utc_ns)
+    started = units.local_time(row.started_utc_ns)
     name = " · ".join(filter(None, (short_name(row.spec), row.purpose)))
     hosts = [row.host or ""] if with_host else []
     return (str(row.run), started, name, *hosts, outcome, cells.verified(row).symbol, *metrics, ", ".join(row.tags))
@@ -221,7 +221,7 @@ def _print_experiments(found: list[StoredExperiment], *, as_json: bool) -> None:
     if as_json:
         print_json({"experiments": [_experiment_document(experiment) for experiment in found]})
     elif found:
-        rows = ((str(e.experiment), units.utc_time(e.created_utc_ns), e.name, f"{len(e.runs):,}") for e in found)
+        rows = ((str(e.experiment), units.local_time(e.created_utc_ns), e.name, f"{len(e.runs):,}") for e in found)
         print_table(("experiment", "begun", "name", "runs"), list(rows), right=frozenset({0, 3}))
     else:
         print(f"No experiments yet. `{PROGRAM} experiment --preset quick` makes the first one.")

@@ -160,7 +160,7 @@ def _print_head(stored: StoredRun) -> None:
     if row.note:
         print(f"note: {row.note}")
     if row.deleted_utc_ns is not None:
-        print(f"in the trash since {units.utc_time(row.deleted_utc_ns)}")
+        print(f"in the trash since {units.local_time(row.deleted_utc_ns)}")
     print(f"{outcome}{'. ' + row.outcome.reason if row.outcome and row.outcome.reason else ''}")
     if stored.evidence is not None:
         print(badge_line(stored_evidence_view(stored).badge))

@@ -94,8 +94,8 @@ def test_a_tray_shows_the_verdict_of_an_experiment_first(
     monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: None)
     monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
     monkeypatch.setattr("app.gui.settings.notifications.LONG_RUN_S", 0.0)
-    workbench.queue.entry_ended.emit("B: 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete.")
-    assert notices == ["B: 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete. It took 0:00."]
+    workbench.queue.entry_ended.emit("B is 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete.")
+    assert notices == ["B is 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete. It took 0:00."]
 
 
 def test_a_run_of_the_window_is_told_of(

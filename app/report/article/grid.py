@@ -303,8 +303,10 @@ def _ends_text(ends: Sequence[float] | None) -> str:
 
 
 def ratio_text(found: Estimate | None) -> str:
-    """Format a ratio with its interval: `1.56× (1.50–1.62)`."""
-    return units.ratio(found.value if found else None) + interval_text(found, lambda end: f"{end:.2f}")
+    """Format a ratio with its interval: `1.562× (1.504–1.623)`."""
+    if found is None:
+        return units.ABSENT
+    return units.ratio(found.value) + interval_text(found, lambda end: units.ratio_figures(end, found.value))
 
 
 def interval_text(found: Estimate | None, text: Callable[[float], str]) -> str:

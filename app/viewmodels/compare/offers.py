@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app import units
 from app.analysis.verdict import group_by_variant, throughputs
 from app.queries import StoredExperiment
 from app.records import RunRow
 from app.viewmodels.experiment.preview import reference_label
-from app.viewmodels.format.cells import local_time
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.history.labels import format_run_count
 
@@ -95,7 +95,7 @@ def _last_experiment(experiments: Sequence[StoredExperiment], reference: Collect
         yield Offer(
             action="article",
             title="The last experiment",
-            detail=f"{found.name} · {format_run_count(len(found.runs))} · {local_time(found.created_utc_ns, None)}",
+            detail=f"{found.name} · {format_run_count(len(found.runs))} · {units.local_time(found.created_utc_ns)}",
             runs=found.runs,
         )
         return

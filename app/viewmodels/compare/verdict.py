@@ -20,7 +20,6 @@ from app.viewmodels.format.ratios import (
     describe_speed,
     describe_speed_interval,
     format_percent,
-    format_times,
     is_far_from_one,
 )
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
@@ -128,7 +127,7 @@ def _energy(other: VariantResult, subject: str) -> str:
         return f"no significant difference in {energy_phrase} ({describe_ratio_interval(*found.interval)})"
     change = f"{format_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
     if is_far_from_one(found.value):
-        change = f"{format_times(found.value)} the"
+        change = f"{units.ratio(found.value)} the"
     return f"{subject} {'used' if found.interval is None else 'uses'} {change} {energy_phrase}"
 
 

@@ -11,7 +11,7 @@ from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, i
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import CI, format_times
+from app.viewmodels.format.ratios import CI
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 
 CAVEAT = (
@@ -245,7 +245,7 @@ def notes(found: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
         yield "Times of several GPUs are their mean."
     ratio = work_ratio([run.row for run in found.other], [run.row for run in found.baseline])
     if ratio is not None:
-        yield f"{pair.first} does {format_times(ratio)} the operations per {pair.example}: some of this is other work."
+        yield f"{pair.first} does {units.ratio(ratio)} the operations per {pair.example}: some of this is other work."
     if len({run.row.spec.variant.get("xla") for run in runs}) > 1:
         yield (
             "XLA merges operations into kernels of its own (fusions), each of which counts in one class: "
@@ -266,6 +266,6 @@ def describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:
     ends = [f"{100 * (end - 1):.1f}" for end in speedup.interval or ()]
     interval = f" ({CI} {units.span(*ends)} %)" if ends else ""
     percent = f"{100 * (speedup.value - 1):.1f}\N{NO-BREAK SPACE}% faster"
-    faster = f"{format_times(speedup.value)} as fast" if speedup.value >= 2 else percent
+    faster = f"{units.ratio(speedup.value)} as fast" if speedup.value >= 2 else percent
     parts = join_with_and(_NOUNS[kind] for kind in gain.kinds)
     return f"{taker} with the {parts} of {giver}: {faster}{interval}, {figures.ms(gain.step_ms)} {figures.per}"

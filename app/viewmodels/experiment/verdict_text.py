@@ -10,6 +10,7 @@ from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.ratios import compare_speed
 from workloads.catalog import with_defaults
 
 _MAX_NAME_CHARS = 40
@@ -49,14 +50,15 @@ def _title(found: Verdict) -> str:
         return f"Fastest of {len(measured)}: {name}, the baseline"
     if result.decision == "no difference seen":
         return f"None of {len(measured) - 1} significantly faster than {base}"
-    return f"Fastest of {len(measured)}: {name}, {units.ratio(speed)} as fast as {base}"
+    faster = compare_speed(speed, past_tense=False).removeprefix("is ")
+    return f"Fastest of {len(measured)}: {name}, {faster} {base}"
 
 
 def _one_title(result: VariantResult, name: str, base: str) -> str:
     assert result.speedup is not None, "only what was measured has a title"
     if result.decision == "no difference seen":
         return f"No significant difference: {name} and {base}"
-    return f"{_capital(name)}: {units.ratio(result.speedup.value)} as fast as {base}"
+    return f"{_capital(name)} {compare_speed(result.speedup.value, past_tense=False)} {base}"
 
 
 def _short(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from typing import Literal, NamedTuple
 
 from app import units
@@ -102,15 +102,10 @@ def run_number(row: RunRow) -> Cell:
 def started(row: RunRow, zone: tzinfo | None) -> Cell:
     """Return when the run started, in `zone` (None is the system's); UTC to the second in the tooltip."""
     return Cell(
-        text=local_time(row.started_utc_ns, zone),
+        text=units.local_time(row.started_utc_ns, zone),
         key=float(row.started_utc_ns),
         tooltip=units.utc_time(row.started_utc_ns),
     )
-
-
-def local_time(utc_ns: int, zone: tzinfo | None) -> str:
-    """Return a time to the minute in `zone` (None is the system's)."""
-    return f"{datetime.fromtimestamp(utc_ns / 1e9, UTC).astimezone(zone):%Y-%m-%d %H:%M}"
 
 
 def annotations(row: RunRow) -> Cell:
@@ -184,7 +179,7 @@ def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
 
 def ratio(value: float | None) -> Cell:
     """Return a ratio to the baseline."""
-    return quantity(f"{units.ratio_figures(value)}×" if units.is_known(value) else units.ABSENT, value)
+    return quantity(units.ratio(value), value)
 
 
 def plain_text(cell: Cell) -> str:

@@ -17,11 +17,6 @@ def is_far_from_one(ratio: float) -> bool:
     return ratio >= _TIMES or ratio <= 1 / _TIMES
 
 
-def format_times(ratio: float) -> str:
-    """Return a ratio that is far from one, as `2.50×`."""
-    return f"{units.number(ratio, 3)}×"
-
-
 def format_percent(share: float) -> str:
     """Return a share in percent with one decimal, or with one significant digit if it is smaller."""
     return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
@@ -30,10 +25,10 @@ def format_percent(share: float) -> str:
 def describe_speed(ratio: float, *, past_tense: bool) -> str:
     """Return a ratio of throughput: `is 6.4 % faster`, or far from one `takes 2.50× as long`."""
     if is_far_from_one(ratio) and ratio < 1:
-        return f"{'took' if past_tense else 'takes'} {format_times(1 / ratio)} as long"
+        return f"{'took' if past_tense else 'takes'} {units.ratio(1 / ratio)} as long"
     verb = "ran" if past_tense else "is"
     if is_far_from_one(ratio):
-        return f"{verb} {format_times(ratio)} as fast"
+        return f"{verb} {units.ratio(ratio)} as fast"
     return f"{verb} {format_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'}"
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from app import units
 from app.queries import FacetCounts, RunQuery, StoredExperiment
-from app.viewmodels.format.cells import OUTCOMES, THIS_MACHINE, local_time
+from app.viewmodels.format.cells import OUTCOMES, THIS_MACHINE
 from app.viewmodels.format.naming import gpus_label, short_gpu_name
 from workloads.catalog import WORKLOADS
 
@@ -60,7 +61,7 @@ def facet_groups(
         query: What is chosen.
         experiments: The experiments by their numbers.
     """
-    names = {str(each.experiment): f"{each.name} · {local_time(each.created_utc_ns, None)}" for each in experiments}
+    names = {str(each.experiment): f"{each.name} · {units.local_time(each.created_utc_ns)}" for each in experiments}
     groups = []
     for name, title in _TITLES.items():
         chosen = query.selected.get(name, ())

@@ -121,7 +121,9 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
 def _trash_note(deleted_utc_ns: int | None) -> str:
     if deleted_utc_ns is None:
         return ""
-    return f"This run is in the trash since {units.utc_time(deleted_utc_ns)}; it can be restored from the deleted runs."
+    return (
+        f"This run is in the trash since {units.local_time(deleted_utc_ns)}; it can be restored from the deleted runs."
+    )
 
 
 def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:

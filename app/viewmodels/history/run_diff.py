@@ -16,7 +16,7 @@ from app.viewmodels.compare.why import WhyRow, WhyView, why_view
 from app.viewmodels.compare.why_text import Pair
 from app.viewmodels.format import cells, naming
 from app.viewmodels.format.environment import environment_label, format_environment_value, shorten_uuids
-from app.viewmodels.format.ratios import format_times, is_far_from_one
+from app.viewmodels.format.ratios import is_far_from_one
 from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.plot.telemetry_buffer import device_label
@@ -243,7 +243,7 @@ def format_change(first: float | None, second: float | None) -> str:
         return ""
     ratio = second / first
     if is_far_from_one(ratio):
-        return format_times(ratio)
+        return units.ratio(ratio)
     return f"{'+' if ratio > 1 else MINUS}{units.percent(100 * abs(ratio - 1), 1 if abs(ratio - 1) >= 0.0005 else 2)}"
 
 

@@ -270,7 +270,7 @@ def group_by_experiment(
         zone: The reader's time zone; None is the system's.
     """
     experiment_of = {run: found.experiment for found in reversed(experiments) for run in found.runs}
-    named = {found.experiment: (found.name, cells.local_time(found.created_utc_ns, zone)) for found in experiments}
+    named = {found.experiment: (found.name, units.local_time(found.created_utc_ns, zone)) for found in experiments}
     return build_groups(runs, experiment_of, named)
 
 

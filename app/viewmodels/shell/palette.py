@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from app import units
 from app.records import RunRow
-from app.viewmodels.format.cells import local_time
 from app.viewmodels.format.naming import short_name
 
 RUNS = "Runs"
@@ -126,7 +126,7 @@ def run_entries(rows: Sequence[RunRow]) -> list[Entry]:
                 filter(
                     None,
                     (
-                        local_time(row.started_utc_ns, None),
+                        units.local_time(row.started_utc_ns),
                         "running" if row.outcome is None else row.outcome.name.replace("_", " "),
                         ", ".join(row.tags),
                     ),

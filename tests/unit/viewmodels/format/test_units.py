@@ -1,6 +1,7 @@
 """Numbers with their units, and ticks of axes."""
 
 import math
+from datetime import UTC
 
 import pytest
 
@@ -43,7 +44,9 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.plus_minus(0.004), f"±{NBSP}0.4{NBSP}%"),
         (units.seconds(4.2101), f"4.21{NBSP}s"),
         (units.seconds(0.00518), f"5.18{NBSP}ms"),
-        (units.ratio(1.5618), "1.56×"),
+        (units.ratio(1.5618), "1.562×"),
+        (units.ratio(24.06), "24.1×"),
+        (units.local_time(1_772_373_909_999_999_999, UTC), "2026-03-01 14:05"),
         (units.ratio_figures(0.99), "0.990"),
         (units.ratio_figures(1.0643), "1.064"),
         (units.ratio_figures(10.526), "10.5"),
