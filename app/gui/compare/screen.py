@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtCore import QPoint, Qt, QTimer, QUrl, Signal
+from PySide6.QtGui import QAction, QActionGroup, QDesktopServices, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -109,6 +109,9 @@ class CompareView(QWidget):
         self.tabs = CompareTabs(theme, actions)
         self._problem = text_label("", "bad", wrap=True)
         self._busy = text_label("", "caption")
+        self._written, self._written_path = QWidget(), ElidedLabel("caption")
+        self._open_report = button("&Open it", "Open the report in its usual program", flat=True)
+        self._report_path = Path()
         self._by_variant = toggle_button("By variant", "One row per variant; the triangle unfolds its runs")
         self._by_run = toggle_button("By run", "One row per run")
         self._group = button("Group …", "Group the variants by a parameter", small=True)
@@ -151,6 +154,7 @@ class CompareView(QWidget):
         self._comparison = comparison
         self.show_problem("")
         self.show_busy("")
+        self._written.hide()
         self.header.show_model(comparison)
         self._shared.setText(comparison.against)
         self._shared.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
@@ -167,9 +171,11 @@ class CompareView(QWidget):
         self.tabs.curves.show_curves(curves, tuple(self._comparison.styles), self.table.hidden_runs)
 
     def show_report_path(self, path: Path) -> None:
-        """Say where the report was written."""
+        """Say where the report was written, with a button that opens it."""
         self.show_problem("")
-        self._shared.setText(f"Written to {path}.")
+        self._report_path = path
+        self._written_path.setText(f"Written to {path}.")
+        self._written.show()
 
     def offer_experiments(self, choices: Sequence[tuple[int, str]]) -> None:
         """Open a menu of experiments, given as numbers with labels."""
@@ -255,6 +261,7 @@ class CompareView(QWidget):
         self._hidden.clicked.connect(self.table.show_all_variants)
         self._copy.clicked.connect(self.table.copy)
         self._report.clicked.connect(self._ask_report)
+        self._open_report.clicked.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._report_path))))
         for opener in (self._experiments, self.offers.experiments_button):
             opener.clicked.connect(self.experiments_requested)
 
@@ -280,6 +287,11 @@ class CompareView(QWidget):
         self._problem.hide()
         self._busy.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._busy.hide()
+        line = QHBoxLayout(self._written)
+        line.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        line.addWidget(self._written_path, 1)
+        line.addWidget(self._open_report)
+        self._written.hide()
         self._page_column = column = QVBoxLayout(self._page)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID // 2)
@@ -294,4 +306,5 @@ class CompareView(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self._problem)
         layout.addWidget(self._busy)
+        layout.addWidget(self._written)
         layout.addWidget(self._pages, 1)

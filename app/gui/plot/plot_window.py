@@ -45,6 +45,7 @@ class DetachedWindow(QWidget):
         self.restoreGeometry(QByteArray(state.read(f"geometry {key}", b"")))
         for keys in ("Ctrl+W", "Escape"):
             QShortcut(QKeySequence(keys), self).activated.connect(self.close)
+        QShortcut(QKeySequence("Ctrl+Q"), self).activated.connect(lambda: source.window().close())
         source.window().installEventFilter(self)
         theme.changed.connect(self._restyle)
         self._restyle()

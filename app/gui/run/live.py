@@ -25,6 +25,14 @@ from app.gui.widgets.basic import ElidedLabel, Scroller, button, plain_tooltip, 
 from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.run.live import LiveState, RunTab, Status
 
+_NBSP = "\N{NO-BREAK SPACE}"
+_BETWEEN_FACTS = "  ·  "
+
+
+def _unbroken(facts: str) -> str:
+    """Return facts in a row that breaks only between them."""
+    return _BETWEEN_FACTS.join(fact.replace(" ", _NBSP) for fact in facts.split(_BETWEEN_FACTS))
+
 
 class RunTabs(QTabBar):
     """A tab per concurrent run, in the colour of its GPU's curves; hidden where there is one run.
@@ -211,7 +219,7 @@ class LiveView(QWidget):
             self._time_left,
             self._facts,
         )
-        return " ".join(label.text() for label in labels if label.text())
+        return " ".join(label.text() for label in labels if label.text()).replace(_NBSP, " ")
 
     def show_model(self, state: LiveState) -> None:
         """Show this state; plots draw only what changed."""
@@ -219,7 +227,7 @@ class LiveView(QWidget):
         show_text(self._number, state.throughput)
         self._unit.setText(state.unit)
         self._spread.setText(state.spread)
-        show_text(self._facts, state.summary)
+        show_text(self._facts, _unbroken(state.summary))
         self._show_status(state.status, state.throughput)
         self._show_evidence(state.evidence)
         self._state, self._status = state, state.status

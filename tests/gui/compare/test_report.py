@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
@@ -13,6 +14,7 @@ from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from app.gui.widgets.basic import ElidedLabel
 from app.storage.store import Store
 from tests.fakes.scaling import ONE, TALKING
 from tests.gui.actions import RecordedActions
@@ -48,6 +50,12 @@ def test_the_report_says_what_the_screen_says(
 ) -> None:
     save(screen, monkeypatch, str(tmp_path / "found.html"))
     screen.wait_for_text("Written to")
+    opened: list[QUrl] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
+    next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Open it").click()
+    assert opened == [QUrl.fromLocalFile(str(tmp_path / "found.html"))]
+    compared = [label.toolTip() for label in screen.view.findChildren(ElidedLabel) if label.isVisible()]
+    assert any(" against " in text for text in compared), "what is compared with what stays in sight"
     text = (tmp_path / "found.html").read_text(encoding="utf-8")
     verdict = screen.view.header.displayed_text().splitlines()[0]
     assert "58.5 % faster" in verdict

@@ -138,7 +138,10 @@ def test_a_plot_in_a_window_of_its_own_has_the_range_and_the_crosshair_of_its_st
     assert [plot.title for plot in made.windows.open[ALL_PLOTS].plots.shown] == ["Power", "Load"]
     window.close()
     assert list(made.windows.open) == [ALL_PLOTS]
-    made.window.close()
+    for shortcut in made.windows.open[ALL_PLOTS].findChildren(QShortcut):
+        if shortcut.key() == QKeySequence("Ctrl+Q"):
+            shortcut.activated.emit()
+    assert not made.window.isVisible()
     assert not made.windows.open[ALL_PLOTS].isVisible()
 
 

@@ -2,6 +2,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QPoint, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.gui.run.live import LiveView, RunTabs
@@ -49,6 +50,8 @@ def test_where_a_run_stands_is_said_in_place_of_a_number_while_there_is_none(qtb
     handle_all(model, (started(GPU_INVENTORY), ended(Outcome(name="failed", reason="It failed."), throughput=None)))
     view.show_model(model.state())
     assert view.displayed_text().startswith("Failed It failed. step")
+    (facts,) = [label.text() for label in view.findChildren(QLabel) if label.text().startswith("step")]
+    assert " " not in facts.replace("  ·  ", ""), "a line never ends within a fact"
 
 
 def test_tabs_of_runs_say_less_where_there_is_less_room(qtbot: QtBot, theme: Theme) -> None:
