@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap, QWheelEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
+from app.gui.widgets.pacing import PaintTurns
 from app.viewmodels.charts.model import log_ticks, round_step, tick_labels, time_labels
 
 _LABEL_PX = 18
@@ -90,7 +91,8 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
     """A view between two axes, without the forty hidden widgets of a `PlotItem`'s menu.
 
     The axes and what is `behind` the curves are painted once, into an image; a frame lays it down and paints what is in
-    `front` on it. It is made anew with another range, size or style of the axes, and after `renew`.
+    `front` on it. It is made anew with another range, size or style of the axes, and after `renew`. With `turns` the
+    last frame stands, stretched, until it is the canvas's turn to be painted.
 
     Its ranges are set, never found; only an interactive one takes the wheel and drags. One that `scrolls` leaves the
     wheel without Ctrl to what is around it. `hovered` has the time and the value under the pointer, `zoomed` a factor
@@ -116,6 +118,8 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._holds_axis = False
         self.behind: tuple[Paintable, ...] = ()
         self.front: tuple[Paintable, ...] = ()
+        self.turns: PaintTurns | None = None
+        self._frame = QPixmap()
         self._ground = QPixmap()
         self._ground_area = QRectF()
         self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.NoViewportUpdate)
@@ -140,6 +144,14 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         """Let the owner bring its curves up to date first: only a plot that is seen is drawn."""
+        painter = QPainter(self.viewport())
+        if self._frame.isNull() or self.turns is None or self.turns.take(self.viewport()):
+            self._paint_frame(painter)
+        else:
+            painter.drawPixmap(self.viewport().rect(), self._frame)
+        painter.end()
+
+    def _paint_frame(self, painter: QPainter) -> None:
         self.painting.emit()
         self.scene().prepareForPaint()
         area = self.view.mapRectToScene(self.view.rect())
@@ -147,10 +159,15 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         if area != self._ground_area or size != self._ground.size() or any(a.picture is None for a in self.axes):
             self._ground_area = area
             self._ground = self._paint_ground(area)
-        painter = QPainter(self.viewport())
+        if self.turns is not None:
+            self._frame = QPixmap(self._ground)
+            on_frame = QPainter(self._frame)
+            self._paint_on(on_frame, area, self.front)
+            on_frame.end()
+            painter.drawPixmap(0, 0, self._frame)
+            return
         painter.drawPixmap(0, 0, self._ground)
         self._paint_on(painter, area, self.front)
-        painter.end()
 
     def renew(self) -> None:
         """Paint the axes and what is behind the curves anew."""

@@ -12,6 +12,7 @@ from app.gui.plot.legend import Reading, Readout
 from app.gui.plot.panel_slot import PanelGrid, PanelSlot
 from app.gui.plot.stack_keys import StackKeys
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.pacing import PaintTurns
 from app.viewmodels.plot.look import Look
 from app.viewmodels.plot.model import Panel, Plots, Span, panned, zoomed
 
@@ -62,9 +63,9 @@ class PanelStack(QWidget):
         self._hovered: TimePanel | None = None
         self.readout = Readout(theme, self)
         self._next = 0
-        self._draw_timer = QTimer(self)
-        self._draw_timer.setInterval(0)
+        self._draw_timer = QTimer(self, interval=0)
         self._draw_timer.timeout.connect(self._draw_next)
+        self.turns = PaintTurns(self)
         self._grid = PanelGrid(self)
         self._grid.setContentsMargins(0, 0 if staggered else GRID // 2, 0, 0)
         self._grid.setHorizontalSpacing(3 * GRID)
@@ -219,9 +220,10 @@ class PanelStack(QWidget):
             self._add_plot()
             self._lay_out()  # none is drawn before all have their size
             return
-        self._draw(self._next)
-        self._next += 1
-        if self._next >= len(self._plots.panels):
+        if self._next < len(self._plots.panels):
+            self._draw(self._next)
+            self._next += 1
+        elif not self.turns.busy:
             self._draw_timer.stop()
             self.drawn.emit()
 
@@ -232,6 +234,7 @@ class PanelStack(QWidget):
         canvas = plot.plot
         canvas.interactive = True
         canvas.scrolls = plot.legend.all_or_none = self._staggered
+        canvas.turns = self.turns if self._staggered else None
         canvas.hovered.connect(lambda time, value: self._hover(plot, time, value))
         canvas.left.connect(self._leave)
         canvas.pressed.connect(self.setFocus)

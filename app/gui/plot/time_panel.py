@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QColor, QContextMenuEvent
+from PySide6.QtGui import QColor, QContextMenuEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app.gui.plot.bands import Bands, Marks
@@ -239,10 +239,11 @@ class TimePanel(QWidget):
 
         show_panel_menu(self, self._theme, position)
 
-    def resizeEvent(self, event: object) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Draw in more detail where there are more pixels."""
-        super().resizeEvent(event)  # type: ignore[arg-type]
-        self._redraw()
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._redraw()
 
     def _redraw(self, *, moved: bool = False) -> None:
         self._curves.redraw(moved=moved)

@@ -43,6 +43,40 @@ class WhenSeen(QObject):
         return False
 
 
+class PaintTurns(QObject):
+    """Divides the painting of several widgets among turns of the event loop.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._end_s = 0.0
+        self._waiting: list[QWidget] = []
+        self._turn = QTimer(self, interval=0, singleShot=True)
+        self._turn.timeout.connect(self._update_waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a widget still waits for its turn."""
+        return bool(self._waiting)
+
+    def take(self, widget: QWidget) -> bool:
+        """Return whether a widget may be painted in this turn; if not, it is asked to paint in the next one."""
+        now_s = time.monotonic()
+        if not self._turn.isActive():
+            self._end_s = now_s + _SLICE_S
+            self._turn.start()
+        if now_s >= self._end_s:
+            self._waiting.append(widget)
+        return now_s < self._end_s
+
+    def _update_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for widget in waiting:
+            widget.update()
+
+
 class Slices(QObject):
     """Goes through steps, a few milliseconds of them in each turn of the event loop, so that input never waits for all.
 

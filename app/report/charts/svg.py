@@ -1,6 +1,7 @@
 """SVG elements as text, using only what both Qt and browsers draw; text is escaped for SVG and HTML."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
@@ -49,10 +50,9 @@ def elide(label: str, width: float, size: float = TEXT_PX, *, bold: bool = False
     width /= _BOLDER if bold else 1
     if text_width(label, size) <= width:
         return label
-    length = len(label)
-    while length > 2 and text_width(_without_middle(label, length), size) > width:
-        length -= 1
-    return _without_middle(label, length)
+    lengths = range(3, len(label) + 1)
+    fitting = bisect_right(lengths, width, key=lambda length: text_width(_without_middle(label, length), size))
+    return _without_middle(label, min(2 + fitting, len(label)))
 
 
 def _without_middle(label: str, length: int) -> str:

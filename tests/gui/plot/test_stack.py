@@ -1,5 +1,7 @@
 """A stack of plots: one alone, windows of their own, and the keys."""
 
+import time
+
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -173,3 +175,24 @@ def test_plots_that_scroll_are_high_enough_for_their_lowest_label(qtbot: QtBot, 
     for panel in stack.shown:
         axis_end = panel.plot.axes[1].mapRectToScene(panel.plot.axes[1].rect()).bottom()
         assert panel.plot.mapTo(panel, QPoint(0, round(axis_end))).y() <= panel.height()
+
+
+def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(qtbot: QtBot, theme: Theme) -> None:
+    stack = PanelStack(theme, staggered=True)
+    qtbot.addWidget(stack)
+    stack.resize(900, 700)
+    stack.show()
+    with qtbot.waitSignal(stack.drawn):
+        stack.show_plots(plots("power", "load", "memory"))
+    stack.resize(700, 700)
+    qtbot.waitUntil(lambda: all(panel.plot.width() <= 700 for panel in stack.shown))
+    begin_s = time.monotonic()
+    while stack.turns.take(stack):  # until this turn has no time left
+        assert time.monotonic() - begin_s < 5
+    stretched = [panel.plot.grab().toImage() for panel in stack.shown]
+    qtbot.waitUntil(lambda: not stack.turns.busy)
+    painted = [panel.plot.grab().toImage() for panel in stack.shown]
+    assert all(old.size() == new.size() and old != new for old, new in zip(stretched, painted, strict=True))
+    for panel in stack.shown:
+        panel.plot.turns = None
+    assert [panel.plot.grab().toImage() for panel in stack.shown] == painted

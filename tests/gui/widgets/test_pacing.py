@@ -4,14 +4,21 @@ import time
 from collections.abc import Iterator
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.run.evidence import EvidencePanel
 from app.gui.theme import DARK_ALWAYS, LIGHT_ALWAYS, Theme
-from app.gui.widgets.pacing import Slices, WhenSeen
+from app.gui.widgets.pacing import PaintTurns, Slices, WhenSeen
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.traces import CONV, traced_run
+
+
+def busy(seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        pass
 
 
 def shown_stack(qtbot: QtBot, *pages: QWidget) -> QStackedWidget:
@@ -56,6 +63,36 @@ def test_a_hidden_widget_follows_the_theme_when_it_is_shown(qtbot: QtBot, theme:
     assert seen == ["dark", "light"]
 
 
+class SlowPaint(QWidget):
+    """Takes 8 ms to paint itself, when it may."""
+
+    def __init__(self, turns: PaintTurns, said: list[str]) -> None:
+        super().__init__()
+        self._turns = turns
+        self._said = said
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if not self._turns.take(self):
+            self._said.append("waits")
+            return
+        busy(0.008)
+        self._said.append("painted")
+
+
+def test_what_takes_long_to_paint_is_painted_in_turns(qtbot: QtBot) -> None:
+    window = QWidget()
+    turns, said = PaintTurns(window), list[str]()
+    column = QVBoxLayout(window)
+    for _ in range(5):
+        column.addWidget(SlowPaint(turns, said))
+    qtbot.addWidget(window)
+    window.resize(200, 200)
+    window.show()
+    qtbot.waitUntil(lambda: said.count("painted") >= 5)
+    assert "waits" in said
+    assert not turns.busy
+
+
 def test_slices_let_other_work_in_and_say_when_they_are_done(qtbot: QtBot) -> None:
     parent = QWidget()
     qtbot.addWidget(parent)
@@ -64,9 +101,7 @@ def test_slices_let_other_work_in_and_say_when_they_are_done(qtbot: QtBot) -> No
 
     def steps() -> Iterator[None]:
         for number in range(40):
-            end_s = time.monotonic() + 0.002
-            while time.monotonic() < end_s:
-                pass
+            busy(0.002)
             made.append(number)
             yield
 
@@ -91,9 +126,7 @@ def test_new_steps_replace_those_that_are_left(qtbot: QtBot) -> None:
 
     def long() -> Iterator[None]:
         for _ in range(1000):
-            end_s = time.monotonic() + 0.002
-            while time.monotonic() < end_s:
-                pass
+            busy(0.002)
             made.append("old")
             yield
 
