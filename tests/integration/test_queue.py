@@ -22,7 +22,7 @@ from app.runs.experiment.entry_session import EntrySession
 from app.runs.experiment.progress import ProgressReporter, queue_progress
 from app.runs.experiment.queue import add_plan, enqueue, entry_plan
 from app.runs.experiment.queue_runner import QueueRunner
-from app.runs.host import Host
+from app.runs.host import RUN_WAITS, Host
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -108,6 +108,21 @@ def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
     left = [now.left_s for now in recorded.all if now.name == "b" and now.left_s is not None]
     assert left == sorted(left, reverse=True)
     assert left[0] > left[-1] == 0, "how long it takes is learnt from the runs of a"
+
+
+def test_that_a_run_waits_is_said_until_it_starts(used: RunServices) -> None:
+    add(used, "a")
+    other = used.host.lease_for_run(dummy(used.host.inventory()), notify=lambda _: None, wait_for_stop=lambda _: True)
+
+    class ReleasingRunner(RecordedRunner):
+        def _hear(self, now: QueueProgress) -> None:
+            super()._hear(now)
+            if now.message == RUN_WAITS and other is not None:
+                other.release()
+
+    recorded = ReleasingRunner(used).run()
+    assert RUN_WAITS in [now.message for now in recorded.all]
+    assert (recorded.now.state, recorded.now.message) == ("complete", "")
 
 
 def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(used: RunServices) -> None:

@@ -23,6 +23,7 @@ from app.runs.experiment.reuse import (
 )
 from app.runs.experiment.schedule import count_done, remaining_runs
 from app.runs.experiment.session import PlannedRun
+from app.runs.host import RUN_WAITS
 from app.runs.sinks import Sink
 from app.samples import Inventory
 from app.storage.store import Store
@@ -206,7 +207,14 @@ class ProgressReporter:
     def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
         """Report a run's beginning, and return new sinks for it."""
         self._running.append(planned_run.spec)
-        self._update(lambda now: replace(now, position=planned_run.position, specs=tuple(self._running)))
+        self._update(
+            lambda now: replace(
+                now,
+                position=planned_run.position,
+                specs=tuple(self._running),
+                message="" if now.message == RUN_WAITS else now.message,  # it waits no more
+            )
+        )
         return self._sinks()
 
     def run_waiting(self, planned_run: PlannedRun, wait: WaitStatus | None) -> bool:
