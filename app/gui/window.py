@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.tab_order import focus_next
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES
 
@@ -135,6 +136,10 @@ class MainWindow(QMainWindow):
         if not self._is_painted:
             self._is_painted = True
             self.painted.emit()
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        """Go on by Tab, which Qt asks the window about."""
+        return focus_next(self, forward=forward)
 
     def save_shown(self) -> None:
         """Save the plot under the pointer, or those in sight."""

@@ -27,7 +27,6 @@ class ArticleView(QTextBrowser):
         super().__init__()
         self._theme = theme
         self._html = ""
-        self.setFrameShape(QTextBrowser.Shape.NoFrame)
         self.setFont(tabular_font())
         self.document().setDocumentMargin(2 * GRID)
         # Otherwise Qt breaks the words of narrow heads in their middle.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QHeaderView, QTreeWidget, QTreeWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTreeWidget, QTreeWidgetItem, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView
@@ -98,7 +98,6 @@ class PartsTable(QTreeWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Parts of a step and their kernels")
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setUniformRowHeights(True)
         self.setMaximumWidth(_TABLE_WIDTH)
         self.setFont(tabular_font())
@@ -125,7 +124,7 @@ class PartsTable(QTreeWidget):
     def _fit_height(self) -> None:
         parts = [self.topLevelItem(n) for n in range(self.topLevelItemCount())]
         rows = len(parts) + sum(part.childCount() for part in parts if part is not None and part.isExpanded())
-        self.setFixedHeight(self.header().sizeHint().height() + rows * _ROW.height())
+        self.setFixedHeight(self.header().sizeHint().height() + rows * _ROW.height() + 2 * self.frameWidth())
 
 
 def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:

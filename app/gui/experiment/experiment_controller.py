@@ -80,7 +80,7 @@ class ExperimentController(QObject):
             self._matrix = self._make_matrix()
         self._view.show_matrix()
         self._matrix.show(busy=self._busy)
-        self._view.matrix_view().setFocus()
+        self._view.matrix_view().tab(0).setFocus()
 
     def show_undone(self) -> None:
         """Show the presets again after something was undone."""

@@ -201,8 +201,6 @@ class MatrixView(QWidget):
             tab = toggle_button(name, tip)
             self._tabs.addButton(tab, index)
         self._close = button("Close", "Back to the plots (Escape)", flat=True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName("New experiment")
         self._connect()
         self._build()
         self.show_page(0)

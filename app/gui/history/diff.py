@@ -75,6 +75,10 @@ class RunDiffView(QWidget):
         self._search.setFocus()
         self._search.selectAll()
 
+    def focus_page(self) -> None:
+        """Give the keyboard to the page, which it scrolls."""
+        self._page.setFocus()
+
     def _rebuild(self) -> None:
         if self._diff is not None:
             position = self._page.verticalScrollBar().value()
@@ -91,7 +95,6 @@ class RunDiffView(QWidget):
             self._page.find(self._search.text())
 
     def _build(self) -> None:
-        self._page.setFrameShape(QTextBrowser.Shape.NoFrame)
         self._page.setFont(tabular_font())
         self._page.setLineWrapMode(QTextBrowser.LineWrapMode.FixedPixelWidth)
         self._page.setAccessibleName("What differs between the runs")
@@ -100,7 +103,6 @@ class RunDiffView(QWidget):
         self._search.setClearButtonEnabled(True)
         self._search.setFixedWidth(26 * GRID)
         self._search.returnPressed.connect(self._find_next)
-        self.setFocusProxy(self._page)
         top = QHBoxLayout()
         top.addWidget(self._back)
         top.addStretch(1)

@@ -95,7 +95,6 @@ class FacetPanel(QWidget):
         self.tree.setHeaderHidden(True)
         self.tree.setAccessibleName("Facets of the runs")
         self.tree.setIndentation(GRID + GRID // 2)
-        self.tree.setFrameShape(QTreeWidget.Shape.NoFrame)
         self.tree.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         header = self.tree.header()
         header.setStretchLastSection(False)

@@ -221,7 +221,6 @@ class RunPageView(QWidget):
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._traceback.setAccessibleName("Traceback")
         self._details.setAccessibleName("Details of the run")
-        self._details.setFrameShape(QTextBrowser.Shape.NoFrame)
         self._details.setFont(tabular_font())
         self._details.document().setDocumentMargin(GRID)
         layout = QVBoxLayout(self)

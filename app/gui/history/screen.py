@@ -87,7 +87,7 @@ class HistoryView(QWidget):
         """Show the page of two runs."""
         self.diff.show_diff(diff)
         self._pages.setCurrentWidget(self.diff)
-        self.diff.setFocus()
+        self.diff.focus_page()
 
     def show_list(self) -> None:
         """Show the list again."""

@@ -148,6 +148,8 @@ class Overview(QWidget):
             painter.fillRect(QRectF(edge, lane.center().y() - 5, 3, 10), QColor(colours.accent))
         if self._recorded:
             self._paint_position(painter, area)
+        if self.hasFocus():
+            painter.fillRect(0, 0, self.width(), 2, QColor(colours.accent))
         painter.end()
 
     def _paint_position(self, painter: QPainter, area: QRectF) -> None:

@@ -212,18 +212,6 @@ class FormView(QWidget):
                 widget.hide()
                 widget.deleteLater()
         self._rows = {field.name: self._add_row(field) for field in state.fields}
-        previous: QWidget = self._workload
-        folded = False
-        for field in sorted(state.fields, key=lambda field: field.advanced):
-            widget = self._rows[field.name].control.widget
-            if field.advanced and not folded:
-                QWidget.setTabOrder(previous, self._advanced)
-                previous, folded = self._advanced, True
-            QWidget.setTabOrder(previous, widget)
-            previous = widget
-        for widget in (self._run, self._queue, self._compare, self._copy, self._reset, self._largest):
-            QWidget.setTabOrder(previous, widget)
-            previous = widget
 
     def _add_row(self, field: Field) -> FieldRow:
         row = FieldRow(control_for(field, self.edited.emit), field)

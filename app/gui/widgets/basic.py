@@ -9,7 +9,7 @@ import html
 import re
 
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
     QSizePolicy,
     QSpinBox,
     QSplitter,
+    QSplitterHandle,
     QStyle,
     QStyleOptionComboBox,
     QStylePainter,
@@ -261,6 +262,42 @@ def separator() -> QFrame:
     return line
 
 
+class _SplitterHandle(QSplitterHandle):
+    """A line between two parts that arrows move too, while it has the keyboard."""
+
+    def __init__(self, orientation: Qt.Orientation, parent: QSplitter) -> None:
+        super().__init__(orientation, parent)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setAccessibleName("Line between two parts")
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Move the line."""
+        key, across = Qt.Key(event.key()), self.orientation() == Qt.Orientation.Horizontal
+        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1} if across else {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
+        if key in steps:
+            line = self.contentsRect().translated(self.pos())  # the handle is wider, to be easy to hit
+            now = line.x() if across else line.y()
+            self.moveSplitter(self.closestLegalPosition(now + steps[key] * 2 * GRID))
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Show that it has the keyboard."""
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.fillRect(self.rect(), self.palette().highlight())
+            painter.end()
+
+
+class _Splitter(QSplitter):
+    """A splitter whose lines take the keyboard."""
+
+    def createHandle(self) -> QSplitterHandle:
+        """Make a line."""
+        return _SplitterHandle(self.orientation(), self)
+
+
 def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
     """Make two parts with a movable line between them.
 
@@ -270,7 +307,7 @@ def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stret
         second: Right or lower part.
         stretch: Shares of the spare room that the two take.
     """
-    made = QSplitter(orientation)
+    made = _Splitter(orientation)
     made.setChildrenCollapsible(False)
     made.setHandleWidth(1)
     for widget, share in zip((first, second), stretch, strict=True):

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPalette, QResizeEvent
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
+    QMenu,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionHeader,
@@ -300,6 +301,23 @@ class CellTable(QTableView):
     def width_for(self, _column: int, content: int) -> int:
         """Return the width of a column whose text takes `content` pixels."""
         return content
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Offer on S what a click on a title does."""
+        if event.key() == Qt.Key.Key_S and not event.modifiers() and self.horizontalHeader().sectionsClickable():
+            self.sort_menu().popup(self.viewport().mapToGlobal(QPoint(0, 0)))
+        else:
+            super().keyPressEvent(event)
+
+    def sort_menu(self) -> QMenu:
+        """Make a menu of the columns in sight, each of which sorts as its title does."""
+        menu, header = QMenu(self), self.horizontalHeader()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for number, column in enumerate(self._cells.columns):
+            if not header.isSectionHidden(number):
+                entry = menu.addAction(column.title.replace("&", "&&"))
+                entry.triggered.connect(lambda _=False, number=number: header.sectionClicked.emit(number))
+        return menu
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Give the elastic column what the others leave."""

@@ -19,6 +19,7 @@ from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.frozen_columns import FrozenColumns
+from app.gui.widgets.tab_order import focus_next
 from app.gui.window_state import write_states
 from app.plan import Plan
 from app.records import Outcome, Summary
@@ -412,7 +413,7 @@ def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> N
     with screen.qtbot.waitActive(screen.view, timeout=LIMIT_MS):
         screen.view.activateWindow()
     screen.view.findChildren(QTabBar)[0].setFocus()
-    screen.view.focusNextChild()
+    focus_next(screen.view, forward=True)
     assert picture.hasFocus(), "a picture is one step from its tab"
     QTest.keyClick(picture, Qt.Key.Key_End)
     acts = {act.text(): act for act in picture.menu().actions()}

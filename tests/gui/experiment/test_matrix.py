@@ -484,7 +484,7 @@ def test_the_windows_start_waits_for_nothing_that_builds_experiments() -> None:
 def test_escape_goes_back_to_the_plots(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     screen.open()
-    screen.qtbot.waitUntil(screen.matrix.hasFocus, timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(screen.matrix.tab(0).hasFocus, timeout=LIMIT_MS)
     QTest.keyClick(screen.matrix, Qt.Key.Key_Escape)
     assert screen.view.live.isVisible()
     assert screen.view.focusWidget() is screen.view.live.stack

@@ -1,0 +1,167 @@
+"""The keyboard alone, on every screen and dialog: Tab reaches all in the order of reading, and focus is seen."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QImage
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.shell.palette import Palette
+from app.gui.theme import Theme
+from app.gui.widgets.basic import splitter
+from app.storage.store import Store
+from tests.gui.history_page import TITLES, HistoryPage
+from tests.gui.tour import SCREENS, tour, toured
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+SCHEMES = Qt.ColorScheme.Light, Qt.ColorScheme.Dark
+LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+CONTRAST = 3.0
+SEEN_PX = 20
+"""Pixels that focus changes at least by that contrast: one line under a short word."""
+MOST_STOPS = 150
+
+
+def name_of(widget: QWidget) -> str:
+    text = widget.text() if isinstance(widget, QAbstractButton) else ""
+    return f"{type(widget).__name__} {text or widget.accessibleName()}"
+
+
+def press_tab(key: Qt.Key = Qt.Key.Key_Tab) -> QWidget:
+    focused = QApplication.focusWidget()
+    assert focused is not None
+    QTest.keyClick(focused, key)
+    reached = QApplication.focusWidget()
+    assert reached is not None
+    return reached
+
+
+def chain(shown: QWidget, key: Qt.Key) -> list[QWidget]:
+    """Return what Tab reaches until it is where it began."""
+    reached = [press_tab(key)]
+    while (stop := press_tab(key)) is not reached[0]:
+        assert stop not in reached, f"a trap at {name_of(stop)} of {shown.windowTitle()}"
+        reached.append(stop)
+        assert len(reached) < MOST_STOPS
+    return reached
+
+
+def unreached(shown: QWidget, reached: list[QWidget]) -> list[str]:
+    """Return what can take the keyboard and is not reached by Tab."""
+    return [
+        name_of(widget)
+        for widget in shown.findChildren(QWidget)
+        if widget.isVisible()
+        and widget.isEnabled()
+        and (widget.focusPolicy() & Qt.FocusPolicy.TabFocus) == Qt.FocusPolicy.TabFocus
+        and widget.focusProxy() is None
+        and widget not in reached
+    ]
+
+
+def backwards(shown: QWidget, reached: list[QWidget]) -> list[str]:
+    """Return the steps that go up, but to a column further right."""
+    first = min(reached, key=lambda widget: reading(shown, widget))
+    turned = reached[reached.index(first) :] + reached[: reached.index(first)]
+    areas = [QRect(widget.mapTo(shown, QPoint()), widget.size()) for widget in turned]
+    return [
+        f"{name_of(turned[n])} to {name_of(turned[n + 1])}"
+        for n, (one, other) in enumerate(itertools.pairwise(areas))
+        if other.bottom() < one.top() and other.left() <= one.right()
+    ]
+
+
+def reading(shown: QWidget, widget: QWidget) -> tuple[int, int]:
+    at = widget.mapTo(shown, QPoint())
+    return at.y(), at.x()
+
+
+def luminance(widget: QWidget) -> NDArray[np.float64]:
+    """Return the relative luminance of its pixels, as WCAG defines it."""
+    image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGBX8888)
+    pixels = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1, 4)[:, : image.width(), :3] / 255
+    linear = np.where(pixels <= 0.04045, pixels / 12.92, ((pixels + 0.055) / 1.055) ** 2.4)
+    found: NDArray[np.float64] = linear @ LUMINANCE + 0.05
+    return found
+
+
+def changed_px(widget: QWidget) -> int:
+    """Return how many pixels the focus of a widget changes visibly."""
+    widget.clearFocus()
+    without = luminance(widget)
+    widget.setFocus(Qt.FocusReason.TabFocusReason)
+    focused = luminance(widget)
+    ratio = np.maximum(without, focused) / np.minimum(without, focused)
+    return int((ratio >= CONTRAST).sum())
+
+
+def unseen(theme: Theme, reached: list[QWidget], scheme: Qt.ColorScheme) -> list[str]:
+    theme.apply(scheme)
+    QApplication.processEvents()
+    return [name_of(widget) for widget in reached if changed_px(widget) < SEEN_PX]
+
+
+@pytest.mark.qt_log_ignore("does not support", extend=True)
+def test_tab_reaches_everything_in_the_order_of_reading_and_focus_is_seen(
+    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, looked_at = dict[str, tuple[list[str], ...]](), list[QWidget]()
+    with toured(qtbot, tmp_path, theme, monkeypatch) as workbench:
+        workbench.window.resize(1280, 800)
+        for name, shown in tour(workbench):
+            if isinstance(shown, Palette):  # its arrows choose, and Tab does too
+                found[name] = ([], [], [], [])
+                continue
+            with qtbot.waitActive(shown):
+                shown.activateWindow()
+            if QApplication.focusWidget() is None:
+                shown.setFocus()
+            reached = chain(shown, Qt.Key.Key_Tab)
+            back = chain(shown, Qt.Key.Key_Backtab)
+            assert set(back) == set(reached)
+            fresh = [widget for widget in reached if widget not in looked_at]
+            looked_at += fresh
+            found[name] = (
+                unreached(shown, reached),
+                backwards(shown, reached),
+                *(unseen(theme, fresh, scheme) for scheme in SCHEMES),
+            )
+    assert found == {name: ([], [], [], []) for name in SCREENS}
+
+
+def test_arrows_move_the_line_between_two_parts(qtbot: QtBot) -> None:
+    for orientation, key in ((Qt.Orientation.Horizontal, Qt.Key.Key_Left), (Qt.Orientation.Vertical, Qt.Key.Key_Up)):
+        made = splitter(orientation, QWidget(), QWidget(), (1, 1))
+        qtbot.addWidget(made)
+        made.resize(400, 400)
+        with qtbot.waitExposed(made):
+            made.show()
+        before = made.sizes()[0]
+        with qtbot.waitSignal(made.splitterMoved):
+            QTest.keyClick(made.handle(1), key)
+        assert made.sizes()[0] == before - 16
+        QTest.keyClick(made.handle(1), Qt.Key.Key_Home)
+        assert made.sizes()[0] == before - 16
+
+
+@pytest.mark.qt_log_ignore("does not support", extend=True)
+def test_s_offers_what_a_click_on_a_title_does(history_on: Callable[[Path], HistoryPage], database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        for number in (1, 2, 3):
+            keep(store, stored_run(run_row(number), measured=False))
+    page = history_on(database_path)
+    page.wait_for("Run", "3", "2", "1")
+    page.key(Qt.Key.Key_S)
+    menu = next(each for each in page.view.table.findChildren(QMenu) if each.isVisible())
+    titles = [entry.text() for entry in menu.actions()]
+    assert titles == [title for n, title in enumerate(TITLES) if not page.view.table.isColumnHidden(n)]
+    menu.actions()[1].trigger()
+    page.wait_for("Run", "1", "2", "3")
+    menu.close()
