@@ -115,7 +115,7 @@ class CompareView(QWidget):
         self._by_variant = toggle_button("By variant", "One row per variant; the triangle unfolds its runs")
         self._by_run = toggle_button("By run", "One row per run")
         self._group = button("Group …", "Group the variants by a parameter", small=True)
-        self._hidden = button("", "Show the variants that were hidden", flat=True)
+        self._hidden = button("", "Show the variants that were hidden", small=True)
         self._columns = button("Columns …", "Which columns the table shows", small=True)
         self._copy = button(
             "Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu", small=True

@@ -180,13 +180,16 @@ class CompareTableView(CellTable):
         return _BASE_WIDTH if key == BASE else content + MARKS_WIDTH if key == RUN else content
 
     def _show(self, table: CompareTable, arrangement: Arrangement) -> None:
-        row = self.current_row()
+        row, same_runs = self.current_row(), table is self._model.table
+        before = self.currentIndex().row() if same_runs else 0
         self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
         self._delegate.unit_widths.clear()
         self.fit(table.widest(), title_suffix=" ↓")
         self.hide_columns(self._hidden_columns)
         if self._model.rows:
-            self.select_row(next((n for n, each in enumerate(self._model.rows) if row and each.runs[0] in row.runs), 0))
+            rows = self._model.rows
+            there = (n for n, each in enumerate(rows) if row and _are_alike(each, row) and each.runs[0] in row.runs)
+            self.select_row(next(there, min(max(before, 0), len(rows) - 1)))
         self._update_heights(len(self._model.rows))
 
     def _update_heights(self, rows: int) -> None:
@@ -273,6 +276,11 @@ class CompareTableView(CellTable):
             menu.addMenu(below)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.viewport().mapToGlobal(position))
+
+
+def _are_alike(one: TableRow, other: TableRow) -> bool:
+    """Return whether both rows are heads of groups, or none is."""
+    return (one.kind == "group") == (other.kind == "group")
 
 
 def _variants_of(row: TableRow, table: CompareTable) -> frozenset[int]:

@@ -1,6 +1,6 @@
 """How the table of a comparison is shown: order, groups, what is pinned, hidden and unfolded; and its rows as text."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TypeVar
@@ -13,6 +13,9 @@ from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import format_setting
 
 Each = TypeVar("Each")
+
+
+_PINNED, _OTHERS = "Pinned", "Others"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +51,17 @@ class Arrangement:
         return replace(self, column=None)
 
     def rows(self, table: CompareTable) -> list[TableRow]:
-        """Return the rows to show: pinned variants, then groups or all others."""
+        """Return the rows to show: pinned variants under a head of their own, then groups or all others."""
         shown = [variant for variant in table.variants if not self.is_hidden(variant)]
         pinned = [variant for variant in shown if variant.summary.runs[0] in self.pinned]
         others = [variant for variant in shown if variant not in pinned]
-        grouped = self.group_by and any(self.group_by == name for name, _ in table.parameters)
-        rows = self._of_variants(pinned, table)
-        return rows + (self._grouped(others, table) if grouped else self._of_variants(others, table))
+        groups = {_PINNED: pinned} if pinned else {}
+        if self.group_by and any(self.group_by == name for name, _ in table.parameters):
+            for variant in others:
+                groups.setdefault(_group_title(variant, self.group_by), []).append(variant)
+        elif pinned and others:
+            groups[_OTHERS] = others
+        return self._of_groups(groups, table) if groups else self._of_variants(others, table)
 
     def is_hidden(self, variant: VariantRows) -> bool:
         """Return whether a variant is not shown."""
@@ -64,12 +71,9 @@ class Arrangement:
         """Return the runs of the variants that are not shown."""
         return frozenset(run for variant in table.variants if self.is_hidden(variant) for run in variant.summary.runs)
 
-    def _grouped(self, variants: Sequence[VariantRows], table: CompareTable) -> list[TableRow]:
-        by_value: dict[str, list[VariantRows]] = {}
-        for variant in variants:
-            by_value.setdefault(_group_title(variant, self.group_by), []).append(variant)
+    def _of_groups(self, groups: Mapping[str, Sequence[VariantRows]], table: CompareTable) -> list[TableRow]:
         rows: list[TableRow] = []
-        for title, group in by_value.items():
+        for title, group in groups.items():
             rows.append(_group_row(title, group, table))
             if title not in self.folded:
                 rows += self._of_variants(group, table)

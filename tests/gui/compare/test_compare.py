@@ -491,7 +491,13 @@ def test_hidden_variants_leave_table_and_pictures_and_come_back(screen: CompareP
     assert len(screen.rows()) == 2, "the baseline stays"
     screen.press(Qt.Key.Key_P, 1)
     next(each for each in screen.view.findChildren(QPushButton) if each.text() == "Show 1 hidden").click()
-    assert screen.column("Variant") == ["Units 4096", "Units 64", "Units 128"], "pinned first"
+    heads = ["Pinned  (1 variant)", "Others  (2 variants)"]
+    assert screen.column("Variant") == [heads[0], "Units 4096", heads[1], "Units 64", "Units 128"]
+    current = screen.view.table.current_row()
+    assert current is not None
+    assert current.cells[screen.titles().index("Variant")].text == "Units 4096", "the row, not its head"
+    screen.press(Qt.Key.Key_H, 1)
+    assert screen.view.table.currentIndex().row() == 1, "the next row is current, not the first"
 
 
 def test_charts_are_seen_small_on_their_tabs(screen: ComparePage) -> None:

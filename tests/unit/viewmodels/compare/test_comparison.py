@@ -184,9 +184,11 @@ def test_variants_are_grouped_pinned_and_hidden_but_never_the_baseline() -> None
         return [(row.title, row.runs) for row in arrangement.rows(table)]
 
     grouped = Arrangement(group_by="xla", pinned=frozenset({5}), hidden=frozenset({1, 4}))
-    assert rows(grouped) == [("", (5,)), ("XLA off", (1, 3)), ("", (1,)), ("", (3,)), ("XLA on", (2,)), ("", (2,))]
+    pinned = [("Pinned", (5,)), ("", (5,))]
+    assert rows(grouped) == [*pinned, ("XLA off", (1, 3)), ("", (1,)), ("", (3,)), ("XLA on", (2,)), ("", (2,))]
     assert grouped.hidden_runs(table) == {4}
-    assert rows(replace(grouped, folded=frozenset({"XLA off"})))[1:3] == [("XLA off", (1, 3)), ("XLA on", (2,))]
+    assert rows(replace(grouped, folded=frozenset({"XLA off"})))[2:4] == [("XLA off", (1, 3)), ("XLA on", (2,))]
+    assert rows(replace(grouped, group_by=""))[:3] == [*pinned, ("Others", (1, 2, 3))]
     assert [run for _, run in rows(Arrangement(group_by="a parameter that is gone"))] == [(n,) for n in range(1, 6)]
 
 
