@@ -1,6 +1,7 @@
 """Colours of charts and pages, and the colour and dash pattern of each compared run.
 
-Hues after Okabe and Ito (2008), "Color Universal Design"; shifted where they lack contrast.
+Hues after Okabe and Ito (2008), "Color Universal Design", shifted until they differ for dichromats too and contrast
+with their ground; `tests/gui/test_colours.py` has the limits.
 """
 
 from collections.abc import Sequence
@@ -39,18 +40,18 @@ LIGHT = Palette(
     muted="#5b636d",
     line="#d9dce0",
     surface="#ffffff",
-    warning="#8a5a00",
-    curves=("#0072b2", "#d55e00", "#00875f", "#b5528b", "#a87400", "#2b8fca", "#857a00", "#555b63",
-            "#6a4fc4", "#8f1d3f", "#00838d"),
+    warning="#925f02",
+    curves=("#025d99", "#da6e1b", "#0c8f65", "#b85f91", "#8f5f00", "#0d90df", "#514800", "#52555d",
+            "#6856cf", "#890e3e", "#14777c"),
 )
 DARK = Palette(
     text="#e8eaed",
     muted="#a0a8b2",
     line="#33383f",
     surface="#1d2024",
-    warning="#e5b04a",
-    curves=("#4aa8e0", "#f08040", "#2fc295", "#dc8fbb", "#e69f00", "#8fd0f5", "#f0e442", "#b9c0c8",
-            "#b09af5", "#e8526f", "#3fd0d8"),
+    warning="#eeb94e",
+    curves=("#3194dc", "#dc7943", "#15bd88", "#cd87b0", "#eba926", "#9fd8fe", "#f3ec5a", "#b6c1bd",
+            "#b5a4fd", "#df496a", "#2ad1d3"),
 )
 # fmt: on
 HUES = 8

@@ -189,24 +189,6 @@ def test_the_system_turning_dark_turns_the_application(theme: Theme) -> None:
     assert QGuiApplication.palette().window().color().name() == LIGHT.window
 
 
-def test_curves_stand_out_from_their_ground() -> None:
-    for colours in (LIGHT, DARK):
-        for curve in colours.curves:
-            assert contrast(QColor(curve), QColor(colours.surface)) >= 3.0, curve
-
-
-def contrast(one: QColor, other: QColor) -> float:
-    """The contrast ratio of WCAG 2.2."""
-    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def luminance(colour: QColor) -> float:
-    parts = (colour.redF(), colour.greenF(), colour.blueF())
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 def test_both_style_sheets_have_every_colour() -> None:
     for colours in (LIGHT, DARK):
         assert "$" not in style_sheet(colours)

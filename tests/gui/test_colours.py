@@ -1,0 +1,65 @@
+"""Colours that stand side by side differ for everybody, and stand out from their ground."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from app.gui.theme import DARK, LIGHT, Colours
+from app.viewmodels.charts.palette import HUES
+from tests.vision import VISIONS, contrast, distance, lab, linear, seen
+
+SCHEMES = {"light": LIGHT, "dark": DARK}
+LIMITS = {"curves": 10.0, "kernel classes": 7.0, "states": 9.5}
+"""CIEDE2000 between any two; kernel classes, which have names too, are more than can be held further apart."""
+
+
+def side_by_side(colours: Colours) -> dict[str, tuple[str, ...]]:
+    """Return the colours of which any two can stand side by side in one picture, by what they are of."""
+    return {
+        "curves": colours.curves[:HUES],
+        "kernel classes": colours.curves,
+        "states": (colours.good, colours.warning, colours.bad, colours.muted, colours.accent),
+    }
+
+
+def nearest(colours: tuple[str, ...], vision: str) -> tuple[float, str, str]:
+    """Return the least distance between two colours as a vision sees them, and which they are."""
+    found = dict(zip(colours, lab(seen(linear(colours), vision)), strict=True))
+    return min((float(distance(found[one], found[other])), one, other) for one, other in combinations(found, 2))
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_colours_side_by_side_differ(scheme: str, vision: str) -> None:
+    for name, colours in side_by_side(SCHEMES[scheme]).items():
+        found = nearest(colours, vision)
+        assert found[0] >= LIMITS[name], (name, found)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_colours_stand_out_from_their_ground(scheme: str) -> None:
+    """By 4.5 where text has them and by 3 elsewhere: WCAG 2.2, 1.4.3 and 1.4.11."""
+    colours = SCHEMES[scheme]
+    grounds = (colours.surface, colours.window, colours.raised)
+    words = (colours.text, colours.muted, colours.good, colours.warning, colours.bad, colours.accent)
+    assert min(contrast(word, ground) for word in words for ground in grounds) >= 4.5
+    assert contrast(colours.on_accent, colours.accent) >= 4.5
+    assert contrast(colours.on_accent, colours.accent_hover) >= 4.5
+    assert min(contrast(mark, ground) for mark in (*colours.curves, colours.faint) for ground in grounds[:2]) >= 3.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ((50.0, 2.6772, -79.7751), (50.0, 0.0, -82.7485), 2.0425),
+        ((50.0, -1.0, 2.0), (50.0, 0.0, 0.0), 2.3669),
+        ((50.0, 2.49, -0.001), (50.0, -2.49, 0.0011), 7.2195),
+        ((22.7233, 20.0904, -46.6940), (23.0331, 14.9730, -42.5619), 2.0373),
+    ],
+)
+def test_distances_are_those_of_the_published_pairs(
+    one: tuple[float, ...], other: tuple[float, ...], expected: float
+) -> None:
+    """Sharma, Wu and Dalal (2005), "The CIEDE2000 Color-Difference Formula", Color Research and Application 30(1)."""
+    assert float(distance(np.array(one), np.array(other))) == pytest.approx(expected, abs=1e-4)
