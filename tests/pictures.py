@@ -1,67 +1,108 @@
 """Take the documentation's pictures of the window: `python -m tests.pictures [--dark] [FOLDER [NAME …]]`.
 
-They show the reference runs, so that they come out alike on every machine, and Qt paints them without a display. The
-folder is docs/images unless given.
+Qt paints them without a display. Those in `PICTURES` show the reference runs and come out alike on every machine; those in
+`LIVE` show a new user's database and runs of this machine's processor, whose figures are its own. The folder is
+docs/images unless given. pngquant, where it is installed, makes the files small; the report needs Chromium.
 """
 
 import os
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QEventLoop, Qt
-from PySide6.QtGui import QKeySequence
+from PySide6.QtCore import QEvent, QEventLoop, QObject, Qt, QTimer
+from PySide6.QtGui import QImage, QKeySequence
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QCheckBox, QLabel, QLineEdit, QPushButton
 
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.history.screen import HistoryView
 from app.gui.theme import Theme
-from app.gui.window import COMPARE, HISTORY
+from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
+from app.plan import Plan
 from app.queries import RunQuery
 from app.records import RunRow
 from app.storage.reference import add_reference
 from app.storage.store import Store
+from workloads.catalog import Machine, complete
+from workloads.protocol import Value
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
-_LIMIT_S = 120.0
-_QUIET_S = 0.5
+SIZE = 1280, 800
+_LIMIT_S = 240.0
+_SOON_MS = 500
+"""A timer that waits longer is for somebody who looks, not for the picture."""
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Let Qt work until a condition holds, and until nothing more is painted."""
+class Paints(QObject):
+    """Counts what the program paints."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """Count, and let everything through."""
+        self.count += event.type() == QEvent.Type.Paint
+        return False
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Let Qt work until a condition holds."""
     limit_s = time.monotonic() + _LIMIT_S
     while not condition():
         if time.monotonic() > limit_s:
             raise TimeoutError(f"not reached within {_LIMIT_S:.0f} s: {condition}")
-        QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 50)
-    quiet_until_s = time.monotonic() + _QUIET_S
-    while time.monotonic() < quiet_until_s:
-        QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 50)
+        QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+
+
+def settle(workbench: Workbench) -> None:
+    """Let Qt work until everything is read and drawn: until a read and all timers end without another paint."""
+    application, paints = QApplication.instance(), Paints()
+    assert application
+    application.installEventFilter(paints)
+    before = -1
+    try:
+        while paints.count != before:
+            before = paints.count
+            ended: list[None] = []
+            workbench.reads.run(lambda: None, ended.append, lambda _: None)
+            wait_until(lambda ended=ended: ended and not _is_drawing(workbench))
+    finally:
+        application.removeEventFilter(paints)
+
+
+def _is_drawing(workbench: Workbench) -> bool:
+    timers = workbench.window.findChildren(QTimer)
+    return any(timer.isActive() and timer.isSingleShot() and timer.interval() < _SOON_MS for timer in timers)
+
+
+def labels(workbench: Workbench) -> str:
+    """Return all text in sight."""
+    return "\n".join(label.text() for label in workbench.window.findChildren(QLabel) if label.isVisible())
+
+
+def click(workbench: Workbench, text: str) -> None:
+    """Click on the button that has this text."""
+    buttons = workbench.window.findChildren(QPushButton)
+    (button,) = [each for each in buttons if each.isVisible() and each.text().replace("&", "") == text]
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
 def reference_rows(workbench: Workbench) -> list[RunRow]:
     """Return the reference runs in their order."""
     with Store.open(workbench.database) as store:
-        return store.library.run_rows(store.library.find(RunQuery(order="run", descending=False)))
-
-
-def compare(workbench: Workbench, rows: list[RunRow], tab: str = "") -> None:
-    """Compare runs, and open a tab."""
-    painted: list[None] = []
-    workbench.window.make_page(COMPARE)
-    (view,) = workbench.window.findChildren(CompareView)
-    view.painted.connect(lambda *_: painted.append(None))
-    workbench.actions.compare([row.run for row in rows])
-    wait_until(lambda: bool(painted))
-    if tab:
-        view.tabs.open_tab(tab)
-        wait_until(lambda: True)
+        return store.library.run_rows(store.library.find(RunQuery(order="run", descending=False, tag="reference")))
 
 
 def is_variant(row: RunRow, workload: str, **settings: object) -> bool:
@@ -82,69 +123,281 @@ def lstm_layers(workbench: Workbench) -> list[RunRow]:
     return [row for row in rows if sum(other.spec == row.spec for other in rows) > 1]
 
 
-def layouts(workbench: Workbench) -> list[RunRow]:
-    """Return the 10-layer network's runs in both layouts, of which there are several of each."""
-    return [
-        row
-        for row in reference_rows(workbench)
-        if is_variant(row, "cnn10", batch_size=1024, gpus=1, precision="tf32", xla=False, implementation="native")
-    ]
+def cnn_runs(workbench: Workbench, **settings: object) -> list[RunRow]:
+    """Return the 10-layer network's runs in both layouts."""
+    plain = partial(is_variant, workload="cnn10", precision="tf32", xla=False, implementation="native")
+    return [row for row in reference_rows(workbench) if plain(row, **settings)]
 
 
-def take_history(workbench: Workbench) -> None:
+def compare(workbench: Workbench, rows: list[RunRow], tab: str = "Curves") -> CompareView:
+    """Compare runs, and open a tab."""
+    painted: list[None] = []
+    workbench.window.make_page(COMPARE)
+    (view,) = workbench.window.findChildren(CompareView)
+    view.painted.connect(lambda *_: painted.append(None))
+    if view.tabs.titles:
+        view.tabs.open_tab("Curves")
+    workbench.actions.compare([row.run for row in rows])
+    wait_until(lambda: painted)
+    view.tabs.open_tab(tab)
+    settle(workbench)
+    return view
+
+
+def compare_layers(workbench: Workbench) -> None:
+    """Compare four LSTM layers."""
+    compare(workbench, lstm_layers(workbench))
+
+
+def explain_layouts(workbench: Workbench) -> None:
+    """Ask why NCHW is faster than NHWC."""
+    compare(workbench, cnn_runs(workbench, batch_size=1024, gpus=1), "Why")
+
+
+def show_article(workbench: Workbench) -> None:
+    """Show article B beside the runs that repeat it."""
+    rows = [row for row in reference_rows(workbench) if is_variant(row, "lstm", mode="train", units=512, batch_size=64)]
+    compare(workbench, rows, "Article")
+
+
+def draw_scaling(workbench: Workbench) -> None:
+    """Draw how the CNN scales, as large as the screen."""
+    view = compare(workbench, cnn_runs(workbench), "Scaling")
+    if not view.tabs.enlarge.isChecked():
+        view.tabs.enlarge.click()
+    settle(workbench)
+
+
+def show_history(workbench: Workbench) -> None:
     """Show the list of runs, in groups by experiment."""
     workbench.window.show_page(HISTORY)
-    wait_until(lambda: bool(reference_rows(workbench)))
+    settle(workbench)
     QTest.keySequence(workbench.window, QKeySequence("Ctrl+G"))
-    wait_until(lambda: True)
+    settle(workbench)
 
 
-def take_run(workbench: Workbench) -> None:
-    """Show the page of a run of cuDNN's LSTM."""
+def open_run(workbench: Workbench) -> None:
+    """Open the page of a run of cuDNN's LSTM."""
     run = next(row.run for row in lstm_layers(workbench) if row.spec.variant["implementation"] == "cudnn")
     workbench.actions.open_run(run)
     (view,) = workbench.window.findChildren(HistoryView)
     wait_until(lambda: view.shows_run)
+    settle(workbench)
 
 
-def take_evidence(workbench: Workbench) -> None:
+def show_evidence(workbench: Workbench) -> None:
     """Show what ran in it."""
-    take_run(workbench)
-    buttons = workbench.window.findChildren(QPushButton)
-    (button,) = [each for each in buttons if "vidence" in each.text() and each.isVisible()]
-    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
-    wait_until(lambda: True)
+    open_run(workbench)
+    (view,) = workbench.window.findChildren(HistoryView)
+    if not view.detail.evidence.isVisible():
+        click(workbench, "Show evidence")
+    settle(workbench)
 
 
-PICTURES: Mapping[str, Callable[[Workbench], None]] = {
-    "compare": lambda workbench: compare(workbench, lstm_layers(workbench)),
-    "why": lambda workbench: compare(workbench, layouts(workbench), "Why"),
-    "history": take_history,
-    "h200-run": take_run,
-    "h200-evidence": take_evidence,
+def replay(workbench: Workbench) -> None:
+    """Replay the measured part of a run of two GPUs."""
+    workbench.actions.replay(cnn_runs(workbench, batch_size=2048, gpus=2)[0].run)
+    wait_until(lambda: workbench.replay.playing)
+    view = workbench.run_view.replay
+    assert view
+    view.measured_button.click()
+    wait_until(lambda: "0:18 of" in labels(workbench))
+    view.pause_button.click()
+    settle(workbench)
+
+
+def search_palette(workbench: Workbench) -> None:
+    """Search all actions and runs."""
+    palette = workbench.shell.palette
+    workbench.window.show_page(HISTORY)
+    palette.close_palette()
+    QTest.keySequence(workbench.window, QKeySequence("Ctrl+K"))
+    QTest.keyClicks(palette.line, "reference")
+    settle(workbench)
+
+
+def save_report(workbench: Workbench) -> QImage:
+    """Save the report of four LSTM layers and let Chromium draw its beginning."""
+    view = compare(workbench, lstm_layers(workbench))
+    with tempfile.TemporaryDirectory() as made:
+        page, picture = Path(made) / "report.html", Path(made) / "report.png"
+        view.report_requested.emit(page)
+        wait_until(lambda: page.name in labels(workbench))
+        words = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={made}")
+        size = "--window-size={},{}".format(*SIZE)
+        command = ["chromium", *words, size, f"--screenshot={picture}", page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=_LIMIT_S)
+        return QImage(str(picture))
+
+
+def first_start(workbench: Workbench) -> None:
+    """Show what a new user sees."""
+    workbench.window.show_page(RUN)
+    wait_until(lambda: workbench.run_view.first_start and workbench.run_view.first_start.isVisible())
+    settle(workbench)
+
+
+def wait_idle(workbench: Workbench) -> None:
+    """Wait until nothing runs."""
+    wait_until(lambda: workbench.run_view.form.run_button.isEnabled())
+    wait_until(lambda: not workbench.queue.running and not workbench.run.running)
+
+
+def choose(workbench: Workbench, workload: str, **values: bool | float | str) -> None:
+    """Set the form on the Run screen, without the cards of the first start."""
+    wait_idle(workbench)
+    workbench.window.show_page(RUN)
+    workbench.run_view.show_live()
+    workbench.run_view.form.workload_chosen.emit(workload)
+    for name, value in {"gpus": 0, **values}.items():
+        workbench.run_view.form.edited.emit(name, value)
+
+
+def run_variant(workbench: Workbench) -> None:
+    """Run an LSTM on the processor until three seconds are left."""
+    choose(workbench, "lstm", seconds=20)
+    click(workbench, "Run")
+    wait_until(lambda: re.search(r"Measuring.*\n?.*0:0[0-3] left", labels(workbench)))
+
+
+def watch_machine(workbench: Workbench) -> None:
+    """Show the host while a run uses its processor."""
+    run_variant(workbench)
+    workbench.window.show_page(MONITOR)
+    wait_until(lambda: workbench.monitor_view.details.isVisible())
+    wait_idle(workbench)
+
+
+def tick(workbench: Workbench, name: str, *wanted: str) -> None:
+    """Tick values of a parameter in the matrix, or write several."""
+    matrix = workbench.run_view.matrix_view()
+    control = matrix.rows.control(name)
+    for box in control.findChildren(QCheckBox):
+        if box.text() in wanted and not box.isChecked():
+            box.click()
+    for line in control.findChildren(QLineEdit):
+        line.setFocus()
+        line.selectAll()
+        QTest.keyClicks(line, ", ".join(wanted))
+        QTest.keyClick(line, Qt.Key.Key_Return)
+
+
+def build_experiment(workbench: Workbench) -> None:
+    """Choose two implementations, XLA off and on, and three batch sizes."""
+    choose(workbench, "lstm", seconds=2)
+    click(workbench, "Compare values …")
+    settle(workbench)
+    tick(workbench, "implementation", "Standard", "Block-fused")
+    tick(workbench, "xla", "Off", "On")
+    tick(workbench, "batch_size", "16", "32", "64")
+    settle(workbench)
+
+
+def plan(name: str, workload: str, repeats: int, values: Mapping[str, list[Value]]) -> Plan:
+    """Return an experiment on the processor."""
+    ((parameter, chosen),) = values.items()
+    settings = [{"gpus": 0, "steps": 0, "seconds": 2.0, parameter: value} for value in chosen]
+    variants = tuple(complete(workload, each, Machine()) for each in settings)
+    return Plan(name=name, variants=variants, repeats=repeats)
+
+
+def fill_queue(workbench: Workbench) -> None:
+    """Show a queue in which one experiment is complete, one runs, and one waits."""
+    choose(workbench, "lstm")
+    workbench.queue.add(plan("Batch size", "lstm", 2, {"batch_size": [32, 64]}))
+    workbench.queue.add(plan("Implementation", "lstm", 3, {"implementation": ["standard", "block_fused"]}))
+    workbench.queue.add(plan("Layout", "cnn10", 3, {"layout": ["NHWC", "NCHW"]}))
+    view = workbench.run_view.queue_view()
+    view.unfold()
+    wait_until(lambda: "Batch size" in view.ended_banner.displayed_text and "Measuring" in labels(workbench))
+
+
+def compare_with_reference(workbench: Workbench) -> None:
+    """Compare a run of this processor with the same one of an H200."""
+    wait_idle(workbench)
+    add_reference(workbench.database)
+    (theirs,) = [row for row in lstm_layers(workbench) if is_variant(row, "lstm", implementation="standard")][:1]
+    workbench.actions.run_again(theirs.run)
+    settle(workbench)
+    workbench.run_view.form.edited.emit("gpus", 0)
+    workbench.run_view.form.edited.emit("precision", "float32")
+    workbench.run_view.form.edited.emit("seconds", 5)
+    click(workbench, "Run")
+    wait_until(lambda: "Completed" in labels(workbench))
+    with Store.open(workbench.database) as store:
+        own = next(row for row in store.list_runs() if "reference" not in row.tags)
+    compare(workbench, [own, theirs])
+
+
+Take = Callable[[Workbench], QImage | None]
+PICTURES: Mapping[str, Take] = {
+    "compare": compare_layers,
+    "why": explain_layouts,
+    "history": show_history,
+    "palette": search_palette,
+    "run-page": open_run,
+    "h200-evidence": show_evidence,
+    "article": show_article,
+    "pictures": draw_scaling,
+    "replay": replay,
+    "report": save_report,
 }
+LIVE: Mapping[str, Take] = {
+    "first-start": first_start,
+    "run": run_variant,
+    "monitor": watch_machine,
+    "matrix": build_experiment,
+    "reference": compare_with_reference,
+    "queue": fill_queue,
+}
+
+
+@contextmanager
+def opened(theme: Theme, *, reference: bool) -> Iterator[Workbench]:
+    """Open the window on a database of its own, of the reference runs or new."""
+    with tempfile.TemporaryDirectory() as made:
+        database = Path(made) / "profiles.db"
+        if reference:
+            add_reference(database)
+        workbench = Workbench(database, theme)
+        workbench.window.resize(*SIZE)
+        workbench.start()
+        wait_until(workbench.run_view.form.run_button.isEnabled)
+        try:
+            yield workbench
+        finally:
+            workbench.quit()
+            wait_until(lambda: not workbench.window.isVisible())
+            workbench.close()
+
+
+def save(picture: QImage, path: Path) -> None:
+    """Write a picture of at most 256 colours, if that can be done here."""
+    picture.save(str(path))
+    if shutil.which("pngquant"):
+        subprocess.run(["pngquant", "--force", "--strip", "--speed", "1", "--output", path, path], check=True)
 
 
 def main(words: list[str]) -> None:
     """Take the pictures that are named, else all."""
     folder, *names = [word for word in words if not word.startswith("--")] or [str(IMAGES)]
     application = QApplication(sys.argv[:1])
+    application.setCursorFlashTime(0)
     theme = Theme(application)
     theme.start()
     theme.apply(Qt.ColorScheme.Dark if "--dark" in words else Qt.ColorScheme.Light)
-    with tempfile.TemporaryDirectory() as made:
-        database = Path(made) / "profiles.db"
-        add_reference(database)
-        workbench = Workbench(database, theme)
-        workbench.window.resize(1280, 800)
-        workbench.start()
-        try:
-            for name in names or PICTURES:
-                PICTURES[name](workbench)
-                workbench.window.grab().save(str(Path(folder) / f"{name}.png"))
-        finally:
-            workbench.window.close()
-            workbench.close()
+    for table in (PICTURES, LIVE):
+        wanted = [name for name in names or table if name in table]
+        if "report" in wanted and not shutil.which("chromium"):
+            wanted.remove("report")
+            print("The report is left out: it needs chromium.", file=sys.stderr)
+        if not wanted:
+            continue
+        with opened(theme, reference=table is PICTURES) as workbench:
+            for name in wanted:
+                picture = table[name](workbench) or workbench.window.grab().toImage()
+                save(picture, Path(folder) / f"{name}.png")
+                print(name, flush=True)
 
 
 if __name__ == "__main__":

@@ -288,12 +288,15 @@ class Palette(QFrame):
         self.list.setAccessibleName("Matches")
         self.list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self.line.setProperty("role", "palette")
-        self._hint.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID)
+        below = QVBoxLayout()  # around a label with a style sheet, which takes margins of its own away
+        below.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID)
+        below.addWidget(self._hint)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
-        for widget in (self.line, separator(), self.list, separator(), self._hint):
+        for widget in (self.line, separator(), self.list, separator()):
             layout.addWidget(widget)
+        layout.addLayout(below)
 
 
 def _group(row: _Row) -> str:

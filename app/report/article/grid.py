@@ -264,7 +264,10 @@ def _ends(published: float | tuple[float, float] | None) -> list[float] | None:
 
 
 def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell]]) -> tuple[TextTable, ...]:
-    """Return the article's columns with a few measured ones each, so that they fit on paper."""
+    """Return the article's columns with a few measured ones each, so that they fit on paper.
+
+    A column of which nothing was measured is left out.
+    """
     caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a 95 % CI of its own"
     unit = _FIGURES[table.figure].unit
     published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
@@ -274,6 +277,8 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
         published.append(("Article: speed-up", [_ends_text(_ends(row.article_ratio)) for row in table.rows]))
     parts: list[list[TextColumn]] = [[]]
     for column, cells in zip(grid.columns, columns, strict=True):
+        if not any(cell.runs for cell in cells):
+            continue
         head = ", ".join(filter(None, ("Measured", column.label)))
         texts = [(f"{head}: {what}", text) for what, text in _cell_columns(table, cells)]
         if parts[-1] and len(parts[-1]) + len(texts) > _TEXT_COLUMNS_ON_PAPER:
