@@ -1,8 +1,8 @@
 """Take the documentation's pictures of the window: `python -m tests.pictures [--dark] [FOLDER [NAME …]]`.
 
-Qt paints them without a display. Those in `PICTURES` show the reference runs and come out alike on every machine; those in
-`LIVE` show a new user's database and runs of this machine's processor, whose figures are its own. The folder is
-docs/images unless given. pngquant, where it is installed, makes the files small; the report needs Chromium.
+Qt paints them without a display. Those in `PICTURES` show the reference runs and come out alike on every machine; those
+in `LIVE` show a new user's database and runs of this machine's processor. The folder is docs/images unless given.
+pngquant, where it is installed, makes the files small; the report needs Chromium.
 """
 
 import os
@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -47,9 +46,7 @@ _SOON_MS = 500
 class Paints(QObject):
     """Counts what the program paints."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
+    count = 0
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
         """Count, and let everything through."""
@@ -72,19 +69,21 @@ def settle(workbench: Workbench) -> None:
     assert application
     application.installEventFilter(paints)
     before = -1
-    try:
-        while paints.count != before:
-            before = paints.count
-            ended: list[None] = []
-            workbench.reads.run(lambda: None, ended.append, lambda _: None)
-            wait_until(lambda ended=ended: ended and not _is_drawing(workbench))
-    finally:
-        application.removeEventFilter(paints)
+    while paints.count != before:
+        before = paints.count
+        _read_and_draw(workbench)
+    application.removeEventFilter(paints)
+
+
+def _read_and_draw(workbench: Workbench) -> None:
+    ended: list[None] = []
+    workbench.reads.run(lambda: None, ended.append, lambda _: None)
+    wait_until(lambda: ended and not _is_drawing(workbench))
 
 
 def _is_drawing(workbench: Workbench) -> bool:
-    timers = workbench.window.findChildren(QTimer)
-    return any(timer.isActive() and timer.isSingleShot() and timer.interval() < _SOON_MS for timer in timers)
+    timers = [timer for timer in workbench.window.findChildren(QTimer) if timer.isActive() and timer.isSingleShot()]
+    return any(timer.interval() < _SOON_MS for timer in timers)
 
 
 def labels(workbench: Workbench) -> str:
@@ -114,19 +113,24 @@ def is_variant(row: RunRow, workload: str, **settings: object) -> bool:
 def lstm_layers(workbench: Workbench) -> list[RunRow]:
     """Return article B's runs of one layer in one direction."""
     wanted = {"standard", "cudnn", "cudnn_stack", "block_fused"}
-    rows = [
-        row
-        for row in reference_rows(workbench)
-        if is_variant(row, "lstm", implementation=wanted, layers=1, mode="train", xla=False, bidirectional=False)
-        and is_variant(row, "lstm", units=512, precision="tf32", batch_size=64, gpus=1)
-    ]
+    plain = {
+        "layers": 1,
+        "mode": "train",
+        "xla": False,
+        "bidirectional": False,
+        "units": 512,
+        "batch_size": 64,
+        "gpus": 1,
+    }
+    settings = {**plain, "implementation": wanted, "precision": "tf32", "batch_size": 64}
+    rows = [row for row in reference_rows(workbench) if is_variant(row, "lstm", **settings)]
     return [row for row in rows if sum(other.spec == row.spec for other in rows) > 1]
 
 
 def cnn_runs(workbench: Workbench, **settings: object) -> list[RunRow]:
     """Return the 10-layer network's runs in both layouts."""
-    plain = partial(is_variant, workload="cnn10", precision="tf32", xla=False, implementation="native")
-    return [row for row in reference_rows(workbench) if plain(row, **settings)]
+    wanted = {"precision": "tf32", "xla": False, "implementation": "native", **settings}
+    return [row for row in reference_rows(workbench) if is_variant(row, "cnn10", **wanted)]
 
 
 def compare(workbench: Workbench, rows: list[RunRow], tab: str = "Curves") -> CompareView:
@@ -142,11 +146,6 @@ def compare(workbench: Workbench, rows: list[RunRow], tab: str = "Curves") -> Co
     view.tabs.open_tab(tab)
     settle(workbench)
     return view
-
-
-def compare_layers(workbench: Workbench) -> None:
-    """Compare four LSTM layers."""
-    compare(workbench, lstm_layers(workbench))
 
 
 def explain_layouts(workbench: Workbench) -> None:
@@ -198,11 +197,9 @@ def replay(workbench: Workbench) -> None:
     """Replay the measured part of a run of two GPUs."""
     workbench.actions.replay(cnn_runs(workbench, batch_size=2048, gpus=2)[0].run)
     wait_until(lambda: workbench.replay.playing)
-    view = workbench.run_view.replay
-    assert view
-    view.measured_button.click()
+    click(workbench, "Measured")
     wait_until(lambda: "0:18 of" in labels(workbench))
-    view.pause_button.click()
+    click(workbench, "Pause replay")
     settle(workbench)
 
 
@@ -224,8 +221,7 @@ def save_report(workbench: Workbench) -> QImage:
         view.report_requested.emit(page)
         wait_until(lambda: page.name in labels(workbench))
         words = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={made}")
-        size = "--window-size={},{}".format(*SIZE)
-        command = ["chromium", *words, size, f"--screenshot={picture}", page.as_uri()]
+        command = ["chromium", *words, "--window-size={},{}".format(*SIZE), f"--screenshot={picture}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=_LIMIT_S)
         return QImage(str(picture))
 
@@ -239,7 +235,7 @@ def first_start(workbench: Workbench) -> None:
 
 def wait_idle(workbench: Workbench) -> None:
     """Wait until nothing runs."""
-    wait_until(lambda: workbench.run_view.form.run_button.isEnabled())
+    wait_until(workbench.run_view.form.run_button.isEnabled)
     wait_until(lambda: not workbench.queue.running and not workbench.run.running)
 
 
@@ -264,7 +260,7 @@ def watch_machine(workbench: Workbench) -> None:
     """Show the host while a run uses its processor."""
     run_variant(workbench)
     workbench.window.show_page(MONITOR)
-    wait_until(lambda: workbench.monitor_view.details.isVisible())
+    wait_until(workbench.monitor_view.details.isVisible)
     wait_idle(workbench)
 
 
@@ -316,12 +312,11 @@ def compare_with_reference(workbench: Workbench) -> None:
     """Compare a run of this processor with the same one of an H200."""
     wait_idle(workbench)
     add_reference(workbench.database)
-    (theirs,) = [row for row in lstm_layers(workbench) if is_variant(row, "lstm", implementation="standard")][:1]
+    theirs = next(row for row in lstm_layers(workbench) if is_variant(row, "lstm", implementation="standard"))
     workbench.actions.run_again(theirs.run)
     settle(workbench)
-    workbench.run_view.form.edited.emit("gpus", 0)
-    workbench.run_view.form.edited.emit("precision", "float32")
-    workbench.run_view.form.edited.emit("seconds", 5)
+    for name, value in {"gpus": 0, "precision": "float32", "seconds": 5}.items():
+        workbench.run_view.form.edited.emit(name, value)
     click(workbench, "Run")
     wait_until(lambda: "Completed" in labels(workbench))
     with Store.open(workbench.database) as store:
@@ -329,9 +324,9 @@ def compare_with_reference(workbench: Workbench) -> None:
     compare(workbench, [own, theirs])
 
 
-Take = Callable[[Workbench], QImage | None]
+Take = Callable[[Workbench], object]
 PICTURES: Mapping[str, Take] = {
-    "compare": compare_layers,
+    "compare": lambda workbench: compare(workbench, lstm_layers(workbench)),
     "why": explain_layouts,
     "history": show_history,
     "palette": search_palette,
@@ -395,8 +390,11 @@ def main(words: list[str]) -> None:
             continue
         with opened(theme, reference=table is PICTURES) as workbench:
             for name in wanted:
-                picture = table[name](workbench) or workbench.window.grab().toImage()
-                save(picture, Path(folder) / f"{name}.png")
+                taken = table[name](workbench)
+                save(
+                    taken if isinstance(taken, QImage) else workbench.window.grab().toImage(),
+                    Path(folder) / f"{name}.png",
+                )
                 print(name, flush=True)
 
 

@@ -22,7 +22,16 @@ from app.storage.store import Store
 from app.viewmodels.history.annotations import Annotations
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.gui.windows import window_on
-from tests.pictures import compare, layouts, lstm_layers, take_evidence, take_history, take_run, wait_until
+from tests.pictures import (
+    compare,
+    explain_layouts,
+    lstm_layers,
+    open_run,
+    settle,
+    show_evidence,
+    show_history,
+    wait_until,
+)
 from workloads.catalog import Machine, complete
 
 _NOTED = Annotations(runs=(1, 2), tags={"night": True, "baseline": None}, note="")
@@ -47,7 +56,7 @@ def toured(qtbot: QtBot, folder: Path, theme: Theme, monkeypatch: pytest.MonkeyP
 
 def _page(workbench: Workbench, page: int) -> None:
     workbench.window.show_page(page)
-    wait_until(lambda: True)
+    settle(workbench)
 
 
 def _queue(workbench: Workbench) -> None:
@@ -95,15 +104,12 @@ def _trash(workbench: Workbench) -> None:
     _history(workbench).ask_to_purge((1, 2), lambda: None)
 
 
-def _tab(title: str, *, of_layouts: bool = False) -> Callable[[Workbench], None]:
-    def show(workbench: Workbench) -> None:
-        compare(workbench, (layouts if of_layouts else lstm_layers)(workbench), title)
-
-    return show
+def _tab(title: str) -> Callable[[Workbench], object]:
+    return lambda workbench: compare(workbench, lstm_layers(workbench), title)
 
 
 def _values(workbench: Workbench) -> None:
-    take_run(workbench)
+    open_run(workbench)
     (view,) = workbench.window.findChildren(HistoryView)
     wait_until(lambda: bool(view.detail.panels.shown))
     ValuesDialog(view.detail.panels.shown[0]).open()
@@ -114,13 +120,13 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "queue": _queue,
     "matrix": _matrix,
     "monitor": lambda workbench: _page(workbench, MONITOR),
-    "history": take_history,
+    "history": show_history,
     "facets": _facets,
     "diff": _diff,
-    "page of a run": take_run,
-    "evidence": take_evidence,
+    "page of a run": open_run,
+    "evidence": show_evidence,
     "curves": _tab("Curves"),
-    "why": _tab("Why", of_layouts=True),
+    "why": explain_layouts,
     "article": _tab("Article"),
     "speed-up": _tab("Speed-up"),
     "speed and energy": _tab("Speed and energy"),
@@ -142,7 +148,7 @@ def tour(workbench: Workbench) -> Iterator[tuple[str, QWidget]]:
     """Yield every screen and dialog by name, once it is shown; close what opened afterwards."""
     for name, show in SCREENS.items():
         show(workbench)
-        wait_until(lambda: True)
+        settle(workbench)
         palette = workbench.shell.palette
         shown = [each for each in QApplication.topLevelWidgets() if isinstance(each, QDialog) and each.isVisible()]
         yield name, shown[0] if shown else palette if palette.isVisible() else workbench.window
