@@ -72,6 +72,7 @@ from app.viewmodels.experiment.preview import (
     interleaved_plan,
     sequential_reason,
 )
+from app.viewmodels.format.naming import experiment_name
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
@@ -376,9 +377,8 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
     assert options.workload is not None
     workload = options.find_workload(options.workload)
     variants = _at_least_two(several_variants(workload, options.settings, machine))
-    name = " ".join([options.workload, *options.settings])
     ordered = tuple(_baseline_first(variants, options.baseline, workload))
-    return Plan(name=name, variants=ordered, repeats=repeats, until_pct=options.until)
+    return Plan(name=experiment_name(ordered), variants=ordered, repeats=repeats, until_pct=options.until)
 
 
 def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:

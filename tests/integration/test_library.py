@@ -24,7 +24,7 @@ def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_
         again, first = store.library.experiments()
         found = store.library.find(RunQuery(experiment=first.experiment))
         (row,) = store.library.run_rows([1])
-    assert (first.name, first.preset) == ("dummy gpus=0 step_ms=1,2 steps=20 warmup_steps=1", None)
+    assert (first.name, first.preset) == ("dummy: Step time 1, 2", None)
     assert first.runs == (1, 2, 3, 4), "a run made alone counts, and more repeats go on"
     assert found == [4, 3, 2, 1]
     assert row.experiments == (first.experiment,)
@@ -43,7 +43,7 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert set(warnings["kernel"]) == {str(mine), str(theirs)}
     shown = line("experiment", "--preset", "article-b", "--show")
     assert "2.5× to 3×" in shown.stdout
-    assert "10.53×" in shown.stdout
+    assert "10.5×" in shown.stdout
     assert "No run of your own is stored: these are the reference runs" in shown.stderr
     assert "goes on from here" not in shown.stderr
     removed = line.inside("reference", "--remove")

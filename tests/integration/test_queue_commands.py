@@ -101,7 +101,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     named = say("queue", "go-on", "1", "--no-standby")
     assert (named.status, named.out.splitlines()[0]) == (
         0,
-        "dummy gpus=0 step_ms=1.0 steps=5 warmup_steps=1 batch_size=1,2:",
+        "dummy: Batch size 1, 2 · step time 1 ms:",
     )
     assert queue(say("queue", "--json")) == []
 
@@ -204,7 +204,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
     say(*SHORT, "--queue")
     past = say("queue", "go-on", *end)
     assert "Entry 4 of the queue cannot be read by this version" in past.err
-    assert past.out.startswith("dummy gpus=0"), "the others go on, and are reported"
+    assert past.out.startswith("dummy: Batch size"), "the others go on, and are reported"
     named = "What is paused goes on when it is named: `python -m app queue go-on 4`.\n"
     assert named in past.err
     assert past.status == 1

@@ -20,7 +20,7 @@ from app.viewmodels.experiment.matrix_state import (
     parse_values,
 )
 from app.viewmodels.experiment.preview import group_refused
-from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.naming import experiment_name, variant_names
 from app.viewmodels.run.form import Field, Option, VariantForm
 from workloads import catalog
 from workloads.catalog import MAX_VARIANTS, Machine, Refusal, UsageError
@@ -128,7 +128,7 @@ class MatrixForm:
         found, extent = self._combinations(), self._extent
         groups = group_refused(found.refused, self._varied())
         return Plan(
-            name=" ".join([self._workload.name, *self._settings()]),
+            name=experiment_name(found.runnable) if found.runnable else self._workload.name,
             variants=found.runnable,
             repeats=self._repeats,
             until_pct=extent.until_pct,

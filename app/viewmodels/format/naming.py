@@ -144,12 +144,12 @@ def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None
     return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
 
 
-def _non_default(spec: RunSpec) -> list[str]:
+def _non_default(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
     known = parameters_by_name(spec)
     names = (
         name
         for name in spec.variant
-        if name not in _NOT_NAMED_IF_CHANGED and is_non_default(spec, name, known.get(name))
+        if name not in without and name not in _NOT_NAMED_IF_CHANGED and is_non_default(spec, name, known.get(name))
     )
     return [_parameter_text(spec, name, known.get(name)) for name in names]
 
@@ -169,6 +169,9 @@ _UUID_SHOWN = len("GPU-0f9e5287")
 _HASH_SHOWN = 8
 _PROPER_NAMES = ("Python",)
 _IDENTIFYING = catalog.parameter_names(lambda parameter: parameter.identifies)
+
+
+_SWITCH = {"False": "off", "True": "on"}
 
 
 def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
@@ -203,6 +206,22 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
         " · ".join(format_setting(spec, name, in_sentence=in_sentence) for name in own) or short_name(spec)
         for spec, own in zip(specs, short_names if len(specs) > 2 and all(short_names) else names_by_spec, strict=True)
     ]
+
+
+def experiment_name(specs: Sequence[RunSpec]) -> str:
+    """Return the workload, what its variants vary, and what else is set: `lstm: XLA off, on · Units 512, 1024`."""
+    varied = [name for name in differing_parameters(specs) if name != "workload"]
+
+    def describe(name: str) -> str:
+        having = [spec for spec in specs if name in spec.variant]
+        texts = (
+            _SWITCH.get(str(spec.variant[name])) or choice_label(spec, name, spec.variant[name]) for spec in having
+        )
+        return f"{parameter_label(having[0], name)} {', '.join(dict.fromkeys(texts))}"
+
+    workloads = ", ".join(dict.fromkeys(spec.workload for spec in specs))
+    parts = [*map(describe, varied), *_non_default(specs[0], varied)]
+    return f"{workloads}: {SEPARATOR.join(parts)}" if parts else workloads
 
 
 def _step_identity(spec: RunSpec) -> tuple[object, ...]:
