@@ -1,7 +1,7 @@
 """Start a window and time its first paint: `python -m app.bench.paint program|plots|bare`, in a fresh process.
 
 Prints `time.monotonic_ns()` of the first paint, with `plots` of the first curve of live telemetry, and 1 if TensorFlow
-was imported by then, else 0.
+was imported by then, else 0. With `tour DATABASE SECONDS RUN …` the window is used instead (`app.bench.tour`).
 """
 
 import gc
@@ -64,6 +64,9 @@ def program(*, plots: bool = False) -> None:
     gc.disable()
     feed = TelemetryFeed()
     feed.start()
+    from app.gui.quick_imports import hasten_imports
+
+    hasten_imports()
     from app.gui.app import Workbench
     from app.gui.theme import Theme
 
@@ -89,5 +92,12 @@ def _has_curve(plot: "TimePanel") -> bool:
 if __name__ == "__main__":
     if sys.argv[1] == "bare":
         bare()
+    elif sys.argv[1] == "tour":
+        from app.gui.quick_imports import hasten_imports
+
+        hasten_imports()
+        from app.bench.tour import main
+
+        main(Path(sys.argv[2]), float(sys.argv[3]), [int(word) for word in sys.argv[4:]])
     else:
         program(plots=sys.argv[1] == "plots")

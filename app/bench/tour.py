@@ -1,4 +1,4 @@
-"""Use the whole window: `python -m app.bench.tour DATABASE SECONDS RUN …`, in a fresh process; prints JSON.
+"""Use the whole window: `python -m app.bench.paint tour DATABASE SECONDS RUN …`, in a fresh process; prints JSON.
 
 One tour is a fixed list of steps over all screens. A step is given to the event loop like an input, and the next one
 comes when what it asked of the database is shown and a moment has passed. Milliseconds of a turn are processor time of
@@ -41,7 +41,7 @@ _UNDER_WAY_S = 0.015
 """For how long a turn goes on before it is looked at, and how often from then on."""
 _FRAMES = 4
 LEAST_TOURS = 3
-_APP = str(Path(__file__).parents[1])
+_BENCHMARKS = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ def _functions(frame: FrameType | None) -> str:
     names: list[str] = []
     while frame is not None and len(names) < _FRAMES:
         code = frame.f_code
-        if code.co_filename.startswith(_APP) and code.co_filename != __file__:
+        path = Path(code.co_filename)
+        if path.is_relative_to(_BENCHMARKS.parent) and path.parent != _BENCHMARKS:
             names.append(code.co_qualname)
         frame = frame.f_back
     return " < ".join(names)
@@ -267,12 +268,18 @@ def _memory_mb() -> float:
     return psutil.Process().memory_info().rss / 1e6
 
 
-def main() -> None:
-    """Print the longest turns of one window, and its memory after each tour."""
+def main(database: Path, seconds: float, runs: Sequence[int]) -> None:
+    """Print the longest turns of one window, and its memory after each tour.
+
+    Args:
+        database: Its database.
+        seconds: How long it is used, at least for three tours.
+        runs: The stored runs that are opened and compared.
+    """
     theme = Theme(QApplication(sys.argv[:1]))
     theme.start()
-    tour = Tour(Path(sys.argv[1]), [int(word) for word in sys.argv[3:]], theme)
-    end_s = time.perf_counter() + float(sys.argv[2])
+    tour = Tour(database, runs, theme)
+    end_s = time.perf_counter() + seconds
     try:
         tour.start()
         found: dict[str, Any] = {"start_mb": _memory_mb(), "tours_mb": []}
@@ -284,7 +291,3 @@ def main() -> None:
     finally:
         tour.close()
     print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

@@ -119,7 +119,7 @@ def measure_use(minutes: float = 0.0) -> Sequence[Result]:
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "use.db"
         runs = map(str, add_reference(database))
-        found = json.loads(module_output("app.bench.tour", str(database), str(minutes * 60), *runs))
+        found = json.loads(module_output("app.bench.paint", "tour", str(database), str(minutes * 60), *runs))
     first, *others = found["turns"][:_LISTED]
     _, second, *_, last = tours = found["tours_mb"]
     return [

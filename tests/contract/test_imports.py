@@ -136,6 +136,17 @@ def test_window_loads_no_tensorflow_and_no_scipy() -> None:
     assert "PySide6.QtWidgets" in loaded
 
 
+def test_the_window_is_imported_without_reading_the_source_of_every_module() -> None:
+    read = "import linecache, sys; sys.modules.update({f'read {name}': sys for name in linecache.cache})"
+    hasten = "from app.gui.quick_imports import hasten_imports; hasten_imports(); "
+
+    def sources(code: str) -> int:
+        return sum(name.startswith("read ") for name in loaded_after(f"{code}import app.gui.app; {read}"))
+
+    assert sources(hasten) < 20
+    assert sources("import PySide6.QtCore; ") > 100, "PySide6 reads none any more: hasten_imports is needless"
+
+
 def test_window_opens_before_database_and_plots_are_imported() -> None:
     assert not loaded_after("import app.gui.app") & {"sqlite_utils", "importlib.metadata", "pyqtgraph"}
 

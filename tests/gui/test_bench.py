@@ -13,6 +13,7 @@ from app.bench.tour import StackWatch, Tour
 from app.fields import FAST_FIELDS
 from app.gui.theme import Theme
 from app.queries import RUN_ORDERS, RunQuery
+from app.report.charts.svg import text_width
 from app.storage.reference import add_reference
 from app.storage.store import Store
 
@@ -109,8 +110,8 @@ def test_the_watch_says_what_is_under_way_in_a_long_turn() -> None:
     try:
         watch.begin()
         while not watch.seen:
-            recorded(9000)
-        assert "recorded" in watch.end()
+            text_width("m" * 10_000)
+        assert watch.end().endswith("text_width")
         watch.begin()
         assert watch.end() == ""
     finally:
