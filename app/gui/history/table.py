@@ -62,7 +62,7 @@ class HistoryTable(CellTable):
         # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
         self.horizontalHeader().setSelectionModel(QItemSelectionModel(self._lines, self))
         self.horizontalHeader().setSectionsClickable(True)
-        self.selectionModel().selectionChanged.connect(self._emit_chosen)
+        self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
         self.verticalScrollBar().valueChanged.connect(self._request_near_rows)
         self.doubleClicked.connect(self._open)
         self.setAccessibleName("Stored runs")
@@ -80,6 +80,7 @@ class HistoryTable(CellTable):
         self._lines.searched = (*marked.get("", ()), *marked.get("variant", ()))
         self._lines.mark_outdated()
         self._lines.fill(listing.rows, listing.rows)
+        self._widest = _without_matches(self._widest)
         self._fit(listing.rows.values())
         self._set_lines(listing.lines(folded), listing.query, from_top=from_top)
         self._emit_shown()
@@ -270,9 +271,6 @@ class HistoryTable(CellTable):
         self.rows_shown.emit()
         self._request_near_rows()
 
-    def _emit_chosen(self) -> None:
-        self.chosen_changed.emit()
-
     def _open(self, index: QModelIndex) -> None:
         line = self._lines.lines[index.row()]
         if isinstance(line, Group):
@@ -292,6 +290,11 @@ class HistoryTable(CellTable):
             model.setCurrentIndex(self._lines.index(current_row, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
         model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         model.blockSignals(False)
+
+
+def _without_matches(widest: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """Return the widest cells without that of the matches: another search has others."""
+    return tuple(Cell(text="") if n == MATCH_COLUMN else cell for n, cell in enumerate(widest))
 
 
 def _shrink(widths: dict[int, int], steps: Iterable[tuple[int, int]], missing: int) -> None:

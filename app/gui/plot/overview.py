@@ -248,12 +248,14 @@ class Overview(QWidget):
             self.setCursor(Qt.CursorShape.SizeHorCursor if edge else Qt.CursorShape.ArrowCursor)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Let go; a click outside of the part in view moves that there."""
+        """Let go; after a click outside of the part in view a replay goes on from there, else the part moves there."""
         at, (start, end) = self._time_at(event.position().x()), self._stack.span
-        if self._hold == "new" and at == self._held_at and not start <= at <= end:
-            half = (end - start) / 2
-            middle = min(max(at, self.whole[0] + half), self.whole[1] - half)
-            self._request(middle - half, middle + half)
+        is_outside = self._hold == "new" and at == self._held_at and not start <= at <= end
+        if is_outside and self._recorded:  # what it has not played yet would be empty
+            self._request_position(event.position().x())
+        elif is_outside:
+            first = min(max(at - (end - start) / 2, self.whole[0]), self.whole[1] - (end - start))
+            self._request(first, first + end - start)
         self._hold = ""
 
     def mouseDoubleClickEvent(self, _event: QMouseEvent) -> None:
@@ -283,7 +285,6 @@ class Overview(QWidget):
             self._stack.range_requested.emit(start, end)
 
     def _request_position(self, x: float) -> None:
-        assert self._recorded is not None
         self.position_requested.emit(self._time_at(x) - self.whole[0])
 
 

@@ -68,6 +68,15 @@ def test_words_give_way_to_symbols_and_titles_go_last(screen: HistoryPage) -> No
     assert (with_titles[0], with_titles[-1]) == (True, False), "symbols under titles before the titles go"
 
 
+def test_the_column_of_matches_is_as_wide_as_those_of_this_search(screen: HistoryPage) -> None:
+    widths = []
+    for text, runs in (("lstm", ("3", "1")), ("finite", ("3",)), ("lstm", ("3", "1"))):
+        screen.search(text)
+        screen.wait_for("Run", *runs)
+        widths.append(screen.view.table.columnWidth(TITLES.index("Match")))
+    assert widths[0] == widths[2] < widths[1]
+
+
 def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> None:
     for end in range(1, len("cnn10") + 1):
         screen.search("cnn10"[:end])

@@ -85,4 +85,7 @@ def test_a_replay_goes_on_from_where_its_line_is_dragged_or_moved_by_keys(qtbot:
     qtbot.waitUntil(lambda: "Completed" in replay.live.displayed_text())
     drag(strip, 2.0, 4.0, y=strip.height() - 8)
     assert stack.span == pytest.approx((2.0, 4.0), abs=0.2)
+    at = QPoint(round(strip.x_of(1.0)), strip.height() - 8)
+    QTest.mouseClick(strip, Qt.MouseButton.LeftButton, pos=at)
+    qtbot.waitUntil(lambda: strip.accessibleDescription().startswith("1 s of"))
     controller.stop()
