@@ -65,10 +65,9 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def settle(workbench: Workbench) -> None:
     """Let Qt work until everything is read and drawn: until a read and all timers end without another paint."""
-    application, paints = QApplication.instance(), Paints()
+    application, paints, before = QApplication.instance(), Paints(), -1
     assert application
     application.installEventFilter(paints)
-    before = -1
     while paints.count != before:
         before = paints.count
         _read_and_draw(workbench)
@@ -93,8 +92,8 @@ def labels(workbench: Workbench) -> str:
 
 def click(workbench: Workbench, text: str) -> None:
     """Click on the button that has this text."""
-    buttons = workbench.window.findChildren(QPushButton)
-    (button,) = [each for each in buttons if each.isVisible() and each.text().replace("&", "") == text]
+    buttons = [each for each in workbench.window.findChildren(QPushButton) if each.isVisible()]
+    (button,) = [each for each in buttons if each.text().replace("&", "") == text]
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
@@ -292,8 +291,7 @@ def build_experiment(workbench: Workbench) -> None:
 def plan(name: str, workload: str, repeats: int, values: Mapping[str, list[Value]]) -> Plan:
     """Return an experiment on the processor."""
     ((parameter, chosen),) = values.items()
-    settings = [{"gpus": 0, "steps": 0, "seconds": 2.0, parameter: value} for value in chosen]
-    variants = tuple(complete(workload, each, Machine()) for each in settings)
+    variants = tuple(complete(workload, {"gpus": 0, "seconds": 2.0, parameter: each}, Machine()) for each in chosen)
     return Plan(name=name, variants=variants, repeats=repeats)
 
 
