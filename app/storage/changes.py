@@ -77,7 +77,7 @@ def undo(db: Database, path: Path, done: Changes) -> Changes:
 
 
 def _changed_since() -> UserError:
-    return UserError("It has been changed again since then, so it was not undone.")
+    return UserError("It has changed since then, so it was not undone.")
 
 
 @contextmanager

@@ -256,7 +256,8 @@ def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None
         return ""
     devices = max(1, int(spec.variant.get("gpus", 1)))
     a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
-    said = f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part, {a_step} each."
+    traced_steps = f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part"
+    said = f"{traced_steps}, {a_step} each on average with the profiler."
     if traced is None or step_ms is None or traced.fits(step_ms):
         return said
     kernels, step = units.milliseconds(traced.busy_ms), units.milliseconds(step_ms)

@@ -71,7 +71,7 @@ def timeline_view(evidence: Evidence, noun: str) -> TimelineView | None:
     rows = tuple(_rows(step))
     lanes = f"{len(step.streams)} {units.plural('thread' if noun == 'op' else 'stream', len(step.streams))}"
     total = len(step.kernels) + step.left_out
-    said = f"One traced step of {_time_text(step.duration_ns)}: {total:,} {units.plural(noun, total)} on {lanes}."
+    said = f"One of the traced steps, {_time_text(step.duration_ns)}: {total:,} {units.plural(noun, total)} on {lanes}."
     shares = (
         f"{row.label}: {row.kernels:,} {units.plural(noun, row.kernels)}, {units.percent(100 * row.share, 1)} busy"
         for row in rows

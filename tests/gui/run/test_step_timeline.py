@@ -50,7 +50,7 @@ def turn_wheel(canvas: StepCanvas, position: QPoint, modifiers: Qt.KeyboardModif
 
 def test_the_mouse_zooms_pans_and_reads(panel: EvidencePanel, qtbot: QtBot) -> None:
     widget, canvas = timeline_of(panel)
-    assert canvas.accessibleName().startswith("One traced step of 250")
+    assert canvas.accessibleName().startswith("One of the traced steps, 250")
     assert widget.reading().startswith("Ctrl+wheel")
     QTest.mouseMove(canvas, at(canvas, 110, 1))
     qtbot.waitUntil(lambda: widget.reading().startswith("point-wise · at 0.100"))

@@ -81,7 +81,7 @@ def test_what_another_program_changed_since_stays(store: Store, database_path: P
         other.library.set_note(2, "Theirs")
     store.library.undo(changes)
     assert [row.note for row in store.library.run_rows([1, 2])] == ["", "Theirs"]
-    with pytest.raises(UserError, match="changed again since"):
+    with pytest.raises(UserError, match="changed since"):
         store.library.undo(changes)
 
 

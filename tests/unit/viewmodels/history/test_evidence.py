@@ -131,12 +131,12 @@ def test_time_is_told_by_class_and_between_kernels() -> None:
     assert sum(share.share for share in shown.classes) == pytest.approx(1.0)
     assert len({share.colour for share in shown.classes}) == len(shown.classes)
     assert shown.idle_share == f"87.7{NBSP}%", "3.94 ms of the measured step's 32"
-    assert shown.traced == f"5 steps traced after the measured part, 4.96{NBSP}ms each."
+    assert shown.traced == f"5 steps traced after the measured part, 4.96{NBSP}ms each on average with the profiler."
     assert shown.sources == "Seen in the executed graph and the profiler's trace."
 
 
 def test_a_step_on_two_gpus_lasts_half_of_what_both_took() -> None:
-    assert f"2.48{NBSP}ms each." in view(AS_REQUESTED, gpus=2).traced
+    assert f"2.48{NBSP}ms each on average with the profiler." in view(AS_REQUESTED, gpus=2).traced
 
 
 def test_several_devices_have_a_row_each_and_one_has_none() -> None:
