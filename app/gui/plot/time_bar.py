@@ -78,7 +78,7 @@ class TimeBar(QWidget):
     def offer_ranges(self, ranges: Mapping[str, Span]) -> None:
         """Let the user choose among these; where all are one there is nothing to choose."""
         for made in self._ranges.values():
-            made.setEnabled(len(set(ranges.values())) > 1)
+            made.setVisible(len(set(ranges.values())) > 1)
 
     def mark_range(self, name: str) -> None:
         """Mark the range that is shown; "" where it is none of them."""

@@ -196,3 +196,12 @@ def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(
     for panel in stack.shown:
         panel.plot.turns = None
     assert [panel.plot.grab().toImage() for panel in stack.shown] == painted
+
+
+def test_a_run_that_measured_nothing_offers_no_measured_part(made: Shown) -> None:
+    for ranges, offered in (
+        ({"measured": (10.0, 50.0), "full run": (0.0, 60.0)}, True),
+        ({"full run": (0, 60)}, False),
+    ):
+        made.bar.offer_ranges(ranges)
+        assert [not made.bar.range_button(name).isHidden() for name in STORED_RANGES] == [offered, offered]
