@@ -171,8 +171,11 @@ class MonitorView(QWidget):
         for widget in (self.search, self._grouped, self._fold):
             head.addWidget(widget)
         head.addSpacing(GRID)
-        for widget in (*self._ranges.values(), self._hosts, self._trace):
+        for widget in self._ranges.values():
             head.addWidget(widget)
+        for link in (self._hosts, self._trace):
+            head.addSpacing(GRID)
+            head.addWidget(link)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
