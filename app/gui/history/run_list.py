@@ -111,7 +111,10 @@ class HistoryList(QWidget):
         self.run_menu = RunMenu(self.table, actions)
         self.footer = HistoryFooter()
         self._show_reference = button("Show &reference runs", "Copies of runs measured on real GPUs", primary=True)
-        self._empty = EmptyState("", "", self._show_reference)
+        self._show_all = button(
+            "Show all r&uns", "Clear the search and the filters, or leave the deleted runs (Escape)"
+        )
+        self._empty = EmptyState("", "", self._show_reference, self._show_all)
         self._pages = QStackedWidget()
         self._group = self._toggle("&Group by experiment", "Ctrl+G")
         self._show_facets = self._toggle("&Filter panel", "Ctrl+B")
@@ -151,6 +154,7 @@ class HistoryList(QWidget):
         # In this order the keyboard goes from the button to the table.
         self._pages.setCurrentWidget(self.table if listing.runs else self._empty)
         self._show_reference.setVisible(offers_reference(listing))
+        self._show_all.setVisible(not offers_reference(listing))
         self.table.show_listing(listing, self._folded_groups(), from_top=is_new)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -239,6 +243,7 @@ class HistoryList(QWidget):
         )
         self._deleted.triggered.connect(self._ask_deleted)
         self._reference.triggered.connect(self._ask_reference)
+        self._show_all.clicked.connect(self.escape)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
         self.bar.search.returnPressed.connect(self.table.setFocus)
         self.bar.compare.clicked.connect(self.run_menu.compare.trigger)

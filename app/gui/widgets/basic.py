@@ -330,9 +330,9 @@ class Scroller(QScrollArea):
 
 
 class EmptyState(QWidget):
-    """Placeholder of an empty screen: a heading, what to do next, and the button for it."""
+    """Placeholder of an empty screen: a heading, what to do next, and the buttons for it."""
 
-    def __init__(self, title: str, text: str, action: QPushButton | None = None) -> None:
+    def __init__(self, title: str, text: str, *actions: QPushButton) -> None:
         super().__init__()
         self._title = text_label(title, "title")
         self._text = text_label(text, "muted", wrap=True)
@@ -343,7 +343,7 @@ class EmptyState(QWidget):
         layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addWidget(self._text)
         self._text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-        if action is not None:
+        for action in actions:
             layout.addWidget(action, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addStretch(3)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QModelIndex, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication, QImage
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.history.page import RunPageView
@@ -87,6 +88,15 @@ def test_search_narrows_as_typed_and_escape_clears_it(screen: HistoryPage) -> No
     screen.escape()
     screen.wait_for("Run", "3", "2", "1")
     assert screen.view.overview.bar.search.text() == ""
+
+
+def test_a_search_that_finds_nothing_has_a_button_that_leads_back(screen: HistoryPage) -> None:
+    screen.search("nothing like it")
+    screen.wait_for_text("No run matches")
+    buttons = [each for each in screen.view.overview.findChildren(QPushButton) if each.isVisible()]
+    (back,) = [each for each in buttons if each.text().replace("&", "") == "Show all runs"]
+    QTest.mouseClick(back, Qt.MouseButton.LeftButton)
+    screen.wait_for("Run", "3", "2", "1")
 
 
 def test_a_search_says_where_it_found_a_run_and_leaves_out_what_only_notes_say(
