@@ -21,6 +21,8 @@ LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 _FONT_PX = 13
+_AS_FAR_FROM_WHITE_AS_BLACK = 0.179
+"""A relative luminance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,12 @@ class Theme(QObject):
         pen = QPen(self.curve_colour(index), 1)
         pen.setCosmetic(True)
         return pen
+
+
+def ink_on(ground: QColor) -> QColor:
+    """Return black or white, whichever contrasts more with a ground: by 4.5:1 at least (WCAG 2.2, with gamma 2.2)."""
+    red, green, blue = (part**2.2 for part in (ground.redF(), ground.greenF(), ground.blueF()))
+    return QColor("white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < _AS_FAR_FROM_WHITE_AS_BLACK else "black")
 
 
 def style_sheet(colours: Colours) -> str:

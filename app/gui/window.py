@@ -26,6 +26,9 @@ from app.paths import RESOURCES
 RUN, MONITOR, HISTORY, COMPARE = range(4)
 """The pages, in the order of their tabs."""
 
+_DOTS = {"good": "●", "muted": "○", "warning": "▲", "bad": "✖"}
+"""The mark of the machine's state by its tone; their shapes are those of Monitor."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -59,7 +62,7 @@ class MainWindow(QMainWindow):
         self._stack = QStackedWidget()
         self._stack_indices: dict[int, int] = {}
         self._machine = text_label("Looking for GPUs …", "muted")
-        self._dot = text_label("●", "muted")
+        self._dot = text_label(_DOTS["muted"], "muted")
         self._settings = button("Settings", "Theme, database, retention and more (Ctrl+,)", flat=True)
         self._settings.clicked.connect(self.settings_requested)
         self._help = button("?", "Keys and actions (F1), and the program's log", flat=True)
@@ -104,6 +107,7 @@ class MainWindow(QMainWindow):
         self._machine.setText(text)
         self._machine.setToolTip(plain_tooltip(help))
         self._dot.setToolTip(plain_tooltip(help))
+        self._dot.setText(_DOTS[tone])
         set_role(self._dot, tone)
 
     def add_to_head(self, widget: QWidget) -> None:

@@ -4,8 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
 
-from app.gui.theme import DARK, LIGHT, Colours
+from app.gui.theme import DARK, LIGHT, Colours, Theme, ink_on
+from app.gui.window import MainWindow
 from app.viewmodels.charts.palette import HUES
 from tests.vision import VISIONS, contrast, distance, lab, linear, seen
 
@@ -44,6 +48,7 @@ def test_colours_stand_out_from_their_ground(scheme: str) -> None:
     grounds = (colours.surface, colours.window, colours.raised)
     words = (colours.text, colours.muted, colours.good, colours.warning, colours.bad, colours.accent)
     assert min(contrast(word, ground) for word in words for ground in grounds) >= 4.5
+    assert min(contrast(ink_on(QColor(curve)).name(), curve) for curve in colours.curves) >= 4.5
     assert contrast(colours.on_accent, colours.accent) >= 4.5
     assert contrast(colours.on_accent, colours.accent_hover) >= 4.5
     assert min(contrast(mark, ground) for mark in (*colours.curves, colours.faint) for ground in grounds[:2]) >= 3.0
@@ -63,3 +68,14 @@ def test_distances_are_those_of_the_published_pairs(
 ) -> None:
     """Sharma, Wu and Dalal (2005), "The CIEDE2000 Color-Difference Formula", Color Research and Application 30(1)."""
     assert float(distance(np.array(one), np.array(other))) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_machine_s_state_has_a_shape_for_each_tone(qtbot: QtBot, theme: Theme) -> None:
+    window = MainWindow((), theme)
+    qtbot.addWidget(window)
+    marks = set()
+    for tone in ("good", "muted", "warning", "bad"):
+        window.show_machine("8× H100", tone)
+        (mark,) = [each for each in window.findChildren(QLabel) if each.accessibleName() == "State of telemetry"]
+        marks.add(mark.text())
+    assert len(marks) == 4

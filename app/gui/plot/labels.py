@@ -20,6 +20,7 @@ _MARK_DISTANCE_PX = 400
 _MARK_ROOM_PX = 45
 _FIRST_MARK_PX = 30
 _NAME_GAP = 6
+_BAR_PX = 2
 _PROBES = 6
 _NAME_ALPHA = 205
 _MAX_NAME_CHARS = 40
@@ -71,7 +72,7 @@ class CurveLabels(Layer):
                     painter.drawPixmap(QPointF(area.left() + x - MARK_PX / 2, y - MARK_PX / 2), pixmap)
 
     def _paint_names(self, painter: QPainter, area: QRectF) -> None:
-        """Write each name once, beside or over the end of its line, where it covers no name and no other line."""
+        """Write each name once, a bar of its colour before it, where it covers no name and no other line."""
         taken: list[QRectF] = []
         names: set[str] = set()
         for each in self._lines:
@@ -83,7 +84,8 @@ class CurveLabels(Layer):
             ground = QColor(self._theme.colours.surface)
             ground.setAlpha(_NAME_ALPHA)
             painter.fillRect(box, ground)
-            painter.setPen(each.colour)
+            painter.fillRect(QRectF(box.left() + 1, box.top() + 2, _BAR_PX, box.height() - 4), each.colour)
+            painter.setPen(QColor(self._theme.colours.text))
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, each.name)
 
     def _name_box(self, line: LabelledLine, metrics: QFontMetrics, area: QRectF) -> QRectF | None:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, ink_on, tabular_font
 from app.viewmodels.charts.palette import dash_pattern
 
 SWATCH, _DASHED_SWATCH = 12, 24
@@ -197,7 +197,7 @@ def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, th
         centre: Its centre.
         colour: The colour of the curve.
         mark: A letter or two.
-        theme: The colour of the letters, that of the ground.
+        theme: The colour of the ground, around the disc.
     """
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(QColor(theme.colours.surface), 1))
@@ -205,6 +205,7 @@ def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, th
     area = QRectF(centre.x() - MARK_PX / 2, centre.y() - MARK_PX / 2, MARK_PX, MARK_PX).adjusted(0.5, 0.5, -0.5, -0.5)
     painter.drawEllipse(area)
     painter.setFont(tabular_font(_MARK_FONT_PX, bold=True))
+    painter.setPen(ink_on(colour))
     painter.drawText(area, Qt.AlignmentFlag.AlignCenter, mark)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
 

@@ -8,7 +8,9 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, text_label
+from app.gui.widgets.share_bars import paint_name
 from app.viewmodels.charts.model import linear_ticks
+from app.viewmodels.history.kernel_time import KERNEL_CLASSES
 from app.viewmodels.history.step_timeline import Lanes, TimelineView
 
 _ROW_PX = 3 * GRID
@@ -31,6 +33,7 @@ _ZOOM_KEYS: dict[int, float] = {
 _PAN_KEYS: dict[int, float] = {Qt.Key.Key_PageUp: -_PAN, Qt.Key.Key_PageDown: _PAN}
 _KERNEL_KEYS: dict[int, int] = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
 _ROW_KEYS: dict[int, int] = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
+_NAMES = {colour: name for name, colour in KERNEL_CLASSES.values()}
 
 
 class StepCanvas(QWidget):
@@ -138,10 +141,14 @@ class StepCanvas(QWidget):
         columns = (bars.colour, bars.left + plot.left(), top, bars.width, height)
         for colour, x, y, width, tall in zip(*(column.tolist() for column in columns), strict=True):
             by_colour[colour].append(QRectF(x, y, width, tall))
-        painter.setPen(Qt.PenStyle.NoPen)
         for colour, found in by_colour.items():
-            painter.setBrush(self._theme.class_colour(colour))
+            ground = self._theme.class_colour(colour)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(ground)
             painter.drawRects(found)
+            for bar in found:
+                if bar.height() == _BAR_PX < bar.width():
+                    paint_name(painter, bar, _NAMES[colour], ground)
         painter.setBrush(Qt.BrushStyle.NoBrush)
 
     def wheelEvent(self, event: QWheelEvent) -> None:

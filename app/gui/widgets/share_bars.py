@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import units
-from app.gui.theme import GRID, Theme
+from app.gui.theme import GRID, LEFT, Theme, ink_on, tabular_font
 from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.history.kernel_time import ClassShare
 
@@ -15,6 +15,16 @@ _STACK_HEIGHT = 2 * GRID
 _BAR_HEIGHT = GRID
 _GAP = 1.0
 _RADIUS = 2.0
+_FONT_PX = 11
+_NAME_MARGIN = 4.0
+
+
+def paint_name(painter: QPainter, area: QRectF, name: str, ground: QColor) -> None:
+    """Write a name at the left of a bar unless the bar is too short for it."""
+    area = area.adjusted(_NAME_MARGIN, 0, -_NAME_MARGIN, 0)
+    if painter.fontMetrics().horizontalAdvance(name) <= area.width():
+        painter.setPen(ink_on(ground))
+        painter.drawText(area, LEFT, name)
 
 
 class StackedBar(QWidget):
@@ -34,12 +44,13 @@ class StackedBar(QWidget):
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint each part in its class's colour."""
+        """Paint each part in its class's colour, with its name where there is room."""
         painter = QPainter(self)
+        painter.setFont(tabular_font(_FONT_PX))
         for part, area in zip(self._parts, self._areas(), strict=True):
-            painter.fillRect(
-                area.adjusted(0, 0, -min(_GAP, area.width() / 2), 0), self._theme.class_colour(part.colour)
-            )
+            colour = self._theme.class_colour(part.colour)
+            painter.fillRect(area.adjusted(0, 0, -min(_GAP, area.width() / 2), 0), colour)
+            paint_name(painter, area, part.name, colour)
         painter.end()
 
     def event(self, event: QEvent) -> bool:

@@ -277,7 +277,7 @@ def _hit_box(x: float, y: float, across: float = _REACH) -> tuple[float, float, 
 
 
 def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -> None:
-    """Write the name of each line at the right end of the plot, near the line's last point."""
+    """Write the name of each line, after a bar of its colour, at the right end, near the line's last point."""
     ended = [
         (series, frame.y_pixel(known[-1]))
         for series in plot.series
@@ -286,7 +286,8 @@ def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -
     heights = labels.separate_heights([height for _, height in ended], frame.top, frame.bottom)
     for (series, _), height in zip(ended, heights, strict=True):
         name = svg.elide(series.label, longest)
-        canvas.parts.append(svg.text(frame.right + 6, height + 4, name, canvas.palette.curve(series.colour)))
+        canvas.parts.append(svg.rectangle(frame.right + 2, height - 5, 2, 10, canvas.palette.curve(series.colour)))
+        canvas.parts.append(svg.text(frame.right + 6, height + 4, name, canvas.palette.text))
 
 
 def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, canvas: Canvas) -> None:
@@ -307,13 +308,11 @@ def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, can
     ]
     important = [point.mark == "full" for _, point, _ in free]
     boxes = labels.place_labels(positions, names, _SMALL_PX, inside, important, taken, whiskers)
-    for (series, _, _), name, box, position in zip(free, names, boxes, positions, strict=True):
+    for name, box, position in zip(names, boxes, positions, strict=True):
         if box is not None:
             leader = labels.leader_line(position, box)
             canvas.parts += [svg.line(*ends, canvas.palette.muted, 0.8) for ends in ([leader] if leader else [])]
-            canvas.parts.append(
-                svg.text(box[0], box[1] + 11, name, canvas.palette.curve(series.colour), size=_SMALL_PX)
-            )
+            canvas.parts.append(svg.text(box[0], box[1] + 11, name, canvas.palette.text, size=_SMALL_PX))
 
 
 WIDTH = 880.0

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
@@ -93,10 +94,23 @@ def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidenceP
 
 def test_the_bar_has_the_colours_of_the_scheme(panel: EvidencePanel, theme: Theme) -> None:
     panel.show_view(view_of(AS_REQUESTED))
-    colour = panel.findChildren(StackedBar)[0].grab().toImage().pixelColor(5, 8).name()
+    colour = panel.findChildren(StackedBar)[0].grab().toImage().pixelColor(1, 1).name()
     theme.apply(Qt.ColorScheme.Dark)
     bars = [bar for bar in panel.findChildren(StackedBar) if bar.isVisible()]
-    assert (colour, bars[-1].grab().toImage().pixelColor(5, 8).name()) == (LIGHT.curves[0], DARK.curves[0])
+    assert (colour, bars[-1].grab().toImage().pixelColor(1, 1).name()) == (LIGHT.curves[0], DARK.curves[0])
+
+
+def test_a_part_of_the_bar_has_its_name_where_there_is_room(panel: EvidencePanel) -> None:
+    panel.show_view(view_of(AS_REQUESTED))
+    bar = panel.findChildren(StackedBar)[0]
+    image = bar.grab().toImage()
+
+    def inked(start: float, end: float) -> bool:
+        columns = range(int(start * bar.width()) + 1, int(end * bar.width()) - 1)
+        return any(image.pixelColor(x, y) == QColor("white") for x in columns for y in range(3, image.height() - 3))
+
+    assert inked(0.0, 0.611), "GEMM"
+    assert not inked(0.93, 0.97), "point-wise, in 5 % of the width"
 
 
 def test_what_could_not_be_seen_is_said(panel: EvidencePanel) -> None:

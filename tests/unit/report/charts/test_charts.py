@@ -72,6 +72,7 @@ def test_every_picture_is_one_well_formed_document(pictures: tuple[Chart, ...]) 
             root = ElementTree.fromstring(draw_chart(picture, ink).svg())
             assert root.tag == f"{TAG}svg"
             assert root.get("aria-label") == picture.title
+            assert {text.get("fill") for text in root.iter(f"{TAG}text")} <= {ink.text, ink.muted}, "read on any ground"
 
 
 def test_points_are_where_their_values_say() -> None:
