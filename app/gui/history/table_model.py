@@ -282,7 +282,7 @@ class HistoryDelegate(CellDelegate):
 
 
 def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
-    """Return what fits of a note, a pen where that is a few letters.
+    """Return what fits of a note, a pen where that is a few letters, nothing where not even the pen fits.
 
     Args:
         note: The whole note.
@@ -292,7 +292,9 @@ def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
     if metrics.horizontalAdvance(note) <= width:
         return note
     shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, width)
-    return shown if len(shown) >= _MIN_NOTE_CHARS else _PEN
+    if len(shown) >= _MIN_NOTE_CHARS:
+        return shown
+    return _PEN if metrics.horizontalAdvance(_PEN) <= width else ""
 
 
 def _chip_width(painter: QPainter, text: str) -> int:

@@ -67,6 +67,7 @@ def test_of_a_variant_only_what_its_neighbours_share_is_left_out(
 def test_of_a_note_a_few_letters_are_not_shown(metrics: QFontMetrics) -> None:
     assert elide_note("ok", metrics, metrics.horizontalAdvance("ok")) == "ok"
     assert elide_note(NOTE, metrics, metrics.horizontalAdvance("The fi…")) == "✎"
+    assert elide_note(NOTE, metrics, metrics.horizontalAdvance("✎") - 1) == ""
     assert elide_note(NOTE, metrics, metrics.horizontalAdvance("The first night …")).startswith("The first ni")
 
 
