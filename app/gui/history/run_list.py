@@ -111,9 +111,7 @@ class HistoryList(QWidget):
         self.run_menu = RunMenu(self.table, actions)
         self.footer = HistoryFooter()
         self._show_reference = button("Show &reference runs", "Copies of runs measured on real GPUs", primary=True)
-        self._show_all = button(
-            "Show all r&uns", "Clear the search and the filters, or leave the deleted runs (Escape)"
-        )
+        self._show_all = button("Show all r&uns", "Clear search and filters, or leave the deleted runs (Escape)")
         self._empty = EmptyState("", "", self._show_reference, self._show_all)
         self._pages = QStackedWidget()
         self._group = self._toggle("&Group by experiment", "Ctrl+G")

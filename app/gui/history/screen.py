@@ -150,7 +150,7 @@ class HistoryView(QWidget):
             shortcut.activated.connect(act)
 
     def _build(self) -> None:
-        self._problem.setContentsMargins(2 * GRID, 0, 2 * GRID, GRID)
+        self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._problem.hide()
         self._pages.addWidget(self._overview)
         self._pages.addWidget(self._detail)

@@ -29,7 +29,8 @@ def test_a_step_is_said_in_words(view: TimelineView) -> None:
         " Stream #20(nccl): 1 kernel, 8.0 % busy."
     )
     assert view.notes.replace(NBSP, " ").startswith(
-        "One of the traced steps, 250 µs: 5 kernels on 2 streams. Only the first 3 kernels are stored. Kernels take as long"
+        "One of the traced steps, 250 µs: 5 kernels on 2 streams. Only the first 3 kernels are stored."
+        " Kernels take as long"
     )
     assert view.describe(0).replace(NBSP, " ") == (
         "convolution · at 0.000 ms for 150 µs, 60.00 % of the step · occupancy 12.5 % · Stream #13(Compute)"
