@@ -8,7 +8,7 @@ from app import units
 from app.fields import FIELDS, TOPICS, Field, Topic, fields_of
 from app.limits import IMPLAUSIBLE
 from app.samples import HOST, Device
-from app.viewmodels.format.telemetry_fields import format_field
+from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 
 Values = Mapping[str, float]
 
@@ -85,7 +85,9 @@ def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> 
     }
     if not since_ns:
         return units.ABSENT
-    return ", ".join(f"{cause} {units.seconds(ns / 1e9)}" for cause, ns in since_ns.items() if ns > 0) or "never"
+    counted = ", ".join(f"{cause} {units.seconds(ns / 1e9)}" for cause, ns in since_ns.items() if ns > 0)
+    # The counters are slow fields: for seconds they know nothing of a throttling that has begun.
+    return counted or ("now" if format_throttle_reasons(int(now.get("throttle_reasons", 0))) else "never")
 
 
 def describe_not_reported(device: Device, now: Values = MappingProxyType({})) -> str:

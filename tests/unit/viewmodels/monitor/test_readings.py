@@ -134,6 +134,8 @@ def test_slow_values_stay_until_the_next_and_throttled_time_counts_from_the_firs
     model, _ = rows()
     model.handle(SlowSample(t_ns=ns(1), device="GPU-0", throttled_power_ns=5_000_000_000, tensor_active_pct=93.5))
     assert figures(model)["Throttled"] == "never"
+    model.handle(Sample(t_ns=ns(1), device="GPU-0", throttle_reasons=4))
+    assert figures(model)["Throttled"] == "now", "as its state says, before a counter does"
     model.handle(SlowSample(t_ns=ns(2), device="GPU-0", throttled_power_ns=6_500_000_000, pcie_tx_bytes_per_s=2**30))
     shown = figures(model)
     assert shown["Throttled"] == f"power 1.50{NBSP}s"
