@@ -74,6 +74,11 @@ class ScalingPanel(QWidget):
         self.setVisible(bool(views))
         self._making.start(map(self._add, views))
 
+    @property
+    def busy(self) -> bool:
+        """Whether some are still to be made."""
+        return self._making.busy
+
     def _add(self, view: ScalingView) -> None:
         self._pairs.append(_pair(self._theme, view))
         self._column.addWidget(self._pairs[-1])

@@ -26,11 +26,12 @@ def screen(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> CompareView
     return made
 
 
-def show(screen: CompareView, *runs: StoredRun) -> None:
+def show(qtbot: QtBot, screen: CompareView, *runs: StoredRun) -> None:
     """Show these runs, and how they scale where they do."""
     screen.show_model(compare(prepare_comparison(runs), runs[0].row.run))
     if "Scaling" in screen.tabs.titles:
         screen.tabs.open_tab("Scaling")
+        qtbot.waitUntil(lambda: not any(panel.busy for panel in screen.findChildren(ScalingPanel)))
 
 
 def visible(screen: CompareView) -> str:
@@ -39,19 +40,19 @@ def visible(screen: CompareView) -> str:
 
 
 def test_runs_that_differ_in_gpus_say_why_not_twice(screen: CompareView, qtbot: QtBot) -> None:
-    show(screen, *ONE, *TALKING, *LAUNCHING)
+    show(qtbot, screen, *ONE, *TALKING, *LAUNCHING)
     words = visible(screen)
     assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
     assert "79.2 %" in words
     assert "Most likely communication: 5.00 ms" in words
     assert "Most likely launching" in words
-    show(screen, *ONE)
+    show(qtbot, screen, *ONE)
     assert not screen.findChildren(ScalingPanel)[0].isVisible()
     assert "efficiency" not in visible(screen)
 
 
 def test_the_picture_has_the_colours_of_the_scheme(screen: CompareView, theme: Theme, qtbot: QtBot) -> None:
-    show(screen, *ONE, *TALKING)
+    show(qtbot, screen, *ONE, *TALKING)
 
     def communication() -> str:
         return screen.findChildren(ScalingChart)[-1].grab().toImage().pixelColor(400, 110).name()
