@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.basic import PageScroller, button, plain_tooltip, separator, set_role, text_label
 from app.gui.widgets.tab_order import focus_next
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES
@@ -94,7 +94,7 @@ class MainWindow(QMainWindow):
     def make_page(self, index: int) -> None:
         """Make a page, if it is not made yet, without turning to it."""
         if index not in self._stack_indices:
-            self._stack_indices[index] = self._stack.addWidget(self._pages[index].make())
+            self._stack_indices[index] = self._stack.addWidget(PageScroller(self._pages[index].make()))
 
     def show_machine(self, text: str, tone: str, help: str = "") -> None:
         """Show which machine this is.

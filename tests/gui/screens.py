@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.threads import close_jobs
+from app.gui.widgets.basic import PageScroller
 
 View = TypeVar("View", bound=QWidget)
 
@@ -40,3 +41,9 @@ class Screen(Generic[View]):
 def visible_text(shown: QWidget) -> str:
     """Return the text of all visible labels of a widget, one per line."""
     return "\n".join(label.text() for label in shown.findChildren(QLabel) if label.isVisible())
+
+
+def sheet_of(page: QWidget) -> str:
+    """Return the style sheet of a window's page, which what scrolls around it has."""
+    scroller = next(each for each in page.window().findChildren(PageScroller) if each.widget() is page)
+    return scroller.styleSheet()

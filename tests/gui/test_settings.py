@@ -22,7 +22,7 @@ from app.storage.known_settings import NOTICE
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.runs import begin
-from tests.gui.screens import visible_text
+from tests.gui.screens import sheet_of, visible_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 LIMIT_MS = 120_000
@@ -93,7 +93,7 @@ def test_a_theme_is_shown_at_once_and_at_the_next_start(
     opened = open_settings()
     take(opened.dialog.theme_box, "dark")
     assert DARK.window in opened.dialog.styleSheet()
-    assert DARK.window in opened.page.styleSheet()
+    assert DARK.window in sheet_of(opened.page)
     later = Theme()
     later.start()
     assert (later.choice, later.colours) == ("dark", DARK)

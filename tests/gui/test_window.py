@@ -18,6 +18,7 @@ from app.gui.widgets.basic import plain_tooltip
 from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
 from tests.fakes.sessions import kill_sampler
+from tests.gui.screens import sheet_of
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press
 
 
@@ -186,10 +187,10 @@ def test_a_switch_to_dark_restyles_the_page_in_sight_once_and_the_others_when_th
     # Twice: Qt restyles what is in the widget that gets the style sheet, then the widget with what is in it.
     assert set(inside.counts.values()) == {2}
     assert set(hidden.counts.values()) == {0}
-    assert DARK.surface in monitor.styleSheet()
+    assert DARK.surface in sheet_of(monitor)
     window.show_page(RUN)
     assert min(hidden.counts.values()) > 0
-    assert run.styleSheet() == monitor.styleSheet()
+    assert sheet_of(run) == sheet_of(monitor)
 
 
 def test_when_the_sampler_is_given_up_the_window_says_so_and_runs_nothing(

@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtGui import QFontDatabase, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QPlainTextEdit,
@@ -25,7 +25,7 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import Scroller, button, clear_layout, separator, show_text, splitter, text_label
+from app.gui.widgets.basic import FlowLayout, Scroller, button, clear_layout, separator, show_text, splitter, text_label
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
@@ -89,7 +89,7 @@ class RunPageView(QWidget):
         self._evidence = EvidencePanel(theme)
         self._parts = QStackedWidget()
         self._notes = text_label("", "muted", wrap=True)
-        self._figures = QHBoxLayout()
+        self._figures = _Figures()
         self._traceback = QPlainTextEdit()
         self._panels = PanelStack(theme, staggered=True)
         self._overview = Overview(self._panels, theme)
@@ -186,9 +186,9 @@ class RunPageView(QWidget):
         self._log.focus_search()
 
     def _show_figures(self, shown: tuple[tuple[str, Cell], ...]) -> None:
-        clear_layout(self._figures)
+        clear_layout(self._figures.flow)
         for name, cell in shown:
-            self._figures.addWidget(_figure(name, cell))
+            self._figures.flow.addWidget(_figure(name, cell))
 
     def _mark_range(self) -> None:
         self._time_bar.mark_range(self._panels.shown_range)
@@ -215,7 +215,6 @@ class RunPageView(QWidget):
         self._details.verticalScrollBar().setValue(scroll_position)
 
     def _build(self) -> None:
-        self._figures.setSpacing(4 * GRID)
         self._traceback.setReadOnly(True)
         self._traceback.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
@@ -251,7 +250,7 @@ class RunPageView(QWidget):
         row = QHBoxLayout()
         row.setSpacing(4 * GRID)
         row.addLayout(text, 1)
-        row.addLayout(self._figures)
+        row.addWidget(self._figures)
         header = QVBoxLayout()
         header.setContentsMargins(0, 0, 2 * GRID, 0)
         header.setSpacing(GRID)
@@ -292,6 +291,19 @@ class RunPageView(QWidget):
         column.addWidget(separator())
         column.addWidget(self._details, 1)
         return about
+
+
+class _Figures(QWidget):
+    """Large numbers side by side, in as many lines as they need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flow = FlowLayout(self, 4 * GRID, GRID)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Have room for all lines."""
+        super().resizeEvent(event)
+        self.setMinimumHeight(self.flow.heightForWidth(self.width()))
 
 
 def _figure(name: str, cell: Cell) -> QWidget:

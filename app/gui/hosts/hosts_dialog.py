@@ -22,7 +22,7 @@ from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
-from app.gui.widgets.basic import BreakingLabel, button, separator, set_role, text_label
+from app.gui.widgets.basic import BreakingLabel, PageScroller, button, separator, set_role, text_label
 from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
 from app.hosts.address import parse_address
 from app.hosts.book import HostEntry, add_host, remove_host
@@ -91,16 +91,18 @@ class AddHostForm(QWidget):
             field.returnPressed.connect(self.add_button.click)
         self.add_button.clicked.connect(lambda: add(self.entry()))
         self.test_button.clicked.connect(lambda: test(self.entry()))
-        form = QFormLayout(self)
-        form.setContentsMargins(0, 0, 0, 0)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        form = QFormLayout()
         form.addRow("Na&me", self.name)
         form.addRow("Add&ress", self.address)
-        form.addRow(self.meaning)
+        column.addLayout(form)
+        column.addWidget(self.meaning)
         line = QHBoxLayout()
         line.addWidget(self.test_button)
         line.addWidget(self.add_button)
         line.addStretch(1)
-        form.addRow(line)
+        column.addLayout(line)
         self.refresh()
 
     def entry(self) -> HostEntry:
@@ -136,7 +138,6 @@ class HostsDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Hosts")
         self.resize(120 * GRID, 84 * GRID)
-        theme.apply_style_sheet(self)
         self._hosts = hosts
         self._job = CancellableJob(self)
         self._checks: dict[str, HostCheck] = {}
@@ -171,6 +172,7 @@ class HostsDialog(QDialog):
         hosts.states_changed.connect(self.refresh)
         self.finished.connect(lambda _: self._close_jobs())
         self._build()
+        theme.apply_style_sheet(self)
         self.refresh()
         if self._model.rows:
             self.table.selectRow(0)
@@ -304,16 +306,24 @@ class HostsDialog(QDialog):
         top.addLayout(side)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         buttons.rejected.connect(self.reject)
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 0)
+        column.setSpacing(GRID + GRID // 2)
+        column.addLayout(top, 3)
+        column.addWidget(self.details, 2)
+        column.addWidget(self.maker)
+        column.addWidget(separator())
+        column.addWidget(text_label("Add a host", "heading"))
+        column.addWidget(self.form)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
-        layout.setSpacing(2 * GRID)
-        layout.addLayout(top, 3)
-        layout.addWidget(self.details, 2)
-        layout.addWidget(self.maker)
-        layout.addWidget(separator())
-        layout.addWidget(text_label("Add a host", "heading"))
-        layout.addWidget(self.form)
-        layout.addWidget(buttons)
+        layout.setContentsMargins(0, 0, 0, GRID)
+        layout.setSpacing(GRID)
+        layout.addWidget(PageScroller(content), 1)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
+        foot.addWidget(buttons)
+        layout.addLayout(foot)
 
 
 def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:

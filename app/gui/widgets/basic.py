@@ -8,8 +8,8 @@ starts no thread, opens no file and knows no controller.
 import html
 import re
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
@@ -199,6 +199,15 @@ class BreakingLabel(QLabel):
     def setText(self, text: str) -> None:
         """Show a text, with invisible break points in long words."""
         super().setText(_LONG_WORD.sub(lambda word: _NAME_BREAKS.sub(rf"\g<0>{_BREAK_HINT}", word[0]), text))
+        self._reserve_height()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Have room for all lines: a page that scrolls asks for the least height."""
+        super().resizeEvent(event)
+        self._reserve_height()
+
+    def _reserve_height(self) -> None:
+        self.setMinimumHeight(max(0, self.heightForWidth(self.width())))
 
     def text(self) -> str:
         """Return the text without break points."""
@@ -327,6 +336,38 @@ class Scroller(QScrollArea):
             self.setWidget(content)
         if not horizontal:
             self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+
+
+class PageScroller(QScrollArea):
+    """A page that fills the room there is, and scrolls where that is less than it needs.
+
+    Qt's own resizing would give wrapped text the height that it likes best, and scroll in windows of any size.
+    """
+
+    def __init__(self, page: QWidget) -> None:
+        super().__init__()
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._page = page
+        self.setWidget(page)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Give the page the room."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Give the page more room where it needs more than before."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._fit()
+        return super().eventFilter(watched, event)
+
+    def _fit(self) -> None:
+        room, least = self.maximumViewportSize(), self._page.minimumSizeHint()
+        if least.width() > room.width():
+            room.setHeight(room.height() - self.horizontalScrollBar().sizeHint().height())
+        if least.height() > room.height():
+            room.setWidth(room.width() - self.verticalScrollBar().sizeHint().width())
+        self._page.resize(room.expandedTo(least))
 
 
 class EmptyState(QWidget):

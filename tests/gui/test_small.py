@@ -1,0 +1,74 @@
+"""Small screens and large text: nothing is cut at 1024 x 700; at 200 % of 1280 x 800 what does not fit scrolls."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QRect
+from PySide6.QtWidgets import QApplication, QDialog, QLabel, QPushButton, QScrollArea, QStackedWidget, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.theme import Theme
+from app.gui.widgets.basic import ElidedLabel
+from app.gui.window import MainWindow
+from tests.gui.tour import SCREENS, tour, toured
+
+SMALL, DOUBLED = (1024, 700), (640, 400)
+
+
+def cut(shown: QWidget) -> Iterator[str]:
+    """Yield the labels and buttons that have less room than their text, or lie where nothing scrolls to them."""
+    for widget in shown.findChildren(QWidget):
+        if widget.isVisible() and isinstance(widget, QLabel | QPushButton) and not isinstance(widget, ElidedLabel):
+            wraps = isinstance(widget, QLabel) and widget.wordWrap()
+            least = widget.minimumSizeHint()
+            needed = widget.heightForWidth(widget.width()) if wraps else widget.sizeHint().height() - 1
+            if widget.height() < needed or widget.width() < (least if wraps else widget.sizeHint()).width():
+                yield f"“{widget.text()}” in {widget.width()} x {widget.height()}"
+            elif not all(each.rect().contains(_area_in(widget, each)) for each in _around(widget, shown)):
+                yield f"“{widget.text()}” outside"
+
+
+def _around(widget: QWidget, shown: QWidget) -> Iterator[QWidget]:
+    """Yield what a widget is in, up to what scrolls, which may be larger than its room."""
+    around = widget.parentWidget()
+    while around is not None:
+        yield around
+        above = around.parentWidget()
+        if around is shown or (above is not None and isinstance(above.parentWidget(), QScrollArea)):
+            return
+        around = above
+
+
+def _area_in(widget: QWidget, holder: QWidget) -> QRect:
+    return QRect(widget.mapTo(holder, QPoint()), widget.size())
+
+
+def scrolled(window: MainWindow) -> Iterator[str]:
+    """Yield the page in sight if it is larger than its room."""
+    (page,) = (each for each in window.findChildren(QStackedWidget) if each.parentWidget() is window.centralWidget())
+    shown = page.currentWidget()
+    assert isinstance(shown, QScrollArea)
+    if shown.horizontalScrollBar().maximum() or shown.verticalScrollBar().maximum():
+        yield type(shown.widget()).__name__
+
+
+@pytest.mark.qt_log_ignore("does not support", extend=True)
+def test_nothing_is_cut_on_a_small_screen_or_at_200_percent(
+    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[tuple[str, tuple[int, int]], object] = {}
+    with toured(qtbot, tmp_path, theme, monkeypatch) as workbench:
+        window = workbench.window
+        for name, shown in tour(workbench):
+            for size in (SMALL, DOUBLED):
+                window.resize(*size)
+                if isinstance(shown, QDialog):
+                    shown.resize(shown.size().boundedTo(window.size()))
+                QApplication.processEvents()
+                QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)  # a replay goes on
+                fits = window.size().toTuple() == size and QRect(QPoint(), window.size()).contains(shown.rect())
+                found[name, size] = fits, list(cut(shown)), size == SMALL and list(scrolled(window))
+    assert found == {
+        (name, size): (True, [], [] if size == SMALL else False) for name in SCREENS for size in (SMALL, DOUBLED)
+    }
