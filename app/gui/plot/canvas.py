@@ -169,6 +169,10 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         painter.drawPixmap(0, 0, self._ground)
         self._paint_on(painter, area, self.front)
 
+    def release(self) -> None:
+        """Give the memory of the axes' image back until it is painted again; the last frame stays."""
+        self._ground, self._ground_area = QPixmap(), QRectF()
+
     def renew(self) -> None:
         """Paint the axes and what is behind the curves anew."""
         self._ground_area = QRectF()

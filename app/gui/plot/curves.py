@@ -81,6 +81,10 @@ class Curves:
     def __init__(self, view: "pg.ViewBox") -> None:
         self._view = view
         self._strokes: tuple[Drawn, ...] = ()
+        self.release()
+
+    def release(self) -> None:
+        """Give the memory of the image back until it is painted again."""
         self._shown: tuple[Drawn, ...] = ()
         self._image = QImage()
         self._pixels: NDArray[np.uint32] = np.empty((0, 0), dtype=np.uint32)

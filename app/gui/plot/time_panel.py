@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QColor, QContextMenuEvent, QResizeEvent
+from PySide6.QtGui import QColor, QContextMenuEvent, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app.gui.plot.bands import Bands, Marks
@@ -244,6 +244,13 @@ class TimePanel(QWidget):
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
             self._redraw()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Give memory back, unless a live plot may be shown again at any moment."""
+        super().hideEvent(event)
+        if self.plot.turns is not None:
+            self.plot.release()
+            self._image.release()
 
     def _redraw(self, *, moved: bool = False) -> None:
         self._curves.redraw(moved=moved)

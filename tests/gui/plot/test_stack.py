@@ -205,3 +205,23 @@ def test_a_run_that_measured_nothing_offers_no_measured_part(made: Shown) -> Non
     ):
         made.bar.offer_ranges(ranges)
         assert [not made.bar.range_button(name).isHidden() for name in STORED_RANGES] == [offered, offered]
+
+
+def test_a_hidden_plot_gives_its_images_back_and_looks_the_same_when_it_is_shown_again(
+    qtbot: QtBot, theme: Theme
+) -> None:
+    stack = PanelStack(theme, staggered=True)
+    qtbot.addWidget(stack)
+    stack.resize(900, 400)
+    stack.show()
+    with qtbot.waitSignal(stack.drawn):
+        stack.show_plots(plots("power"))
+    (panel,) = stack.shown
+    seen = panel.plot.grab().toImage()
+    assert panel._image._pixels.size > 10_000
+    stack.hide()
+    assert panel._image._pixels.size == 0
+    assert panel.plot._ground.isNull()
+    stack.show()
+    qtbot.waitUntil(lambda: panel._image._pixels.size > 0)
+    assert panel.plot.grab().toImage() == seen
