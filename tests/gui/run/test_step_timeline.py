@@ -2,14 +2,14 @@
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QColor, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.gui.run.evidence import EvidencePanel
 from app.gui.run.step_timeline import StepCanvas, StepTimelineWidget
-from app.gui.theme import DARK, LIGHT, Theme
+from app.gui.theme import DARK, LIGHT, Theme, ink_on
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.runs import EVIDENCE
 from tests.unit.viewmodels.stored import run_row, stored_run
@@ -111,3 +111,12 @@ def test_bars_and_gaps_have_the_colours_of_the_scheme(panel: EvidencePanel, them
     theme.apply(Qt.ColorScheme.Dark)
     QApplication.processEvents()
     assert colours()[0] == DARK.curves[1]
+
+
+def test_a_long_kernel_has_the_name_of_its_class_on_its_bar(panel: EvidencePanel) -> None:
+    _, canvas = timeline_of(panel)
+    canvas.show_range(0.0, 100.0)
+    image = canvas.grab().toImage()
+    left, right = (at(canvas, time_us, 0).x() for time_us in (1, 20))
+    drawn = {image.pixelColor(x, y).name() for x in range(left, right) for y in range(5, 19)}
+    assert {ink_on(QColor(LIGHT.curves[1])).name(), LIGHT.curves[1]} <= drawn
