@@ -53,13 +53,14 @@ def _in_order(widget: QWidget) -> Iterator[QWidget]:
         if (content := widget.widget()) is not None:
             yield from _in_order(content)
     elif (layout := widget.layout()) is not None:
-        yield from _in_layout(layout)
+        yield from _in_layout(layout, widget)
 
 
-def _in_layout(layout: QLayout) -> Iterator[QWidget]:
-    for number in range(layout.count()):
-        item = layout.itemAt(number)
-        if item is not None and (widget := item.widget()) is not None:
-            yield from _in_order(widget)
-        elif item is not None and (below := item.layout()) is not None:
-            yield from _in_layout(below)
+def _in_layout(layout: QLayout, around: QWidget) -> Iterator[QWidget]:
+    """Yield what is in a layout of a widget, in the layout's order.
+
+    Never by `itemAt`: PySide6 does not notice when Qt deletes an item that Python has seen, and crashes later.
+    """
+    parts = [part for part in (*around.children(), *layout.children()) if isinstance(part, QWidget | QLayout)]
+    for part in sorted((each for each in parts if layout.indexOf(each) >= 0), key=layout.indexOf):
+        yield from _in_order(part) if isinstance(part, QWidget) else _in_layout(part, around)
