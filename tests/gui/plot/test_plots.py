@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QColor, QGuiApplication, QPainter
+from PySide6.QtGui import QColor, QGuiApplication, QImage, QPainter
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
@@ -68,6 +68,15 @@ def test_nothing_is_drawn_while_nobody_looks(qtbot: QtBot, theme: Theme) -> None
     qtbot.waitUntil(lambda: made.columns_drawn("a") > 400)
 
 
+def drawn_anew(made: TimePanel) -> QImage:
+    """The plot with nothing taken over from the frames before."""
+    made.set_look(Look(mode="log"))
+    made.plot.grab()  # only what was painted replaces the image that is moved
+    made.set_look(Look())
+    image: QImage = made.plot.grab().toImage()
+    return image
+
+
 class CountedPaints:
     """Something behind the curves of a plot that counts how often it is painted."""
 
@@ -123,9 +132,19 @@ def test_a_curve_that_moves_with_the_time_looks_as_if_drawn_anew(qtbot: QtBot, t
             each.append(now - 0.013, None if random.random() < 0.6 else random.uniform(0, 130))
             made.give(f"{colour}", PanelCurve(colour * HUES, f"GPU {colour}", ShiftedCurve(each, now)))
         moved = made.plot.grab().toImage()
-    made.set_look(Look(mode="log"))
-    made.set_look(Look())
-    assert made.plot.grab().toImage() == moved
+    assert moved == drawn_anew(made)
+
+
+def test_a_lone_point_that_gets_a_neighbour_is_no_longer_painted_wider(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.values.fix(0.0, 120.0)
+    made.set_x_range(0.0, 0.1 * round(made.plot.view.width()))  # a column is 0.1 s wide
+    series = LiveSeries(periodic=False)
+    for at, value in ((9.95, None), (10.05, 50.0), (10.15, 50.0)):
+        series.append(at, value)
+        made.give("a", PanelCurve(0, "GPU 0", ShiftedCurve(series, 0.0)))
+        moved = made.plot.grab().toImage()
+    assert moved == drawn_anew(made)
 
 
 def test_a_zoomed_view_follows_the_data_in_it(qtbot: QtBot, theme: Theme) -> None:
