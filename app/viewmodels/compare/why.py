@@ -181,8 +181,8 @@ def _chart(found: StepDifference, pair: Pair, figures: Figures) -> WaterfallChar
         key=WHY,
         title=f"From {names[0]} to {names[1]}",
         caption=(
-            f"Time {figures.per} on a GPU. Green takes less time with {pair.within[0]}, orange more; percentages are "
-            f"of the step of {pair.within[1]}."
+            f"Time {figures.per} on a GPU. What goes left (green) takes less time with {pair.within[0]}, what goes "
+            f"right (orange) more; percentages are of the step of {pair.within[1]}."
             + (f" Whiskers are {CI} of each change." if _has_intervals(found) else "")
         ),
         bars=(*bars, last),
