@@ -74,3 +74,29 @@ def distance(one: Floats, other: Floats) -> Floats:
 
 def _strong(chroma: Floats) -> Floats:
     return np.sqrt(chroma**7 / (chroma**7 + 25.0**7))
+
+
+EDGE_PX = 3
+"""How wide the line, or the smoothing, between two areas may be."""
+CLEAR, BLURRED = 13.0, 7.0
+"""CIEDE2000 of areas that everybody else sees apart, and of those that somebody hardly does."""
+
+
+def lost_edges(picture: NDArray[np.uint8]) -> dict[tuple[str, str], float]:
+    """Return the pairs of neighbouring areas that most people see apart and some hardly do, with the least distance.
+
+    An area is two equal pixels in a row or a column; a pair is met a dozen times, or it is smoothing by chance.
+    """
+    codes = picture.astype(np.int64) @ (1 << 16, 1 << 8, 1)
+    met = []
+    for lines in (codes, codes.T):
+        before, one = lines[:, : -EDGE_PX - 2], lines[:, 1 : -EDGE_PX - 1]
+        other, after = lines[:, EDGE_PX + 1 : -1], lines[:, EDGE_PX + 2 :]
+        edges = (before == one) & (other == after) & (one != other)
+        met.append(np.minimum(one, other)[edges] << 24 | np.maximum(one, other)[edges])
+    pairs, times = np.unique(np.concatenate(met), return_counts=True)
+    sides = [[f"#{code:06x}" for code in side] for side in (pairs[times >= 12] >> 24, pairs[times >= 12] & 0xFFFFFF)]
+    far = {vision: distance(*(lab(seen(linear(side), vision)) for side in sides)) for vision in VISIONS}
+    least = np.min(list(far.values()), axis=0)
+    lost = np.flatnonzero((far["trichromat"] >= CLEAR) & (least < BLURRED))
+    return {(sides[0][at], sides[1][at]): round(float(least[at]), 1) for at in lost}
