@@ -105,6 +105,17 @@ def test_a_theme_is_shown_at_once_and_at_the_next_start(
     assert later.choice == "system"
 
 
+def test_motion_is_reduced_at_once_and_at_the_next_start(
+    window_state: Path, open_settings: Callable[[], Opened], qtbot: QtBot
+) -> None:
+    opened = open_settings()
+    assert opened.dialog.motion_box.currentText() == "Smooth"
+    take(opened.dialog.motion_box, True)
+    assert Theme().reduces_motion
+    take(opened.dialog.motion_box, False)
+    assert not Theme().reduces_motion
+
+
 def test_a_sampling_interval_reaches_the_sampler_and_the_next_start(
     window_state: Path, opened: Opened, qapp: QApplication
 ) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
-from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.panel_stack import LivePlots, PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
@@ -147,6 +147,7 @@ class DetailsView(QWidget):
         self._not_reported = text_label("", "caption", wrap=True)
         self.no_gpu = NoGpuView(actions)
         self.stack = PanelStack(theme)
+        self._plots = LivePlots(self.stack, theme)
         self._windows = PlotWindows(self.stack, theme, "monitor")
         self._words = Scroller(horizontal=False)
         self._shown: DeviceDetails | None = None
@@ -199,7 +200,7 @@ class DetailsView(QWidget):
         count = len(details.plots.panels)
         columns = max(1, min(width // _PLOT_WIDTH, 2 if count <= 4 else 3, count))
         self.stack.setMinimumHeight(-(-count // columns) * _PLOT_HEIGHT)
-        self.stack.show_plots(details.plots_in(columns))
+        self._plots.show_plots(details.plots_in(columns))
 
     def _has_two_columns(self, figures: int) -> bool:
         """Whether one column of figures would be higher than the screen, which has the width for two."""

@@ -1,10 +1,11 @@
 """The stack of plots with one time axis and crosshair: of a live, replayed or stored run, or of compared runs."""
 
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QCursor, QFocusEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from app.gui.plot.time_panel import TimePanel
 
 _MAX_NEW_PLOTS = 2
+_STEP_S = 1.0
+"""How often live plots move where the user wants little motion."""
 
 
 class PanelStack(QWidget):
@@ -272,3 +275,42 @@ class PanelStack(QWidget):
         if raised or (self._staggered and not slot.plot.legend.shows_values):
             readings = [Reading(curve.colour, curve.label, values[curve.key], curve.mark) for curve in raised or shown]
             self.readout.show_readings(readings, self.mapFromGlobal(QCursor.pos()))
+
+
+class LivePlots(QObject):
+    """Shows plots that go on with the time: each at once, or with reduced motion the newest once a second.
+
+    What the user changes, another range or other plots, is always shown at once.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, stack: PanelStack, theme: Theme) -> None:
+        super().__init__(stack)
+        self._stack = stack
+        self._theme = theme
+        self._shown = self._newest = Plots()
+        self._shown_s = -_STEP_S
+        self._timer = QTimer(self, singleShot=True)
+        self._timer.timeout.connect(self._show)
+
+    def show_plots(self, plots: Plots) -> None:
+        """Show these plots, now or with the next step."""
+        self._newest = plots
+        left_s = self._shown_s + _STEP_S - time.monotonic()
+        if left_s <= 0 or not self._theme.reduces_motion or not _goes_on(self._shown, plots):
+            self._show()
+        elif not self._timer.isActive():
+            self._timer.start(round(1000 * left_s))
+
+    def _show(self) -> None:
+        self._timer.stop()
+        self._shown, self._shown_s = self._newest, time.monotonic()
+        self._stack.show_plots(self._newest)
+
+
+def _goes_on(before: Plots, after: Plots) -> bool:
+    """Return whether nothing has changed but the time."""
+    same = [([panel.key for panel in plots.panels], plots.columns, list(plots.ranges)) for plots in (before, after)]
+    steps = [late - early for early, late in zip(before.window, after.window, strict=True)]
+    return same[0] == same[1] and all(0 <= step < 2 * _STEP_S for step in steps)

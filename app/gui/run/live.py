@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.plot.legend import SWATCH, paint_swatch
 from app.gui.plot.overview import Overview
-from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.panel_stack import LivePlots, PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import LIVE_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
@@ -153,6 +153,7 @@ class LiveView(QWidget):
         self._offer.clicked.connect(self.offer_accepted)
         self._offer_text = text_label("", "muted", wrap=True)
         self._stack = PanelStack(theme)
+        self._plots = LivePlots(self._stack, theme)
         self._windows = PlotWindows(self._stack, theme, screen)
         self.overview = Overview(self._stack, theme)
         self._time_bar = TimeBar(self._stack, LIVE_RANGES)
@@ -232,7 +233,7 @@ class LiveView(QWidget):
         self._show_evidence(state.evidence)
         self._state, self._status = state, state.status
         self._time_bar.show_model(state)
-        self._stack.show_plots(state.plots)
+        self._plots.show_plots(state.plots)
         self._show_reading(self._stack.crosshair)
 
     @property

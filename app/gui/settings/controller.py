@@ -65,6 +65,7 @@ class SettingsController(QObject):
 
     def _connect(self, dialog: SettingsDialog) -> None:
         dialog.theme_chosen.connect(self._theme.choose)
+        dialog.motion_chosen.connect(self._theme.reduce_motion)
         dialog.sampling_chosen.connect(self._set_sampling)
         dialog.database_chosen.connect(self._choose_database)
         dialog.retention_chosen.connect(self._set_retention)
@@ -82,6 +83,7 @@ class SettingsController(QObject):
         self.dialog.show_model(
             SettingsState(
                 theme=self._theme.choice,
+                reduces_motion=self._theme.reduces_motion,
                 sample_ms=1000 / self._feed.hz,
                 databases=recent_databases(self._store.database, self._chosen.databases),
                 storage=self._storage,

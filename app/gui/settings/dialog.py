@@ -17,7 +17,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.viewmodels.settings import THEMES, SettingsState
+from app.viewmodels.settings import MOTIONS, THEMES, SettingsState
 from workloads.catalog import FRAMEWORK
 
 _WIDTH, _HEIGHT = 76 * GRID, 84 * GRID
@@ -25,6 +25,7 @@ _LABEL_WIDTH = 18 * GRID
 _SHORTEST = 8
 """Characters of an option that are always seen: the path of a database may be long, a screen small."""
 _WHEN_IDLE = "Can be changed when no run is active."
+_MOTION = "Nothing but live plots moves by itself. Every reading is stored either way."
 _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
 _DATABASE = "One that is chosen here opens at the next start too, unless --db names another."
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
@@ -57,6 +58,7 @@ class SettingsDialog(QDialog):
     """Shows every setting; each signal has what the user chose."""
 
     theme_chosen = Signal(object)
+    motion_chosen = Signal(object)
     sampling_chosen = Signal(object)
     database_chosen = Signal(object)
     """With a path; None for another one."""
@@ -78,7 +80,8 @@ class SettingsDialog(QDialog):
         self._theme = theme
         self._state: SettingsState | None = None
         self._busy = False
-        self.theme_box, self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
+        self.theme_box, self.motion_box = ChoiceBox(), ChoiceBox()
+        self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
         self.place_button = button("&Choose …", "Install or choose what runs are made with")
         self.hosts_button = button("&Manage …", "Add, check and remove hosts")
@@ -101,6 +104,7 @@ class SettingsDialog(QDialog):
         """Show this state."""
         self._state = state
         self.theme_box.show_options(THEMES, state.theme)
+        self.motion_box.show_options(MOTIONS, state.reduces_motion)
         self.sampling_box.show_options(state.sampling, state.sample_ms)
         databases = {path: str(path) for path in state.databases}
         self.database_box.show_options({**databases, None: "Another database …"}, state.databases[0])
@@ -128,6 +132,7 @@ class SettingsDialog(QDialog):
 
     def _connect(self) -> None:
         self.theme_box.chosen.connect(self.theme_chosen)
+        self.motion_box.chosen.connect(self.motion_chosen)
         self.sampling_box.chosen.connect(self.sampling_chosen)
         self.database_box.chosen.connect(self.database_chosen)
         self.retention_box.chosen.connect(self.retention_chosen)
@@ -144,6 +149,7 @@ class SettingsDialog(QDialog):
         self._grid.setColumnStretch(1, 1)
         self._add_heading("All windows")
         self._add_row("&Theme", self.theme_box)
+        self._add_row("M&otion", self.motion_box, _MOTION)
         self._add_row("&Sampling interval", self.sampling_box, _SAMPLING)
         self._add_row("R&uns are made with", self.place_button, _PLACE)
         self._add_row("&Hosts", self.hosts_button, " ")

@@ -1,6 +1,7 @@
 """A stack of plots: one alone, windows of their own, and the keys."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMainWindow, QMenu, QScrollArea
 from pytestqt.qtbot import QtBot
 
-from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.panel_stack import LivePlots, PanelStack
 from app.gui.plot.plot_window import ALL_PLOTS, PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.theme import Theme
@@ -225,3 +226,26 @@ def test_a_hidden_plot_gives_its_images_back_and_looks_the_same_when_it_is_shown
     stack.show()
     qtbot.waitUntil(lambda: panel._image._pixels.size > 0)
     assert panel.plot.grab().toImage() == seen
+
+
+def test_with_reduced_motion_live_plots_move_in_steps(
+    qtbot: QtBot, theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, early = PanelStack(theme), plots("power")
+    qtbot.addWidget(stack)
+    live = LivePlots(stack, theme)
+    later = [replace(early, window=(start, 60.0 + start)) for start in (0.1, 0.2, 0.3)]
+    monkeypatch.setattr(theme, "reduces_motion", True)
+    for shown in (early, *later[:2]):
+        live.show_plots(shown)
+        assert stack.span == early.window
+    qtbot.waitUntil(lambda: stack.span == later[1].window)
+    closer = replace(early, window=(30.2, 60.2))
+    live.show_plots(closer)
+    assert stack.span == closer.window, "what the user asks for does not wait"
+    live.show_plots(plots("load"))
+    assert [panel.key for panel in stack.offered.panels] == ["load"]
+    monkeypatch.setattr(theme, "reduces_motion", False)
+    for shown in (early, *later):
+        live.show_plots(shown)
+        assert stack.span == shown.window
