@@ -51,9 +51,11 @@ STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpac
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
 # Three parts on two cores: the tests of the window and of programs wait more than they compute.
-PROCESSES = [f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray")]
+PROCESSES = [f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray", "custom")]
 THIRD = ("tests/unit/workloads", *PROCESSES)
-SLOW = [f"tests/integration/test_{name}.py" for name in ("command_line", "queue", "queue_commands")]
+SLOW = [
+    f"tests/integration/test_{name}.py" for name in ("command_line", "queue", "queue_commands", "fairness", "detach")
+]
 SECOND = ("tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract", *SLOW)
 IGNORED = [f"--ignore={path}" for path in (*THIRD, *SECOND)]
 CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".join(["pytest", *IGNORED]))
