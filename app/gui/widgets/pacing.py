@@ -103,10 +103,6 @@ class Slices(QObject):
         self._steps = iter(steps)
         self._go()
 
-    def stop(self) -> None:
-        """Leave out the steps that are left."""
-        self._timer.stop()
-
     def _go(self) -> None:
         end_s = time.monotonic() + _SLICE_S
         for _ in self._steps:
