@@ -182,13 +182,15 @@ def test_each_column_has_its_own_baseline(training: tuple[MeasuredTable, ...]) -
 
 
 def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: tuple[MeasuredTable, ...]) -> None:
-    plain, fused = training[1].document["rows"]
+    plain, cell, fused = training[-1].document["rows"]
     assert (plain["run"], plain["device_name"], plain["max_difference"]) == (9, "A processor", 1.2e-7)
     assert plain["max_output"] == 1.18, "of the newest trial"
     assert fused["max_difference"] is None, "tried on a GPU, and the CPU is what was asked for"
-    (shown,) = training[1].section.tables
+    assert cell["max_difference"] is None, "not tried yet"
+    (shown,) = training[-1].section.tables
     assert [row[1:] for row in shown.rows] == [
         ("Standard", "A processor", "1.2e-07", "1.18"),
+        ("Block cell", "–", "–", "–"),
         ("Block-fused", "–", "–", "–"),
     ]
 
@@ -203,8 +205,9 @@ def test_what_was_measured_on_h200s_counts_for_the_presets(tmp_path: Path, capsy
     assert all(rate > 500 for rate in rates), "GFLOPS of every other rung"
     assert drop_in["rows"][1]["cells"][2]["ratio"]["value"] > 6, "cuDNN over the plain layer, training"
     assert main(["experiment", "--preset", "article-b", "--show", "--json", "--db", str(database)]) == 0
-    training, _ = json.loads(capsys.readouterr().out)["article"]
+    training, gru, _ = json.loads(capsys.readouterr().out)["article"]
     assert [row["cells"][0]["runs"] for row in training["rows"]] == [[2], [1], [4], [5], []]
+    assert [row["cells"][0]["runs"] for row in gru["rows"]] == [[]] * 3, "newer than these runs"
 
 
 def test_power_and_both_memory_figures_answer_what_a_log_shows() -> None:
