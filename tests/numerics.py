@@ -1,7 +1,7 @@
 """Every recurrent implementation against an independent one in numpy and float64.
 
 Outputs, loss and the gradient of every weight, of each that can run here, with XLA off and on, in one layer, three,
-both directions, padding, and several time steps per iteration. Gradients are compared with central differences.
+both directions, padding, dropout, several time steps per iteration. Gradients are compared with central differences.
 
     python -m tests.numerics                      all, half a minute an implementation and setting of XLA
     python -m tests.numerics gru combined_input   of one workload, of one implementation
@@ -11,8 +11,11 @@ both directions, padding, and several time steps per iteration. Gradients are co
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +28,15 @@ from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 
 Array = NDArray[np.float64]
 State = tuple[Array, ...]
-CellFunction = Callable[[Array, State, Array, Array, Array], State]
-"""From inputs [batch, width] and the state, kernel, recurrent kernel and bias to the next state, the output first."""
+CellFunction = Callable[[Array, Array, State, Array, Array, Array], State]
+"""From inputs [batch, width], what is read of the output before, the state, kernel, recurrent kernel and bias to the
+next state, the output first."""
 
 GOAL = 1e-4
 SIZES: dict[str, Value] = {"batch_size": 4, "timesteps": 7, "units": 4, "features": 3}
 BOTH: dict[str, Value] = {"layers": 2, "bidirectional": True}
+DROPOUT: dict[str, Value] = {"dropout": 0.5, "batch_size": 5, "layers": 2}
+"""At most two layers, and sizes that tell a batch from a width, for `patterned_dropout`."""
 
 
 def cases(workload: str) -> dict[str, Mapping[str, Value]]:
@@ -53,25 +59,50 @@ def cases(workload: str) -> dict[str, Mapping[str, Value]]:
         "all, right, both": {"outputs": "all", "sequence_lengths": "right_padded", **BOTH},
         "all, left, both": {"outputs": "all", "sequence_lengths": "left_padded", **BOTH},
         "all, left": {"outputs": "all", "sequence_lengths": "left_padded", "layers": 2},
+        "dropout": DROPOUT,
+        "dropout, right, both": {**DROPOUT, **BOTH, "sequence_lengths": "right_padded"},
+        "recurrent dropout": {**DROPOUT, "recurrent_dropout": 0.25},
         **several_steps,
     }
+
+
+def mask_of(batch: int, width: int, rate: float) -> Array:
+    """Return what stands in place of a random mask, [batch, width]: a third is 0, the rest dropout's factor."""
+    left_out = (np.arange(batch)[:, None] + np.arange(width)) % 3 == 0
+    return np.where(left_out & (rate > 0), 0, 1 / (1 - rate))
+
+
+@contextmanager
+def patterned_dropout(batch: int) -> Iterator[None]:
+    """Let TensorFlow's dropout, and Keras's with it, multiply by `mask_of`, wherever batch and width are."""
+    import tensorflow as tf
+
+    def drop(x: Any, rate: float, noise_shape: Sequence[int] | None = None, **_: object) -> Any:
+        shape = [int(size) for size in (x.shape if noise_shape is None else noise_shape)]
+        first, second = (size for size in shape if size > 2)
+        mask = mask_of(batch, first + second - batch, rate)
+        laid = mask if first == batch else mask.T
+        return x * tf.constant(laid.reshape([size if size > 2 else 1 for size in shape]), x.dtype)
+
+    with mock.patch.object(tf.nn, "dropout", drop), mock.patch.object(tf.nn.experimental, "stateless_dropout", drop):
+        yield
 
 
 def _sigmoid(values: Array) -> Array:
     return 1 / (1 + np.exp(-values))
 
 
-def _lstm_cell(inputs: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
-    output, cell = state
-    i, f, g, o = np.split(inputs @ kernel + output @ recurrent + bias[..., None, :], 4, axis=-1)
+def _lstm_cell(inputs: Array, read: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
+    _, cell = state
+    i, f, g, o = np.split(inputs @ kernel + read @ recurrent + bias[..., None, :], 4, axis=-1)
     cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
     return _sigmoid(o) * np.tanh(cell), cell
 
 
-def _gru_cell(inputs: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
+def _gru_cell(inputs: Array, read: Array, state: State, kernel: Array, recurrent: Array, bias: Array) -> State:
     (output,) = state
     from_input = np.split(inputs @ kernel + bias[..., :1, :], 3, axis=-1)
-    from_output = np.split(output @ recurrent + bias[..., 1:, :], 3, axis=-1)
+    from_output = np.split(read @ recurrent + bias[..., 1:, :], 3, axis=-1)
     update, reset = (_sigmoid(from_input[gate] + from_output[gate]) for gate in (0, 1))
     return (update * output + (1 - update) * np.tanh(from_input[2] + reset * from_output[2]),)
 
@@ -81,7 +112,13 @@ CELLS: Mapping[str, tuple[CellFunction, int]] = {"lstm": (_lstm_cell, 2), "gru":
 
 
 def layer_outputs(
-    workload: str, weights: list[Array], inputs: Array, valid: NDArray[np.bool_], *, backwards: bool
+    workload: str,
+    weights: list[Array],
+    inputs: Array,
+    valid: NDArray[np.bool_],
+    *,
+    backwards: bool,
+    rates: tuple[float, float] = (0.0, 0.0),
 ) -> Array:
     """Return all outputs of one direction of one layer, [batch, timesteps, units].
 
@@ -91,21 +128,31 @@ def layer_outputs(
         inputs: [batch, timesteps, width], or likewise.
         valid: Which steps are no padding, [batch, timesteps]; padding leaves the state as it is.
         backwards: Whether the last step comes first.
+        rates: Dropout of the inputs, and of the outputs that the recurrent product reads.
     """
     cell, parts = CELLS[workload]
     batch, steps = valid.shape
+    of_inputs, of_outputs = (
+        mask_of(batch, width, rate) for width, rate in zip((inputs.shape[-1], weights[1].shape[-2]), rates, strict=True)
+    )
     state: State = (np.zeros((batch, weights[1].shape[-2])),) * parts
     outputs = []
     direction = -1 if backwards else 1
     for time in range(steps)[::direction]:
-        after = cell(inputs[..., time, :], state, *weights)
+        after = cell(inputs[..., time, :] * of_inputs, state[0] * of_outputs, state, *weights)
         state = tuple(np.where(valid[:, time, None], new, old) for new, old in zip(after, state, strict=True))
         outputs.append(state[0])
     return np.stack(np.broadcast_arrays(*outputs[::direction]), axis=-2)
 
 
 def model_outputs(
-    workload: str, config: RecurrentConfig, weights: list[Array], inputs: Array, valid: NDArray[np.bool_]
+    workload: str,
+    config: RecurrentConfig,
+    weights: list[Array],
+    inputs: Array,
+    valid: NDArray[np.bool_],
+    *,
+    training: bool = False,
 ) -> Array:
     """Return the outputs of the whole model, [batch, 1], or of all steps [batch, timesteps, 1], 0 at padding.
 
@@ -115,10 +162,12 @@ def model_outputs(
         weights: All weights, the head's last; of one, many values may come at once.
         inputs: Sequences [batch, timesteps, features].
         valid: Which steps are no padding, [batch, timesteps].
+        training: Whether dropout applies.
     """
+    rates = (config.dropout, config.recurrent_dropout) if training else (0.0, 0.0)
     for part in range(0, 3 * config.parts, 3 * config.directions):
         found = [
-            layer_outputs(workload, weights[at : at + 3], inputs, valid, backwards=at > part)
+            layer_outputs(workload, weights[at : at + 3], inputs, valid, backwards=at > part, rates=rates)
             for at in range(part, part + 3 * config.directions, 3)
         ]
         inputs = np.concatenate(np.broadcast_arrays(*found), axis=-1)
@@ -143,16 +192,22 @@ def reference(workload: str, variant: Variant) -> Answers:
         valid = steps < lengths[:, None]
     weights = [weight.numpy().astype(np.float64) for weight in made.weights]
 
-    def outputs(weights: list[Array]) -> Array:
-        return model_outputs(workload, config, weights, sequences.astype(np.float64), valid)
+    def outputs(weights: list[Array], *, training: bool = False) -> Array:
+        return model_outputs(workload, config, weights, sequences.astype(np.float64), valid, training=training)
 
     def loss(weights: list[Array]) -> Array:
-        errors = (outputs(weights) - targets.numpy()) ** 2
+        errors = (outputs(weights, training=True) - targets.numpy()) ** 2
         if config.all_outputs:
             errors = np.where(valid[..., None], errors, 0).sum(-2) / valid.sum(1, keepdims=True)
         return np.asarray(errors.mean((-2, -1)))
 
     return Answers(outputs(weights), float(loss(weights)), _differences(loss, weights))
+
+
+def error_of(variant: Variant, workload: str, expected: Answers, *, traced: bool = True) -> float:
+    """Return the worst error of a variant's answers; what they drop is `mask_of`'s."""
+    with patterned_dropout(int(variant["batch_size"])):
+        return worst_error(answers(variant, workload, traced=traced), expected)
 
 
 def _differences(loss: Callable[[list[Array]], Array], weights: list[Array], step: float = 1e-5) -> list[Array]:
@@ -184,7 +239,9 @@ class Row:
     xla: bool
 
     def variant(self, given: Mapping[str, Value], *, gpu: bool) -> Variant | None:
-        """Return the variant, or None where it cannot run."""
+        """Return the variant, or None where it cannot run, or cuDNN draws what is dropped."""
+        if self.implementation == "cudnn_stack" and "dropout" in given:
+            return None
         settings = {**SIZES, **given, "implementation": self.implementation, "xla": self.xla, "gpus": int(gpu)}
         return variant_of(A_GPU if gpu else CPU, self.workload, **settings)
 
@@ -210,7 +267,7 @@ def _print_table(names: list[str], *, gpu: bool) -> int:
             key = (row.workload, title)
             if key not in expected:
                 expected[key] = reference(row.workload, variant)
-            errors.append(worst_error(answers(variant, row.workload), expected[key]))
+            errors.append(error_of(variant, row.workload, expected[key]))
             print(f"  {title} {errors[-1]:.1e}", end="", flush=True)
         print()
     print(f"{len(errors)} combinations, the worst relative error {max(errors, default=0.0):.1e}, at most {GOAL:.0e}")

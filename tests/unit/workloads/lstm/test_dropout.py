@@ -1,18 +1,20 @@
-"""Dropout of the LSTM: one mask a sequence for all its steps, the mean kept, none in inference."""
+"""Dropout: one mask a sequence for all its steps, the mean kept, none in inference, and dropped in the right places."""
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.lstm_answers import A_GPU, CPU, batch_of, random_model, variant_of
+from tests.lstm_answers import A_GPU, CPU, Answers, batch_of, random_model, variant_of
+from tests.numerics import GOAL, Row, cases, error_of, reference, rows, worst_error
 from workloads.protocol import Value
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.runtime import Replicas
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5, "layers": 2, "units": 4, "features": 3}
-PROGRAM_IMPLEMENTATIONS = ["block_fused", *RECURRENT_LAYERS["lstm"].ladder]
 RATES = ["dropout", "recurrent_dropout"]
 STEPS, BATCH, WIDTH = 6, 300, 16
 
@@ -107,19 +109,32 @@ def test_cudnn_is_asked_to_drop_in_training_alone_by_the_seed_and_by_another_on_
     assert asked == {"train": {(0.25, 7, 0), (0.25, 7, 1)}, "inference": {(0.0, 7, 0), (0.0, 7, 1)}}
 
 
-@pytest.mark.parametrize(
-    "rates", [{"dropout": 0.5}, {"recurrent_dropout": 0.5}, {"dropout": 0.5, "recurrent_dropout": 0.5}]
-)
-def test_all_own_implementations_drop_at_the_same_places(
-    monkeypatch: pytest.MonkeyPatch, rates: dict[str, Value]
-) -> None:
-    """A factor in place of a random mask makes them comparable."""
-    import tensorflow as tf
+ON_CPU = [row for row in rows([]) if not row.xla and row.implementation != "auto"]
+CASES: dict[str, Mapping[str, Value]] = {title: given for title, given in cases("lstm").items() if "dropout" in title}
 
-    plain = losses("gemm2")[0][0]
-    monkeypatch.setattr(tf.nn, "dropout", lambda x, rate, noise_shape=None: x * (0.5 if rate else 1.0))
-    expected = losses("gemm2", **rates)[0][0]
-    assert abs(expected - plain) > 1e-3
-    for name in PROGRAM_IMPLEMENTATIONS:
-        if variant_of(CPU, **SIZES, implementation=name, **rates):
-            assert losses(name, **rates)[0][0] == pytest.approx(expected, rel=1e-5), name
+
+@functools.cache
+def expected(workload: str, case: str) -> Answers:
+    """What an implementation in numpy answers, and that dropping is no small part of it."""
+    given = Row(workload, "standard", xla=False).variant(CASES[case], gpu=False)
+    assert given is not None
+    found = reference(workload, given)
+    undropped = reference(workload, {**given, "dropout": 0.0, "recurrent_dropout": 0.0})
+    assert worst_error(undropped, found) > 1000 * GOAL
+    np.testing.assert_array_equal(undropped.outputs, found.outputs, "inference drops nothing")
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("row", ON_CPU, ids=lambda row: f"{row.workload} {row.implementation}")
+def test_what_is_dropped_is_dropped_where_an_independent_one_drops_it(row: Row, case: str) -> None:
+    """In place of random masks stands a pattern of sequence and feature."""
+    if given := row.variant(CASES[case], gpu=False):
+        assert error_of(given, row.workload, expected(row.workload, case), traced=False) < GOAL
+
+
+def test_every_implementation_that_can_drop_here_is_compared() -> None:
+    compared = {(row.workload, row.implementation) for row in ON_CPU if row.variant(CASES["dropout"], gpu=False)}
+    tables = {(name, each.name) for name, layer in RECURRENT_LAYERS.items() for each in layer.implementations}
+    not_here = ("auto", "cudnn", "cudnn_stack")
+    assert tables - compared == {(name, other) for name in RECURRENT_LAYERS for other in not_here}
