@@ -1,10 +1,11 @@
 """Colours, fonts and distances of the window; light or dark as the user chose or the system is, through Qt itself."""
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from string import Template
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -86,13 +87,14 @@ class Theme(QObject):
     """
 
     changed = Signal()
+    _palette_changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.colours = LIGHT
         self.choice = SYSTEM
         self._state = WindowState("theme", self)
-        self._sheet = style_sheet(LIGHT)
+        self._sheet = style_sheet()
         self.reduces_motion = self._state.read("reduces motion", False)
 
     def start(self) -> None:
@@ -127,16 +129,19 @@ class Theme(QObject):
     def apply(self, scheme: Qt.ColorScheme) -> None:
         """Switch to a scheme; an unknown one counts as light."""
         self.colours = DARK if scheme == Qt.ColorScheme.Dark else LIGHT
-        self._sheet = style_sheet(self.colours)
         QApplication.setPalette(_palette(self.colours))
+        self._palette_changed.emit()
         self.changed.emit()
 
     def apply_style_sheet(self, widget: QWidget) -> None:
-        """Apply the style sheet to a widget and its children, if it is not applied yet.
+        """Apply the style sheet to a widget and its children, if it is not applied yet; it follows the theme.
 
         Not on the application: there Qt restyles each widget once for itself and once for each widget around it.
         """
         if widget.styleSheet() != self._sheet:
+            colouring = _Colouring(widget, self)
+            self._palette_changed.connect(colouring.take)
+            widget.setProperty("scheme", self.colours.scheme)
             widget.setStyleSheet(self._sheet)
 
     def follow(self, widget: QWidget, restyle: Callable[[], object]) -> None:
@@ -169,17 +174,57 @@ class Theme(QObject):
         return pen
 
 
+class _Colouring(QObject):
+    """Has a widget and what is in it take its colours from the palette again, each part once it is seen.
+
+    The style sheet names the palette's roles, which Qt looks up when it polishes a widget. Another style sheet would
+    polish hidden widgets too, and have everything laid out again.
+    """
+
+    def __init__(self, widget: QWidget, theme: Theme) -> None:
+        super().__init__(widget)
+        self._widget = widget
+        self._theme = theme
+
+    def take(self) -> None:
+        """Take the colours of the palette."""
+        self._widget.setProperty("scheme", self._theme.colours.scheme)
+        self._polish(self._widget)
+        self._widget.update()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Take them in a part that was hidden, before it is painted."""
+        if event.type() == QEvent.Type.Show and isinstance(watched, QWidget):
+            watched.removeEventFilter(self)
+            self._polish(watched)
+        return False
+
+    def _polish(self, widget: QWidget) -> None:
+        if not widget.isVisible():
+            widget.installEventFilter(self)
+            return
+        widget.style().polish(widget)
+        for child in widget.children():
+            if isinstance(child, QWidget):
+                self._polish(child)
+
+
 def ink_on(ground: QColor) -> QColor:
     """Return black or white, whichever contrasts more with a ground: by 4.5:1 at least (WCAG 2.2, with gamma 2.2)."""
     red, green, blue = (part**2.2 for part in (ground.redF(), ground.greenF(), ground.blueF()))
     return QColor("white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < _AS_FAR_FROM_WHITE_AS_BLACK else "black")
 
 
-def style_sheet(colours: Colours) -> str:
-    """Return the style sheet in one scheme's colours."""
-    values = {name: value for name, value in asdict(colours).items() if name != "curves"}
+def style_sheet() -> str:
+    """Return the style sheet, whose colours are those of the palette."""
     template = Template((RESOURCES / "style.qss").read_text(encoding="utf-8"))
-    return template.substitute(values, icons=(RESOURCES / "icons").as_posix())
+    roles = {name: f"palette({_word(role)})" for name, role in _ROLES.items()}
+    return template.substitute(roles, icons=(RESOURCES / "icons").as_posix())
+
+
+def _word(role: QPalette.ColorRole) -> str:
+    """Return what a style sheet calls a role of the palette."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", role.name).lower()
 
 
 def tabular_font(size_px: int | None = None, *, bold: bool = False) -> QFont:
@@ -192,27 +237,39 @@ def tabular_font(size_px: int | None = None, *, bold: bool = False) -> QFont:
     return font
 
 
+_ROLES = {
+    "text": QPalette.ColorRole.WindowText,
+    "muted": QPalette.ColorRole.PlaceholderText,
+    "faint": QPalette.ColorRole.NoRole,
+    "line": QPalette.ColorRole.Mid,
+    "window": QPalette.ColorRole.Window,
+    "surface": QPalette.ColorRole.Base,
+    "raised": QPalette.ColorRole.Button,
+    "accent": QPalette.ColorRole.Accent,
+    "accent_hover": QPalette.ColorRole.LinkVisited,
+    "on_accent": QPalette.ColorRole.HighlightedText,
+    "good": QPalette.ColorRole.Midlight,
+    "warning": QPalette.ColorRole.Shadow,
+    "bad": QPalette.ColorRole.BrightText,
+}
+"""The colours that the style sheet has, by their names, and where the palette has them."""
+
+_ALSO = {
+    QPalette.ColorRole.AlternateBase: "window",
+    QPalette.ColorRole.Text: "text",
+    QPalette.ColorRole.ButtonText: "text",
+    QPalette.ColorRole.ToolTipBase: "raised",
+    QPalette.ColorRole.ToolTipText: "text",
+    QPalette.ColorRole.Highlight: "accent",
+    QPalette.ColorRole.Link: "accent",
+}
+"""The colours of the palette's other roles."""
+
+
 def _palette(colours: Colours) -> QPalette:
-    roles = {
-        QPalette.ColorRole.Window: colours.window,
-        QPalette.ColorRole.WindowText: colours.text,
-        QPalette.ColorRole.Base: colours.surface,
-        QPalette.ColorRole.AlternateBase: colours.window,
-        QPalette.ColorRole.Text: colours.text,
-        QPalette.ColorRole.Button: colours.raised,
-        QPalette.ColorRole.ButtonText: colours.text,
-        QPalette.ColorRole.ToolTipBase: colours.raised,
-        QPalette.ColorRole.ToolTipText: colours.text,
-        QPalette.ColorRole.PlaceholderText: colours.muted,
-        QPalette.ColorRole.Highlight: colours.accent,
-        QPalette.ColorRole.HighlightedText: colours.on_accent,
-        QPalette.ColorRole.Link: colours.accent,
-        QPalette.ColorRole.Accent: colours.accent,
-        QPalette.ColorRole.Mid: colours.line,
-    }
     palette = QPalette(QColor(colours.raised), QColor(colours.window))
-    for role, colour in roles.items():
-        palette.setColor(role, QColor(colour))
+    for role, name in [*_ALSO.items(), *((role, name) for name, role in _ROLES.items())]:
+        palette.setColor(role, QColor(getattr(colours, name)))
     for role in (QPalette.ColorRole.Text, QPalette.ColorRole.WindowText, QPalette.ColorRole.ButtonText):
         palette.setColor(QPalette.ColorGroup.Disabled, role, QColor(colours.faint))
     return palette

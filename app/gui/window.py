@@ -41,7 +41,7 @@ class Page:
 class MainWindow(QMainWindow):
     """Tabs over pages that are made when first needed. Closing emits `close_requested` until `allow_close`.
 
-    Every page has its own copy of the style sheet: when the theme changes, a hidden one gets it when it is shown.
+    Every page has its own copy of the style sheet, from when it is first shown.
     """
 
     painted = Signal()
@@ -81,7 +81,8 @@ class MainWindow(QMainWindow):
             return
         self.make_page(index)
         self._stack.setCurrentIndex(self._stack_indices[index])
-        self._apply_style_sheet()
+        for part in filter(None, (self._head, self._stack.currentWidget())):
+            self._theme.apply_style_sheet(part)
         self.page_shown.emit(index)
 
     def show_last_page(self, database: Path) -> None:
@@ -174,14 +175,7 @@ class MainWindow(QMainWindow):
         if not self.restoreGeometry(QByteArray(self._state.read("geometry", b""))) and min(size) > 0:
             self.resize(QSize(*size).boundedTo(self.screen().availableSize()))
 
-    def _apply_style_sheet(self) -> None:
-        """Apply the current style sheet to the visible parts."""
-        for part in (self._head, self._stack.currentWidget()):
-            if part is not None:
-                self._theme.apply_style_sheet(part)
-
     def _connect(self) -> None:
-        self._theme.changed.connect(self._apply_style_sheet)
         self._tabs.currentChanged.connect(self.show_page)
         self.help_menu.addAction("&Keys and actions").triggered.connect(self.keys_requested)
         self.help_menu.addAction("Show &log").triggered.connect(self.show_log_requested)

@@ -7,7 +7,6 @@ from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.threads import close_jobs
-from app.gui.widgets.basic import PageScroller
 
 View = TypeVar("View", bound=QWidget)
 
@@ -43,7 +42,7 @@ def visible_text(shown: QWidget) -> str:
     return "\n".join(label.text() for label in shown.findChildren(QLabel) if label.isVisible())
 
 
-def sheet_of(page: QWidget) -> str:
-    """Return the style sheet of a window's page, which what scrolls around it has."""
-    scroller = next(each for each in page.window().findChildren(PageScroller) if each.widget() is page)
-    return scroller.styleSheet()
+def muted_colours(page: QWidget) -> set[str]:
+    """Return the colours of a page's quiet labels, but for those that are hidden in it."""
+    labels = [label for label in page.findChildren(QLabel) if label.property("role") in ("muted", "caption")]
+    return {label.palette().windowText().color().name() for label in labels if label.isVisibleTo(page)}

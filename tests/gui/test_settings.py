@@ -22,7 +22,7 @@ from app.storage.known_settings import NOTICE
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.runs import begin
-from tests.gui.screens import sheet_of, visible_text
+from tests.gui.screens import muted_colours, visible_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 LIMIT_MS = 120_000
@@ -34,8 +34,7 @@ class Opened:
     def __init__(self, qtbot: QtBot, theme: Theme, database: Path, background: Background) -> None:
         self.feed = TelemetryFeed()
         self.switched: list[Path] = []
-        self.page = QWidget()
-        self.window = MainWindow((Page("Run", lambda: self.page),), theme)
+        self.window = MainWindow((Page("Run", QWidget),), theme)
         qtbot.addWidget(self.window)
         self.window.show_page(0)
         store = SettingsStore(database, background, self._fail)
@@ -92,13 +91,12 @@ def test_a_theme_is_shown_at_once_and_at_the_next_start(
 ) -> None:
     opened = open_settings()
     take(opened.dialog.theme_box, "dark")
-    assert DARK.window in opened.dialog.styleSheet()
-    assert DARK.window in sheet_of(opened.page)
+    assert muted_colours(opened.dialog) == {DARK.muted}
     later = Theme()
     later.start()
     assert (later.choice, later.colours) == ("dark", DARK)
     take(opened.dialog.theme_box, "light")
-    assert LIGHT.window in opened.dialog.styleSheet()
+    assert muted_colours(opened.dialog) == {LIGHT.muted}
     window_state.write_text('[theme]\nchoice="\\"pink\\""\n')
     later = Theme()
     later.start()

@@ -36,7 +36,6 @@ class DetachedWindow(QWidget):
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.key = key
-        self._theme = theme
         self._state = state
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
@@ -47,8 +46,7 @@ class DetachedWindow(QWidget):
             QShortcut(QKeySequence(keys), self).activated.connect(self.close)
         QShortcut(QKeySequence("Ctrl+Q"), self).activated.connect(lambda: source.window().close())
         source.window().installEventFilter(self)
-        theme.changed.connect(self._restyle)
-        self._restyle()
+        theme.apply_style_sheet(self)
 
     def eventFilter(self, _window: QObject, event: QEvent) -> bool:
         """Hide with the window around the source when that closes, which Qt does for dialogs alone."""
@@ -57,18 +55,14 @@ class DetachedWindow(QWidget):
         return False
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Listen to the theme no more."""
+        """Say so."""
         super().closeEvent(event)
         self.closed.emit()
-        self._theme.changed.disconnect(self._restyle)
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Remember where it was."""
         super().hideEvent(event)
         self._state.keep(f"geometry {self.key}", self.saveGeometry().data())
-
-    def _restyle(self) -> None:
-        self._theme.apply_style_sheet(self)
 
 
 Window = TypeVar("Window", bound=DetachedWindow)

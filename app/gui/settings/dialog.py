@@ -77,7 +77,6 @@ class SettingsDialog(QDialog):
             standby: The choice of the standby worker.
         """
         super().__init__(parent)
-        self._theme = theme
         self._state: SettingsState | None = None
         self._busy = False
         self.theme_box, self.motion_box = ChoiceBox(), ChoiceBox()
@@ -97,8 +96,7 @@ class SettingsDialog(QDialog):
             _show_choice(box, choice)
         if standby.fixed_by:
             self._captions[self.standby_box].setText(f"The environment variable {standby.fixed_by} decides.")
-        theme.changed.connect(self._restyle)
-        self._restyle()
+        theme.apply_style_sheet(self)
 
     def show_model(self, state: SettingsState) -> None:
         """Show this state."""
@@ -126,9 +124,6 @@ class SettingsDialog(QDialog):
         for box, words in ((self.sampling_box, _SAMPLING), (self.database_box, f"{storage}{_DATABASE}")):
             box.setEnabled(not busy)
             self._captions[box].setText(_WHEN_IDLE if busy else words)
-
-    def _restyle(self) -> None:
-        self._theme.apply_style_sheet(self)
 
     def _connect(self) -> None:
         self.theme_box.chosen.connect(self.theme_chosen)

@@ -208,9 +208,10 @@ def test_the_system_turning_dark_turns_the_application(theme: Theme) -> None:
     assert QGuiApplication.palette().window().color().name() == LIGHT.window
 
 
-def test_both_style_sheets_have_every_colour() -> None:
-    for colours in (LIGHT, DARK):
-        assert "$" not in style_sheet(colours)
+def test_the_style_sheet_has_every_colour() -> None:
+    sheet = style_sheet()
+    assert "$" not in sheet
+    assert "palette(placeholder-text)" in sheet
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QStackedWidget, QStyle, QStyleOptionButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.run.evidence import EvidencePanel
-from app.gui.theme import DARK_ALWAYS, LIGHT_ALWAYS, Theme
+from app.gui.theme import DARK, DARK_ALWAYS, LIGHT, LIGHT_ALWAYS, Theme
+from app.gui.widgets.basic import text_label
 from app.gui.widgets.pacing import PaintTurns, Slices, WhenSeen
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.traces import CONV, traced_run
@@ -61,6 +62,39 @@ def test_a_hidden_widget_follows_the_theme_when_it_is_shown(qtbot: QtBot, theme:
     assert seen == ["dark"]
     theme.choose(LIGHT_ALWAYS)
     assert seen == ["dark", "light"]
+
+
+def test_what_is_hidden_takes_its_colours_when_it_is_shown(qtbot: QtBot, theme: Theme) -> None:
+    front, behind = text_label("front", "problem"), text_label("behind", "problem")
+    stack = shown_stack(qtbot, front, behind)
+    theme.choose(LIGHT_ALWAYS)
+    theme.apply_style_sheet(stack)
+    theme.choose(DARK_ALWAYS)
+    assert [label.palette().windowText().color().name() for label in (front, behind)] == [DARK.bad, LIGHT.bad]
+    stack.setCurrentWidget(behind)
+    assert behind.palette().windowText().color().name() == DARK.bad
+
+
+def test_the_mark_of_a_box_is_dark_in_the_dark_scheme_and_white_in_the_light_one(qtbot: QtBot, theme: Theme) -> None:
+    around = QWidget()
+    qtbot.addWidget(around)
+    theme.apply_style_sheet(around)
+    box = QCheckBox(around)
+    box.setChecked(True)
+    around.show()
+
+    def extremes() -> tuple[int, int]:
+        option = QStyleOptionButton()
+        box.initStyleOption(option)
+        area = box.style().subElementRect(QStyle.SubElement.SE_CheckBoxIndicator, option, box)
+        picture = box.grab(area.adjusted(3, 3, -3, -3)).toImage()
+        found = [picture.pixelColor(x, y).lightness() for x in range(picture.width()) for y in range(picture.height())]
+        return min(found), max(found)
+
+    theme.choose(DARK_ALWAYS)
+    assert extremes()[0] < 80
+    theme.choose(LIGHT_ALWAYS)
+    assert extremes()[1] > 220
 
 
 class SlowPaint(QWidget):
