@@ -5,8 +5,10 @@ holds Qt objects, they are destroyed off the GUI thread, which Qt does not survi
 thread: https://doc.qt.io/qt-6/threads-qobject.html). So the automatic collector is off, and a timer does its work.
 """
 
+import ctypes
 import gc
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -267,8 +269,12 @@ class BridgeSink:
 _COLLECT_PERIOD_MS = 1_000
 
 
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+"""Gives the freed memory between used memory back to the system, which free() of glibc does not; in 1 to 3 ms."""
+
+
 class GuiGarbageCollector(QObject):
-    """Collects garbage on the GUI thread, once per second and by Python's own thresholds.
+    """Collects garbage on the GUI thread, once per second and by Python's own thresholds, and gives free memory back.
 
     Thread: GUI only.
     """
@@ -299,3 +305,5 @@ class GuiGarbageCollector(QObject):
         counts, thresholds = gc.get_count(), gc.get_threshold()
         due = [generation for generation in (2, 1, 0) if counts[generation] > thresholds[generation] > 0]
         gc.collect(due[0] if due else 0)
+        if _trim is not None:
+            _trim(0)

@@ -1,9 +1,11 @@
 """Background work, jobs with progress, the bridge of events, and garbage collection, with real threads."""
 
 import gc
+import sys
 import threading
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from PySide6.QtCore import QCoreApplication, QObject
 from PySide6.QtWidgets import QWidget
@@ -210,6 +212,16 @@ def test_another_threads_allocations_collect_nothing_and_the_timer_does(
     other.join()
     assert deaths == []
     qtbot.waitUntil(lambda: deaths == [threading.get_ident()])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc's allocator holds on to freed memory")
+def test_memory_freed_between_used_memory_goes_back_to_the_system(collector: GuiGarbageCollector) -> None:
+    blocks = [bytes([number % 250]) * 50_000 for number in range(2000)]
+    used = blocks[::50]
+    with_all = psutil.Process().memory_info().rss
+    del blocks
+    collector.collect()
+    assert with_all - psutil.Process().memory_info().rss > 1000 * len(used[0])
 
 
 def test_stopping_hands_collection_back(qtbot: QtBot) -> None:

@@ -5,6 +5,7 @@ columns of an array takes 0.1 ms whatever the curve.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,13 +26,15 @@ _MAX_BYTE_ROWS = 254
 """Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
 _DOT_REACH = 2
 """A changed column changes what is painted so many columns to its left: one that stands alone is painted wider."""
+_RASTERS = 4
+"""Plots of so many sizes are painted in turn without making arrays anew."""
 
 
 Drawn = tuple[Stroke, QColor, Dash]
 
 
 class _Raster:
-    """Arrays of one size to draw in; made once, for large ones cost more to make than to fill.
+    """Arrays of one size to draw in, one plot after another.
 
     A pixel is the rank of its colour, in one byte: a quarter of the memory to go through.
     """
@@ -72,6 +75,12 @@ class _Raster:
         return image
 
 
+@lru_cache(_RASTERS)
+def _raster(rows: int, columns: int) -> _Raster:
+    """Return the arrays of all plots of this size: large ones cost more to make than to fill, and memory."""
+    return _Raster(rows, columns)
+
+
 class Curves:
     """The strokes of one plot, first to last, behind nothing but the marks.
 
@@ -88,7 +97,6 @@ class Curves:
         self._shown: tuple[Drawn, ...] = ()
         self._image = QImage()
         self._pixels: NDArray[np.uint32] = np.empty((0, 0), dtype=np.uint32)
-        self._raster = _Raster(1, 1)
         self._rendered_as: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)
 
     def set_strokes(self, strokes: Sequence[Drawn]) -> None:
@@ -112,8 +120,7 @@ class Curves:
         """Draw the columns from `begin`, and move those before."""
         bottom, top, rows, ratio = self._rendered_as
         columns, thickness = len(self._shown[0][0].low), round(ratio)
-        if self._raster.ranks.shape != (rows, columns):
-            self._raster = _Raster(rows, columns)
+        raster = _raster(rows, columns)
         # Of two colours the more opaque, then the larger one is seen.
         pixels = [_premultiplied(colour) for _, colour, _ in self._shown]
         colours = sorted(set(pixels))
@@ -123,15 +130,15 @@ class Curves:
                 gaps = _dash_gaps(dash, line, thickness)
                 gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, columns - 1)] = False
                 first[gaps[begin:]], depth[gaps[begin:]] = rows, 0
-            self._raster.draw(first, depth, colours.index(pixels[index]) + 1, over=index > 0)
+            raster.draw(first, depth, colours.index(pixels[index]) + 1, over=index > 0)
         if not begin:
-            self._image = self._raster.image(colours)
+            self._image = raster.image(colours)
             self._image.setDevicePixelRatio(ratio)
             self._pixels = np.frombuffer(self._image.bits(), dtype=np.uint32).reshape(rows, columns)
             return
         if shift:
             self._pixels[:, :-shift] = self._pixels[:, shift:]
-        self._pixels[:, begin:] = np.array([0, *colours], dtype=np.uint32)[self._raster.ranks[:, begin:]]
+        self._pixels[:, begin:] = np.array([0, *colours], dtype=np.uint32)[raster.ranks[:, begin:]]
 
 
 def _moved(before: Sequence[Drawn], after: Sequence[Drawn]) -> tuple[int, int] | None:

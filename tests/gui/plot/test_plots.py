@@ -121,7 +121,8 @@ def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) 
 
 
 def test_a_curve_that_moves_with_the_time_looks_as_if_drawn_anew(qtbot: QtBot, theme: Theme) -> None:
-    made = panel(qtbot, theme)
+    made, other = panel(qtbot, theme), panel(qtbot, theme)  # of one size, so that they share what they draw in
+    other.set_curve("a", np.arange(60.0), np.arange(60.0), colour=0, label="GPU 0")
     made.values.fix(0.0, 120.0)
     made.set_x_range(-0.1 * round(made.plot.view.width()), 0.0)  # a column is 0.1 s wide
     random = np.random.default_rng(0)
@@ -132,6 +133,8 @@ def test_a_curve_that_moves_with_the_time_looks_as_if_drawn_anew(qtbot: QtBot, t
             each.append(now - 0.013, None if random.random() < 0.6 else random.uniform(0, 130))
             made.give(f"{colour}", PanelCurve(colour * HUES, f"GPU {colour}", ShiftedCurve(each, now)))
         moved = made.plot.grab().toImage()
+        other.set_x_range(0.0, 60.0 + now)
+        other.plot.grab()
     assert moved == drawn_anew(made)
 
 
