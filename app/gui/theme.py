@@ -1,15 +1,16 @@
 """Colours, fonts and distances of the window; light or dark as the user chose or the system is, through Qt itself."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from string import Template
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
+from shiboken6 import isValid
 
-from app.gui.widgets.pacing import WhenSeen
+from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES
 from app.viewmodels.charts import palette
@@ -87,7 +88,6 @@ class Theme(QObject):
     """
 
     changed = Signal()
-    _palette_changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -95,6 +95,7 @@ class Theme(QObject):
         self.choice = SYSTEM
         self._state = WindowState("theme", self)
         self._sheet = style_sheet()
+        self._colouring = _Colouring(self)
         self.reduces_motion = self._state.read("reduces motion", False)
 
     def start(self) -> None:
@@ -130,7 +131,7 @@ class Theme(QObject):
         """Switch to a scheme; an unknown one counts as light."""
         self.colours = DARK if scheme == Qt.ColorScheme.Dark else LIGHT
         QApplication.setPalette(_palette(self.colours))
-        self._palette_changed.emit()
+        self._colouring.take(self.colours.scheme)
         self.changed.emit()
 
     def apply_style_sheet(self, widget: QWidget) -> None:
@@ -139,9 +140,7 @@ class Theme(QObject):
         Not on the application: there Qt restyles each widget once for itself and once for each widget around it.
         """
         if widget.styleSheet() != self._sheet:
-            colouring = _Colouring(widget, self)
-            self._palette_changed.connect(colouring.take)
-            widget.setProperty("scheme", self.colours.scheme)
+            widget.window().setProperty("scheme", self.colours.scheme)
             widget.setStyleSheet(self._sheet)
 
     def follow(self, widget: QWidget, restyle: Callable[[], object]) -> None:
@@ -175,22 +174,27 @@ class Theme(QObject):
 
 
 class _Colouring(QObject):
-    """Has a widget and what is in it take its colours from the palette again, each part once it is seen.
+    """Has all widgets take their colours from the palette again: at once in sight, the others soon, or when shown.
 
     The style sheet names the palette's roles, which Qt looks up when it polishes a widget. Another style sheet would
-    polish hidden widgets too, and have everything laid out again.
+    polish hidden widgets at once too, and have everything laid out again.
     """
 
-    def __init__(self, widget: QWidget, theme: Theme) -> None:
-        super().__init__(widget)
-        self._widget = widget
-        self._theme = theme
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._hidden: list[QWidget] = []
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self._begin)
+        self._slices = Slices(self)
 
-    def take(self) -> None:
-        """Take the colours of the palette."""
-        self._widget.setProperty("scheme", self._theme.colours.scheme)
-        self._polish(self._widget)
-        self._widget.update()
+    def take(self, scheme: str) -> None:
+        """Take the colours of the palette, which has this scheme now."""
+        self._hidden = []
+        for window in QApplication.topLevelWidgets():
+            window.setProperty("scheme", scheme)
+            self._polish(window)
+            window.update()
+        self._soon.start()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Take them in a part that was hidden, before it is painted."""
@@ -202,11 +206,29 @@ class _Colouring(QObject):
     def _polish(self, widget: QWidget) -> None:
         if not widget.isVisible():
             widget.installEventFilter(self)
+            self._hidden.append(widget)
             return
         widget.style().polish(widget)
-        for child in widget.children():
-            if isinstance(child, QWidget):
-                self._polish(child)
+        for child in _widgets_in(widget):
+            self._polish(child)
+
+    def _begin(self) -> None:
+        self._slices.start(step for widget in self._hidden for step in self._polish_hidden(widget))
+
+    def _polish_hidden(self, widget: QWidget) -> Iterator[None]:
+        """Polish a widget and all in it, one in each step."""
+        if not isValid(widget):
+            return
+        widget.style().polish(widget)
+        yield
+        for child in _widgets_in(widget) if isValid(widget) else ():
+            yield from self._polish_hidden(child)
+        if isValid(widget):
+            widget.removeEventFilter(self)
+
+
+def _widgets_in(widget: QWidget) -> list[QWidget]:
+    return [child for child in widget.children() if isinstance(child, QWidget)]
 
 
 def ink_on(ground: QColor) -> QColor:

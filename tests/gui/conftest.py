@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -51,10 +52,12 @@ def qtbot(qtbot: QtBot) -> QtBot:
 
 
 @pytest.fixture
-def theme(qtbot: QtBot) -> Theme:
+def theme(qtbot: QtBot) -> Iterator[Theme]:
     made = Theme()
     made.start()
-    return made
+    yield made
+    for timer in made.findChildren(QTimer):
+        timer.stop()  # hidden widgets take their colours a little later
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_a_hidden_widget_follows_the_theme_when_it_is_shown(qtbot: QtBot, theme:
     assert seen == ["dark", "light"]
 
 
-def test_what_is_hidden_takes_its_colours_when_it_is_shown(qtbot: QtBot, theme: Theme) -> None:
+def test_what_is_hidden_takes_its_colours_when_it_is_shown_or_soon(qtbot: QtBot, theme: Theme) -> None:
     front, behind = text_label("front", "problem"), text_label("behind", "problem")
     stack = shown_stack(qtbot, front, behind)
     theme.choose(LIGHT_ALWAYS)
@@ -73,6 +73,9 @@ def test_what_is_hidden_takes_its_colours_when_it_is_shown(qtbot: QtBot, theme: 
     assert [label.palette().windowText().color().name() for label in (front, behind)] == [DARK.bad, LIGHT.bad]
     stack.setCurrentWidget(behind)
     assert behind.palette().windowText().color().name() == DARK.bad
+    theme.choose(LIGHT_ALWAYS)
+    qtbot.waitUntil(lambda: front.palette().windowText().color().name() == LIGHT.bad)
+    assert front.isHidden()
 
 
 def test_the_mark_of_a_box_is_dark_in_the_dark_scheme_and_white_in_the_light_one(qtbot: QtBot, theme: Theme) -> None:
