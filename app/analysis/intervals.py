@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.analysis.quantiles import chi_square, student_t
+
 LEVEL = 0.95
 """Probability that the intervals of a comparison hold, all together and at every look at it."""
 _FIRST_LOOK_ERROR = 0.03
@@ -73,7 +75,7 @@ def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     centre, n = float(logs.mean()), len(values)
     if n < 2:
         return Estimate(_bounded_exp(centre), None, None, n)
-    half = _student_t(level, n - 1) * float(logs.std(ddof=1)) / math.sqrt(n)
+    half = student_t(n - 1, 0.5 + level / 2) * float(logs.std(ddof=1)) / math.sqrt(n)
     return _estimate(centre, half, n)
 
 
@@ -150,7 +152,7 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
     a, b = np.log(np.asarray(values, dtype=np.float64)), np.log(np.asarray(baseline, dtype=np.float64))
     degrees = len(a) + len(b) - 2
     variance = (len(a) * float(a.var()) + len(b) * float(b.var())) / degrees
-    half = _student_t(level, degrees) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
+    half = student_t(degrees, 0.5 + level / 2) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
     centre = float(a.mean() - b.mean())
     return _estimate(centre, half, min(len(a), len(b)))
 
@@ -179,7 +181,9 @@ def half_width_of_sum(squared_errors: Sequence[tuple[float, int]], level: float)
         level: Probability that the interval holds.
     """
     variance = sum(error for error, _ in squared_errors)
-    return _student_t(level, satterthwaite_degrees(squared_errors)) * math.sqrt(variance) if variance else 0.0
+    if not variance:
+        return 0.0
+    return student_t(satterthwaite_degrees(squared_errors), 0.5 + level / 2) * math.sqrt(variance)
 
 
 def satterthwaite_degrees(squared_errors: Sequence[tuple[float, int]]) -> float:
@@ -197,11 +201,6 @@ def satterthwaite_degrees(squared_errors: Sequence[tuple[float, int]]) -> float:
     return min(degrees, 2.0) if min(counts) == 2 < max(counts) else degrees
 
 
-def preload_scipy() -> None:
-    """Import what intervals need, 0.2 s, so that the first of them does not wait for it."""
-    import scipy.special  # noqa: F401
-
-
 def _estimate(centre: float, half: float, n: int) -> Estimate:
     """Return an estimate from the logarithm of its value and half the width of its interval there."""
     return Estimate(_bounded_exp(centre), _bounded_exp(centre - half), _bounded_exp(centre + half), n)
@@ -213,13 +212,6 @@ def _bounded_exp(logarithm: float) -> float:
     Two wild values have an interval over hundreds of powers of ten.
     """
     return math.exp(min(max(logarithm, -_LARGEST_LOG), _LARGEST_LOG))
-
-
-def _student_t(level: float, degrees: float) -> float:
-    # scipy.stats takes 1.5 s to import: only who asks for an interval pays.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, 0.5 + level / 2))
 
 
 DEFAULT_REPEATS = 3
@@ -321,11 +313,9 @@ def additional_repeats(
 
 def _noise_quantile(values: Sequence[float], baseline: Sequence[float], probability: float) -> float:
     """Return a quantile of true over seen variance: of normal values the degrees of freedom over chi-square."""
-    from scipy.special import chdtri
-
     a, b = _variances(values, baseline)
     degrees = satterthwaite_degrees([(a / len(values), len(values)), (b / len(baseline), len(baseline))])
-    return degrees / float(chdtri(degrees, probability))
+    return degrees / chi_square(degrees, 1 - probability)
 
 
 def _variances(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.analysis.intervals import level_at, welch_half_width
+from app.analysis.quantiles import noncentrality
 
 POWER = 0.8
 """Share of experiments in which a difference that "can be shown" is shown: 4 of 5."""
@@ -63,11 +64,8 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
     """
     if repeats < 2:
         return None
-    # Here, for it takes 0.2 s to import.
-    from scipy.special import nctdtrinc
-
     square = sd**2 / repeats
     half = welch_half_width(square, repeats, square, repeats, level_at(1, comparisons))
     error = math.sqrt(2 * square)
-    smallest = error * float(nctdtrinc(2 * (repeats - 1), 1 - POWER, half / error)) if error else 0.0
+    smallest = error * noncentrality(2 * (repeats - 1), 1 - POWER, half / error) if error else 0.0
     return Resolution(repeats, math.expm1(half), math.expm1(smallest))

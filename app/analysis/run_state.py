@@ -8,6 +8,7 @@ import numpy as np
 from app.analysis.comparability import used_gpus
 from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.quantiles import student_t
 from app.analysis.verdict import throughputs
 from app.records import Floats, StoredRun
 
@@ -83,13 +84,11 @@ def drift_between(
     widest_s = max(float(np.ptp(each)) for each in times_s)
     if degrees < _MIN_DRIFT_DEGREES or not widest_s or abs(distance_s) > MAX_EXTRAPOLATION * widest_s:
         return None
-    from scipy.special import stdtrit  # here: only who asks for an interval pays for the import
-
     sum_squares = float((all_s**2).sum())
     slope = float((all_s * all_logs).sum()) / sum_squares
     variance = float(((all_logs - slope * all_s) ** 2).sum()) / degrees
     centre = slope * distance_s
-    half = float(stdtrit(degrees, 0.5 + LEVEL / 2)) * abs(distance_s) * (variance / sum_squares) ** 0.5
+    half = student_t(degrees, 0.5 + LEVEL / 2) * abs(distance_s) * (variance / sum_squares) ** 0.5
     low, high = np.exp([centre - half, centre + half])
     return Estimate(float(np.exp(centre)), float(low), float(high), len(all_s))
 

@@ -236,8 +236,6 @@ class Workbench(QObject):
         self.reads.close()
 
     def _start_slow_parts(self) -> None:
-        from app.analysis import intervals
-
         self.feed.start()
         importlib.import_module("app.gui.plot.time_panel")  # with pyqtgraph, which crashes on another thread
         self.feed.subscribe(self.bridge.post)
@@ -245,8 +243,6 @@ class Workbench(QObject):
         self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), ask)
         self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error)
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
-        # Not when History or Compare opens: then the user waits.
-        self.sessions.run(intervals.preload_scipy, lambda _: None, self.run.show_error)
 
     @property
     def _busy(self) -> bool:

@@ -79,6 +79,10 @@ def test_only_gui_imports_qt() -> None:
     assert loaded_after("import app.bench.main") & QT == set()
 
 
+def test_only_benchmarks_import_scipy() -> None:
+    assert {name for name in importers({"scipy"}) if not name.startswith("app.bench.")} == set()
+
+
 def test_the_program_never_imports_tensorflow() -> None:
     assert {name for name in importers(TENSORFLOW) if name.startswith("app")} == set()
 
