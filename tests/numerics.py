@@ -1,7 +1,9 @@
-"""Every recurrent implementation against an independent one in numpy and float64.
+"""Every implementation of every network against an independent one in numpy and float64.
 
-Outputs, loss and the gradient of every weight, of each that can run here, with XLA off and on, in one layer, three,
-both directions, padding, dropout, several time steps per iteration. Gradients are compared with central differences.
+Outputs, loss and the gradient of every weight, of each that can run here, XLA off and on. Recurrent networks in one
+layer, three, both directions, with padding, dropout, several time steps per iteration; image networks in both layouts,
+with each pooling, with biases. Gradients are compared with central differences, of image networks along one random
+direction for each weight.
 
     python -m tests.numerics                      all, half a minute an implementation and setting of XLA
     python -m tests.numerics gru combined_input   of one workload, of one implementation
@@ -11,7 +13,7 @@ both directions, padding, dropout, several time steps per iteration. Gradients a
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -20,6 +22,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from tests import cnn_answers
 from tests.lstm_answers import A_GPU, CPU, Answers, answers, batch_of, random_model, variant_of
 from workloads.catalog import workload as find_workload
 from workloads.protocol import Value, Variant
@@ -33,14 +36,31 @@ CellFunction = Callable[[Array, Array, State, Array, Array, Array], State]
 next state, the output first."""
 
 GOAL = 1e-4
+SMALL = {
+    workload: {"batch_size": 4, "seed": cnn_answers.SEED, **sizes} for workload, sizes in cnn_answers.SIZES.items()
+}
 SIZES: dict[str, Value] = {"batch_size": 4, "timesteps": 7, "units": 4, "features": 3}
 BOTH: dict[str, Value] = {"layers": 2, "bidirectional": True}
 DROPOUT: dict[str, Value] = {"dropout": 0.5, "batch_size": 5, "layers": 2}
 """At most two layers, and sizes that tell a batch from a width, for `patterned_dropout`."""
 
 
+NETWORKS: dict[str, dict[str, dict[str, Value]]] = {
+    "cnn10": {
+        "average": {},
+        "max": {"pooling": "max"},
+        "strided": {"pooling": "strided"},
+        "biases": {"bias": True, "channels": 5},
+    },
+    "wrn28-10": {"10 layers": {}, "16 layers": {"depth": 16}, "biases": {"bias": True}},
+}
+LAYOUTS = ("NHWC", "NCHW")
+
+
 def cases(workload: str) -> dict[str, Mapping[str, Value]]:
     """Return the columns of the table, by their titles."""
+    if networks := NETWORKS.get(workload):
+        return {f"{at} {title}": {"layout": at, **given} for title, given in networks.items() for at in LAYOUTS}
     read = {field.name for field in fields(RECURRENT_LAYERS[workload].config)}
     several_steps = {
         f"{each.name} 3": {each.name: 3, "layers": 2}
@@ -77,8 +97,10 @@ def patterned_dropout(batch: int) -> Iterator[None]:
     """Let TensorFlow's dropout, and Keras's with it, multiply by `mask_of`, wherever batch and width are."""
     import tensorflow as tf
 
-    def drop(x: Any, rate: float, noise_shape: Sequence[int] | None = None, **_: object) -> Any:
-        shape = [int(size) for size in (x.shape if noise_shape is None else noise_shape)]
+    def drop(x: Any, rate: float, noise_shape: Any = None, **_: object) -> Any:
+        """Drop; in a graph Keras gives the shape as a tensor."""
+        shape = x.shape if noise_shape is None else tf.get_static_value(tf.convert_to_tensor(noise_shape))
+        shape = [int(size) for size in shape]
         first, second = (size for size in shape if size > 2)
         mask = mask_of(batch, first + second - batch, rate)
         laid = mask if first == batch else mask.T
@@ -180,6 +202,8 @@ def model_outputs(
 
 def reference(workload: str, variant: Variant) -> Answers:
     """Return what a variant with random weights must answer; gradients by central differences."""
+    if workload in NETWORKS:
+        return cnn_answers.numpy_answers(workload, variant)
     config, made = config_of(workload, variant), random_model(variant, workload)
     batch, targets = batch_of(variant)
     sequences, lengths = (part.numpy() for part in batch) if isinstance(batch, tuple) else (batch.numpy(), None)
@@ -206,6 +230,8 @@ def reference(workload: str, variant: Variant) -> Answers:
 
 def error_of(variant: Variant, workload: str, expected: Answers, *, traced: bool = True) -> float:
     """Return the worst error of a variant's answers; what they drop is `mask_of`'s."""
+    if workload in NETWORKS:
+        return worst_error(cnn_answers.with_slopes(cnn_answers.answers(workload, variant)), expected)
     with patterned_dropout(int(variant["batch_size"])):
         return worst_error(answers(variant, workload, traced=traced), expected)
 
@@ -242,16 +268,23 @@ class Row:
         """Return the variant, or None where it cannot run, or cuDNN draws what is dropped."""
         if self.implementation == "cudnn_stack" and "dropout" in given:
             return None
-        settings = {**SIZES, **given, "implementation": self.implementation, "xla": self.xla, "gpus": int(gpu)}
+        settings = {
+            **SMALL.get(self.workload, SIZES),
+            **given,
+            "implementation": self.implementation,
+            "xla": self.xla,
+            "gpus": int(gpu),
+        }
         return variant_of(A_GPU if gpu else CPU, self.workload, **settings)
 
 
 def rows(names: list[str]) -> Iterator[Row]:
     """Yield every row of the named workloads and implementations; no name is all."""
-    for workload, layer in RECURRENT_LAYERS.items():
-        for each in layer.implementations:
-            if all(name in (workload, each.name) for name in names):
-                yield from (Row(workload, each.name, xla) for xla in (False, True))
+    for workload in (*RECURRENT_LAYERS, *NETWORKS):
+        (choices,) = (each.choices for each in find_workload(workload).parameters if each.name == "implementation")
+        for each in choices:
+            if all(name in (workload, each.value) for name in names):
+                yield from (Row(workload, each.value, xla) for xla in (False, True))
 
 
 def _print_table(names: list[str], *, gpu: bool) -> int:

@@ -5,8 +5,9 @@ import functools
 import numpy as np
 import pytest
 
-from tests.cnn_answers import SIZES, Answers, answers, variant_of
+from tests.cnn_answers import SIZES, answers, variant_of
 from tests.evidence_runs import collect_evidence, spec_of
+from tests.lstm_answers import Answers
 from workloads.protocol import Evidence, Value
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
