@@ -181,7 +181,7 @@ def _duration(value: float | None, _unit: str) -> str:
 
 
 def _error(value: float | None, _unit: str) -> str:
-    bound = units.plus_minus(None if value is None else value / 100)
+    bound = "" if value is None else units.plus_minus(units.percent(value, 1))
     return f"{bound} (sampling-window edges)" if bound else units.ABSENT
 
 
@@ -229,7 +229,7 @@ def _utilisation_detail(row: RunRow) -> str:
 
 
 def _duration_detail(row: RunRow) -> str:
-    return f"{_duration_s(row) or 0:,.1f} s"
+    return units.with_unit(_duration_s(row) or 0, "s", 1)
 
 
 def _energy_detail(row: RunRow) -> str:
@@ -319,8 +319,8 @@ METRICS: tuple[Metric, ...] = (
            help="Time of all epochs, without testing", compared=True),
     Metric(key="accuracy", label="Accuracy", unit="%", of_run=_accuracy_pct, format=_fixed(2), json="accuracy_pct",
            help="Accuracy after the last epoch", better="higher", headline=True, compared=True),
-    *(Metric(key=f"to_{goal}", label=f"Training to {goal} %", title=f"To {goal} %", unit="s",
-             of_run=_seconds_to(goal), help=f"Time of all epochs until the first with an accuracy of {goal} %",
+    *(Metric(key=f"to_{goal}", label=f"Training to {units.percent(goal)}", title=f"To {units.percent(goal)}", unit="s",
+             of_run=_seconds_to(goal), help=f"Time of all epochs to the first with {units.percent(goal)} accuracy",
              json=f"training_to_{goal}_s", better="lower", compared=True) for goal in ACCURACY_GOALS_PCT),
     Metric(key="loss_first", label="First loss", unit="", of_summary=field("loss_first"), format=_number,
            help="Loss of the first block", json="loss.first", brief=True),

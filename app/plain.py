@@ -15,6 +15,8 @@ _LINES = "\u2028\u2029"
 
 _NOT_PLAIN = re.compile(f"[{CONTROL}{BIDI}{_LINES}]")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_SPACES = re.compile("[ \t-\r\x1c-\x1f\x85\u2028\u2029]+")
+"""Where a line may break: not at a no-break space."""
 _NO_NAME = re.compile(r"[^0-9a-z]+")
 _MAX_NAME_CHARS = 60
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
@@ -31,8 +33,13 @@ def plain_text(text: str) -> str:
 
 def one_line(text: str, max_chars: int = 200) -> str:
     """Return the beginning of the text as one plain line."""
-    line = plain_text(" ".join(text.split()))
+    line = plain_text(joined_lines(text))
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
+
+
+def joined_lines(text: str) -> str:
+    """Return all lines of the text as one; a number stays tied to its unit."""
+    return " ".join(filter(None, _SPACES.split(text)))
 
 
 def without_nul(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import TypeGuard
 
@@ -33,7 +34,7 @@ def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
         unit: Its unit.
         decimals: Digits after the point.
     """
-    return f"{value:,.{decimals}f}{_SPACE}{unit}" if is_known(value) else ABSENT
+    return quantity(f"{value:,.{decimals}f}", unit) if is_known(value) else ABSENT
 
 
 def amount(value: float | None, unit: str, digits: int = 3) -> str:
@@ -44,7 +45,17 @@ def amount(value: float | None, unit: str, digits: int = 3) -> str:
         unit: Its unit.
         digits: Significant digits.
     """
-    return f"{number(value, digits)}{_SPACE}{unit}" if is_known(value) else ABSENT
+    return quantity(number(value, digits), unit) if is_known(value) else ABSENT
+
+
+def exactly(value: float, unit: str) -> str:
+    """Return a value that somebody chose, with no needless digits, as `0.5 %` or `2 %`."""
+    return quantity(f"{value:,g}", unit)
+
+
+def quantity(figures: str, unit: str) -> str:
+    """Return figures with their unit, between which no line breaks, as `5.1–7.7 %`."""
+    return f"{figures}{_SPACE}{unit}"
 
 
 def watts(power_mw: float | None) -> str:
@@ -123,14 +134,26 @@ def rate(per_second: float | None, example: str) -> str:
     return amount(per_second, rate_unit(example))
 
 
-def plus_minus(relative: float | None) -> str:
-    """Return a relative half-width (0.004) as `± 0.4 %`; "" if it is absent."""
-    return f"±{_SPACE}{relative * 100:.1f}{_SPACE}%" if is_known(relative) else ""
+def plus_minus(half_width: str) -> str:
+    """Return half of an interval's width after its sign, as `± 0.4 %`."""
+    return quantity("±", half_width)
 
 
 def span(low: str, high: str) -> str:
     """Return two numbers as a range, `5.1–7.7`; with `to` where a sign before one of them would read as the dash."""
     return f"{low} to {high}" if {low[:1], high[:1]} & {"−", "+", "-"} else f"{low}–{high}"
+
+
+def range_of(values: Iterable[float], text: Callable[[float], str]) -> str:
+    """Return the smallest and the largest of some values as a range; one number where both read the same.
+
+    Args:
+        values: The values, at least one.
+        text: Returns the figures of one of them.
+    """
+    found = list(values)
+    low, high = text(min(found)), text(max(found))
+    return low if low == high else span(low, high)
 
 
 def ratio(value: float | None) -> str:

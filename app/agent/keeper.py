@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from app import units
 from app.agent.spool import LINES, ORDERS, lock_spool, read_spooled
 from app.agent_protocol import (
     CUT,
@@ -70,7 +71,7 @@ _NO_SAMPLER = (
     "The telemetry process ended by itself (exit code {code}) and is started again; readings are missing meanwhile."
 )
 _DISK = "The disk of the host had no room for the lines of this run, or failed ({reason}), so it was ended there."
-_SILENT = "The worker said nothing for {seconds:.0f} s and was ended; see its log."
+_SILENT = "The worker sent nothing for {time} and was ended; see its log."
 _KILLED = "The run's agent was killed there, and so the run ended."
 _TERMINATED = "The run's agent was asked to end there (SIGTERM), as it is when a host is shut down."
 
@@ -251,7 +252,7 @@ class Keeper:
         self._after("silent", seconds, lambda: self._end_silent(seconds))
 
     def _end_silent(self, seconds: float) -> None:
-        self._note(_SILENT.format(seconds=seconds))
+        self._note(_SILENT.format(time=units.with_unit(seconds, "s")))
         self._send(EndWorker(worker=WORKER, method="terminate"))
         self._after("kill", _TERMINATED_S, lambda: self._send(EndWorker(worker=WORKER, method="kill")))
 

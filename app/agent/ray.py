@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from app import units
 from app.agent.ray_nodes import NODES_EVERY_S, Nodes, Output
 from app.ray_protocol import (
     AgentClosed,
@@ -286,7 +287,8 @@ class Driver:
         """End when the cluster's head does not answer: Ray itself would wait a minute, and abort."""
         while (silent_s := time.monotonic() - self._nodes.heard_s) < self._most_silent_s:
             time.sleep(NODES_EVERY_S)
-        self._output.report(DriverFailed(f"The head of the Ray cluster did not answer for {silent_s:.0f} s."))
+        quiet = units.with_unit(silent_s, "s")
+        self._output.report(DriverFailed(f"The head of the Ray cluster did not answer for {quiet}."))
         os._exit(1)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from app import units
 from app.agent.agent import Agent
 from app.agent.guard import end_everything, print_error
 from app.agent.outbox import Outbox
@@ -57,7 +58,8 @@ def _follow_all(agent: Agent, guard: int) -> str:
     except ProtocolError as error:
         return f"what it was told is {error}."
     except TimeoutError:
-        return f"it heard nothing of the program for {LOST_S:g} s, so the link is cut or the program stands still."
+        quiet = units.exactly(LOST_S, "s")
+        return f"the program sent nothing for {quiet}, so the link is cut or the program is suspended."
     except ChildProcessError:
         return "its guard, the process that it was started as, was killed."
     except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here

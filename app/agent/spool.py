@@ -156,7 +156,7 @@ class _Spooler:
                 said = (folder / _STDERR).read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 keeper.kill()
                 shutil.rmtree(folder)
-                self._refuse(f"No agent could be started for the run: {said[-1] if said else 'it said nothing'}.")
+                self._refuse(f"No agent could be started for the run: {said[-1] if said else 'it printed nothing'}.")
                 return
             time.sleep(_LOOK_S)
         self._say(SpoolsListed((_spool(folder),)))

@@ -258,7 +258,7 @@ def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str
         _interval(result.throughput),
         _format_ratio(result.speedup),
         _ratio_interval(result.speedup),
-        f"{units.number(result.energy.value, 4)} mJ" if result.energy else units.ABSENT,
+        units.amount(result.energy.value, "mJ", 4) if result.energy else units.ABSENT,
         _format_ratio(result.energy_ratio),
         *(metric.text(variant.metrics[metric.key], example) for metric in metrics),
         *(text[column] for column in last),

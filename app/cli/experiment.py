@@ -155,7 +155,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     """Return the numbers of runs in `1,4`; raises `ValueError` with the reason."""
     words = text.split(",")
     if not all(word.isdecimal() for word in words):
-        raise ValueError(f"takes numbers of runs with commas between them, such as 1,4; not {text!r}")
+        raise ValueError(f"takes run numbers separated by commas, such as 1,4; not {text!r}")
     return tuple(map(int, words))
 
 
@@ -172,7 +172,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     "--until",
     type=Parsed(parse_precision_pct),
     metavar="WIDTH",
-    help="End early, once every speed-up is known to ± WIDTH, such as 0.5%.",
+    help="End early, once every speed-up is known to within WIDTH, such as 0.5%.",
 )
 @click.option("--baseline", metavar="NAME=VALUE", help="The variant others are compared with (default: the first).")
 @click.option(

@@ -64,7 +64,7 @@ def describe_throttled(made: RunHeader) -> str:
     """Say that a run does not count, why, and what follows."""
     again = "it does not count and is made again."
     if still_s := made.environment.get(STOOD_STILL_KEY):
-        return f"Run {made.row.run} was suspended for {still_s} s with this program: {again}"
+        return f"Run {made.row.run} was suspended for {units.quantity(still_s, 's')} with this program: {again}"
     share = units.percent(throttled_pct(made.environment))
     return f"Run {made.row.run} was throttled for {share} of its measured part: {again}"
 
@@ -146,8 +146,9 @@ def _describe_precision(found: Experiment) -> str:
     half_widths = stopping_rule(found.plan, [run.row for run in found.runs]).half_widths_pct()
     if found.plan.until_pct is None or not half_widths:
         return ""
-    ends = dict.fromkeys(units.number(end, 2) for end in (min(half_widths), max(half_widths)))
-    return f"Speed-ups are known to ± {' to '.join(ends)} %; ± {found.plan.until_pct:g} % was asked for."
+    known = units.quantity(units.range_of(half_widths, lambda width: units.number(width, 2)), "%")
+    wanted = units.plus_minus(units.exactly(found.plan.until_pct, "%"))
+    return f"Speed-ups are known to {units.plus_minus(known)}; {wanted} was asked for."
 
 
 def load_result(

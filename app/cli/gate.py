@@ -64,7 +64,7 @@ def gate_options(function: Callable[..., int]) -> Callable[..., int]:
             "--fail-if-slower",
             type=_MARGIN,
             metavar="SHARE",
-            help="Exit 3 where a variant is slower than the baseline by more than SHARE, 4 where that cannot be told.",
+            help="Exit 3 where a variant is slower than the baseline by more than SHARE, 4 where that is undecided.",
         ),
         click.option(
             "--summary", type=FILE, metavar="FILE", help="With --fail-if-slower: write the outcome as Markdown."

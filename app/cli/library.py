@@ -261,7 +261,10 @@ def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run:
     with open_store(database) as store:
         path = store.path
     if not (dry_run or as_json):
-        print("Deleting samples and packing the file; about a second for each 100 MB …", file=sys.stderr)
+        print(
+            f"Deleting samples and packing the file; about a second for each {units.byte_size(100 * 2**20)} …",
+            file=sys.stderr,
+        )
     done = prune(path, older_than, dry_run=dry_run)
     if as_json:
         print_json(_prune_document(done, dry_run=dry_run))

@@ -188,7 +188,7 @@ class ProgressSink:
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:3.0f} %"
+    return units.quantity(f"{100 * fraction:3.0f}", "%")
 
 
 class PercentLine:
@@ -243,12 +243,12 @@ class WaitLine:
         """Show what is waited for; return whether to go on waiting."""
         if status.waited_s >= _SHORT_S:
             if self._live:
-                seconds = f"{status.waited_s:.0f} of {status.limit_s:.0f} s"
+                seconds = f"{status.waited_s:.0f} of {units.with_unit(status.limit_s, 's')}"
                 text = f"Waiting: {status.reason} ({seconds}; Enter goes on)"
                 self._line.paint(self, text, status.waited_s / status.limit_s)
             elif not self._printed:
                 self._printed = True
-                self._line.say(f"Waiting, {status.limit_s:.0f} s at most: {status.reason}.")
+                self._line.say(f"Waiting, {units.with_unit(status.limit_s, 's')} at most: {status.reason}.")
         return not (self._live and self._enter_pressed())
 
     def clear(self) -> None:

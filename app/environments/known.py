@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app import units
 from app.environments.steps import InstallError, nvidia_driver
 from app.paths import PROGRAM
 from workloads.catalog import MINIMUM_VERSIONS
@@ -38,8 +39,8 @@ KNOWN = (
     KnownEnvironment("tf216", "2.16", 12),
 )
 """The newest first. Resolved by uv with `--only-binary :all:` for each Python, with and without CUDA: 2026-11-22."""
-_NEWEST_SIZE = "0.3 GB to download, with CUDA 3.4 GB"
-"""Of the first: 335 MB and 3,440 MB on Linux x86_64 with Python 3.12, by the sizes that PyPI says."""
+_NEWEST_SIZE = f"{units.byte_size(335e6)} to download, with CUDA {units.byte_size(3_440e6)}"
+"""Of the first, on Linux x86_64 with Python 3.12, by the sizes that PyPI says."""
 
 _FRAMEWORK = re.compile(r"tensorflow(?:-cpu)?(?:\[[\w,-]*\])?\s*[=~]=\s*(\d+\.\d+)", re.IGNORECASE)
 _WORKER_PACKAGES = (

@@ -139,7 +139,7 @@ class SpoolLink:
             raise UserError(self._channel.why_ended()) from None
         except msgspec.DecodeError as error:
             raise UserError(
-                f"The spool of {self.entry.name} says what this version cannot read ({error}): a run that was detached"
+                f"The spool of {self.entry.name} holds what this version cannot read ({error}): a run that was detached"
                 " by another version is fetched by that one."
             ) from None
         if isinstance(answer, Refused):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from app import units
 from app.errors import UserError
 from app.hosts.address import Address
 from app.hosts.channel import Channel
@@ -27,8 +28,8 @@ from workloads.catalog import DEFAULT_VARIABLE
 
 _LIBRARIES = {"msgspec=msgspec": (0, 20), "psutil=psutil": (7,), "pynvml=nvidia-ml-py": (12,)}
 """What the agent imports besides Python's own, `module=distribution`, and the oldest version that will do."""
-_IMPORT = re.compile(rb"""^\s*(?:from|import) (app(?:\.\w+)*)|"-m", "(app(?:\.\w+)*)""", re.MULTILINE)
-"""What a source of the program imports of it, or starts."""
+_IMPORT = re.compile(r"""^\s*(?:from|import) (app(?:\.\w+)*)(?: import (.*))?|"-m", "(app(?:\.\w+)*)""", re.MULTILINE)
+"""What a source of the program imports of it, with the names, or what it starts."""
 _AGENT = "app.agent"
 _MOST_GARBAGE_BYTES = 64_000
 _FETCH_S = 300.0
@@ -118,7 +119,7 @@ def prepare(channel: Channel, lines: Iterator[bytes], name: str, notify: Callabl
             files[packages] = _archive(libraries)
     sent_bytes = sum(map(len, files.values()))
     if files:
-        notify(f"Sending the agent to {name} ({sent_bytes / 1e6:.1f} MB) …")
+        notify(f"Sending the agent to {name} ({units.byte_size(sent_bytes)}) …")
     listed = [(each, len(data), hashlib.sha256(data).hexdigest()) for each, data in files.items()]
     order = msgspec.json.encode({"files": listed, "packages": packages})
     try:
@@ -144,8 +145,8 @@ def _hear(channel: Channel, lines: Iterator[bytes], name: str) -> Found:
         said += line
         if len(said) > _MOST_GARBAGE_BYTES:
             raise UserError(
-                f"{name} says so much before a command runs that the agent is not heard; its shell should print nothing"
-                f" where no terminal is: {_shown(said)}"
+                f"{name} prints so much before a command runs that the agent cannot answer; its shell should print "
+                f"nothing without a terminal: {_shown(said)}"
             )
     raise UserError(channel.why_ended(said.decode(errors="replace")))
 
@@ -165,7 +166,8 @@ def _sentence(found: Found, name: str) -> str:
                 " (?python=PATH)."
             )
         case "full":
-            return f"There is no space left on {name} for the agent, 3 MB in {found.folder}: free some."
+            size = units.byte_size(3 * 2**20)
+            return f"There is no space left on {name} for the agent, {size} in {found.folder}: free some."
         case "folder":
             return (
                 f"The agent cannot be stored on {name} in {found.folder} ({detail}): make it writable, or set"
@@ -209,8 +211,9 @@ def _agent_files() -> Files:
         if name in found:
             continue
         found[name] = path.read_bytes()
-        for imported, started in _IMPORT.findall(found[name]):
-            wanted += _module_files((imported or started).decode())
+        for imported, names, started in _IMPORT.findall(found[name].decode()):
+            for module in (imported or started, *(f"{imported}.{each}" for each in re.findall(r"\w+", names))):
+                wanted += _module_files(module)
     found |= {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in (ROOT / "workloads").rglob("*.py")}
     return found
 

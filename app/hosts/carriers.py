@@ -120,7 +120,7 @@ class Carrier:
         if exit_status < 0:
             return f"The connection to {self.shown} was ended here, by signal {-exit_status}."
         lines = [line for line in said.splitlines() if line.strip()]
-        last = one_line(lines[-1]) if lines else "it said nothing"
+        last = one_line(lines[-1]) if lines else "it printed nothing"
         return f"The connection to {self.shown} ended with exit status {exit_status}: {last.rstrip('.')}."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from app import units
 from app.agent_protocol import HostInspected, InspectHost
 from app.environments.known import command_to_add
 from app.errors import UserError
@@ -66,7 +67,7 @@ def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
             yield found.check.result(max(0.0, end_s - time.monotonic()))
         except TimeoutError:
             waits = f" ({found.waits_for.rstrip(' …')})" if found.waits_for else ""
-            yield HostCheck(entry=entry, problem=f"It did not answer within {CHECK_S:g} s{waits}.")
+            yield HostCheck(entry=entry, problem=f"It did not answer within {units.exactly(CHECK_S, 's')}{waits}.")
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ def _describe_gpu(check: HostCheck, device: Device) -> str:
 
 
 def _describe_clock(offset_s: float, error_s: float) -> str:
-    error = f"± {units.milliseconds(1e3 * error_s)}"
+    error = units.plus_minus(units.milliseconds(1e3 * error_s))
     if abs(offset_s) <= error_s:
         return f"as this machine's, {error}"
     return f"{units.seconds(abs(offset_s))} {'ahead of' if offset_s > 0 else 'behind'} this machine's, {error}"

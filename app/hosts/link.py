@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from app import units
 from app.agent_protocol import (
     AGENT_PROTOCOL,
     CUT,
@@ -206,7 +207,7 @@ class Link:
                     self._handle(decoder.decode(line))
         except (msgspec.DecodeError, LineTooLongError):
             shown = one_line(line[:_MAX_SHOWN_BYTES].decode(errors="replace"))
-            self._lose(f"The agent on {self.name} said what no agent says, and the link is closed: {shown}")
+            self._lose(f"The agent on {self.name} sent what no agent sends, so the link was closed: {shown}")
         else:
             self._lose(f"The link to {self.name} was closed." if self._closing else self._channel.why_ended())
 
@@ -215,7 +216,7 @@ class Link:
             self._heard_s = time.monotonic()
             was_silent, self._is_silent = self._is_silent, False
         if was_silent:
-            self._notify(f"{self.name} is heard again.")
+            self._notify(f"{self.name} answers again.")
             self.routes.tell_workers(LinkSilent(""))
 
     def _handle(self, said: Report | SamplerMessage) -> None:
@@ -269,12 +270,13 @@ class Link:
                 self._is_silent |= newly_silent
                 unanswered_s = (time.monotonic_ns() - min(self._pings.values(), default=time.monotonic_ns())) / 1e9
             if unanswered_s >= _UNANSWERED * self._limits.lost_s and late_s <= _STOOD_STILL_S:
-                self._lose(f"The agent on {self.name} hangs: its sampler is heard, but no ping is answered.")
+                self._lose(f"The agent on {self.name} hangs: its sampler sends readings, but no ping is answered.")
             elif silent_s >= self._limits.lost_s:
-                self._lose(f"The link to {self.name} was lost: nothing was heard for {silent_s:.0f} s.")
+                quiet = units.with_unit(silent_s, "s")
+                self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
             elif newly_silent:
-                lost_s = self._limits.lost_s
-                reason = f"{self.name} has not been heard for {silent_s:.0f} s; after {lost_s:.0f} s it is given up."
+                quiet, limit = (units.with_unit(each_s, "s") for each_s in (silent_s, self._limits.lost_s))
+                reason = f"Nothing has come from {self.name} for {quiet}; after {limit} it is given up."
                 _log.warning("%s", reason)
                 self._notify(reason)
                 self.routes.tell_workers(LinkSilent(reason))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from app import units
 from app.errors import UserError
 from app.hosts.channel import Channel, LineTooLongError
 from app.plain import one_line
@@ -158,7 +159,8 @@ class RayCluster:
                     raise UserError("Connecting was cancelled.")
                 if waited_s > limit_s:
                     raise UserError(
-                        f"{self.name} took more than {limit_s:.0f} s {purpose}; look there with `ray status`."
+                        f"{self.name} took more than {units.with_unit(limit_s, 's')} {purpose}; "
+                        "look there with `ray status`."
                     )
                 if waited_s > _QUIET_S and not noted:
                     noted = True
@@ -224,7 +226,7 @@ class RayCluster:
                     self._take(decoder.decode(line))
         except (msgspec.DecodeError, LineTooLongError, ValueError):
             said = one_line(line[:200].decode(errors="replace"))
-            self._lose(f"The Ray driver on {self.name} said what no driver says, and the link is closed: {said}")
+            self._lose(f"The Ray driver on {self.name} sent what no driver sends, so the link was closed: {said}")
             self._channel.cut()
         else:
             self._lose(self._channel.why_ended())

@@ -52,7 +52,7 @@ class Gate:
     @property
     def title(self) -> str:
         """Return the outcome in a few words."""
-        return f"{_TITLES[self.outcome]} by more than {self.margin_pct:g} %"
+        return f"{_TITLES[self.outcome]} by more than {units.exactly(self.margin_pct, '%')}"
 
     @property
     def sentence(self) -> str:
@@ -87,7 +87,7 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
     missing = [
         *([] if others else ["Nothing was compared: no two variants have runs."]),
         *filter(None, (unfinished,)),
-        *([f"Whether {join_with_and(unknown)} {_by(unknown, margin_pct)} cannot be told."] if unknown else []),
+        *([f"Whether {join_with_and(unknown)} {_by(unknown, margin_pct)} is undecided."] if unknown else []),
     ]
     outcome: GateOutcome = "cannot tell" if missing else "passed"
     reasons = missing
@@ -106,7 +106,8 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
 
 
 def _by(names: Sequence[str], margin_pct: float) -> str:
-    return f"{'is' if len(names) == 1 else 'are'} slower than the baseline by more than {margin_pct:g} %"
+    are = "is" if len(names) == 1 else "are"
+    return f"{are} slower than the baseline by more than {units.exactly(margin_pct, '%')}"
 
 
 def _figures(named: Sequence[tuple[str, VariantResult]]) -> TextTable:
@@ -124,7 +125,7 @@ def _row(result: VariantResult) -> tuple[str, ...]:
     return (
         str(len(result.runs)),
         units.number(result.throughput.value if result.throughput else None, 4),
-        f"{units.number(result.speedup.value)}×" if result.speedup else units.ABSENT,
+        units.ratio(result.speedup.value if result.speedup else None),
         units.interval(ends, 4) or units.ABSENT,
         "the baseline" if result.is_baseline else _conclusion(found),
     )
@@ -132,7 +133,7 @@ def _row(result: VariantResult) -> tuple[str, ...]:
 
 def _conclusion(found: Equivalence | None) -> str:
     if found is None or not (found.is_not_slower or found.decision == "slower"):
-        return "cannot be told"
-    margin = f"{found.margin_pct:g} %"
+        return "undecided"
+    margin = units.exactly(found.margin_pct, "%")
     words = {"equal": f"equal within {margin}", "cannot tell": f"not slower by more than {margin}"}
     return words.get(found.decision, f"{found.decision} by more than {margin}")

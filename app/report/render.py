@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import write_error
 from app.paths import RESOURCES
+from app.plain import joined_lines
 from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
@@ -163,7 +164,7 @@ def articles_html(repeated: Sequence[ArticleRuns]) -> str:
 
 def escape_markdown(text: str) -> str:
     """Return the text in one line that Markdown shows as it is, HTML in it too."""
-    return _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(replace_invalid_xml(text).split()))
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", joined_lines(replace_invalid_xml(text)))
 
 
 def _render(template: str, **values: object) -> str:

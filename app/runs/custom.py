@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from app import units
 from app.errors import UserError
 from app.paths import PROGRAM
 from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
@@ -198,7 +199,7 @@ def _run_describe_job(request: DescribeFile, options: ReadOptions) -> tuple[Cust
         ).workloads
     except TimeoutError:
         raise UserError(
-            f"{file} was not read within {options.limit_s:.0f} s; "
+            f"{file} was not read within {units.with_unit(options.limit_s, 's')}; "
             "what it computes when it is imported belongs into its functions."
         ) from None
     except JobCrashedError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from app import units
 from app.analysis.equality import (
     blocker,
     common_parts,
@@ -131,7 +132,7 @@ class EqualityChecker:
         except TimeoutError:
             if not self.may_continue():
                 raise
-            raise _NotComparableError(f"it took longer than {_LIMIT_S / 60:.0f} minutes") from None
+            raise _NotComparableError(f"it took longer than {units.with_unit(_LIMIT_S / 60, 'min')}") from None
         except UserError as error:
             raise _NotComparableError(str(error).partition("\n")[0].rstrip(".")) from None
         return _Computed(result, path)

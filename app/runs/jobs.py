@@ -133,5 +133,5 @@ def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], boo
 
 def _last_log_line(log: Iterable[str]) -> str:
     """Return the text by which a library aborted, else the last line of the log."""
-    lines = [line for line in log if line.strip()] or ["it said nothing."]
+    lines = [line for line in log if line.strip()] or ["it printed nothing."]
     return next((message for line in lines if (message := fatal_message(line))), lines[-1])

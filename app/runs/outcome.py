@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app import units
 from app.analysis.summary import summarise
 from app.environments.known import command_to_add
 from app.paths import PROGRAM
@@ -74,7 +75,7 @@ def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
     if not sizes:
         return outcome
     name = gpus[0].name if gpus else "This machine"
-    return replace(outcome, reason=f"{outcome.reason or ''} {name} has {min(sizes) / 2**30:.1f} GiB.".strip())
+    return replace(outcome, reason=f"{outcome.reason or ''} {name} has {units.byte_size(min(sizes))}.".strip())
 
 
 def with_file_name(outcome: Outcome, workload: str) -> Outcome:

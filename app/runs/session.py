@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from app import units
 from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
 from app.crash import write_report
@@ -338,7 +339,7 @@ def _wait_for_lock(store: RunStore, run: int, end_s: float | None, notify: Calla
         notify: Gets a sentence when it begins to wait.
     """
     if end_s is None:
-        wait = f"close it: the run waits {_LOCK_WAIT_S:.0f} s at most to be stored."
+        wait = f"close it: the run waits {units.with_unit(_LOCK_WAIT_S, 's')} at most to be stored."
         notify(f"{store.path} is locked by another program; {wait}")
         return time.monotonic() + _LOCK_WAIT_S
     if time.monotonic() > end_s:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from app import units
 from app.environment_keys import STOOD_STILL_KEY
 from app.errors import UserError
 from app.fields import Sample, SlowSample
@@ -184,7 +185,7 @@ class Supervisor:
             self._looked_s = time.monotonic()
             if stood_still_s > _STOOD_STILL_S:
                 self._deadline_s += stood_still_s
-                reason = f"This program stood still for {stood_still_s:.0f} s, and so did the run."
+                reason = f"This program was suspended for {units.with_unit(stood_still_s, 's')}, and so was the run."
                 _log.warning("%s", reason)
                 self._forward(TelemetryGap(t_ns=self._now().t_ns, reason=reason))
                 self._stood_still_s += stood_still_s
@@ -301,9 +302,11 @@ class Supervisor:
         if self._end_method != "itself" or self._finished is not None:
             self._escalate_to(_END_METHODS[min(_END_METHODS.index(self._end_method) + 1, len(_END_METHODS) - 1)])
         elif self._started:
-            self._give_up(f"The worker said nothing for {self._limits.message_gap_s:.0f} s and was ended; see its log.")
+            quiet = units.with_unit(self._limits.message_gap_s, "s")
+            self._give_up(f"The worker sent nothing for {quiet} and was ended; see its log.")
         else:
-            self._give_up(f"{BROKEN_PYTHON} it did not begin the run within {self._limits.hello_s:.0f} s; see its log.")
+            limit = units.with_unit(self._limits.hello_s, "s")
+            self._give_up(f"{BROKEN_PYTHON} it did not begin the run within {limit}; see its log.")
 
     def _escalate_to(self, method: EndMethod) -> None:
         if _END_METHODS.index(method) <= _END_METHODS.index(self._end_method) and method != "killed":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from app import units
 from app.errors import UserError, read_error, write_error
 from app.paths import PROGRAM
 
@@ -42,7 +43,7 @@ class DiskSpace:
         return f"The disk that holds {self.path} has only {self._format_free()} free; free some space, then run again."
 
     def _format_free(self) -> str:
-        return f"{(self.free_bytes or 0) / 1e6:,.0f} MB"
+        return units.byte_size(self.free_bytes or 0)
 
 
 def disk_space(database: Path) -> DiskSpace:

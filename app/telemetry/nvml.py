@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pynvml
 
+from app import units
 from app.samples import Device, Inventory
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml_calls import read_text
@@ -121,7 +122,7 @@ class NvmlSource:
             reader.is_left = True
             self._fast_thread = None
             self._reading = None, watched[1] + 1
-            self._list.lose(reader, f"no answer for {now_s - since_s:.0f} s")
+            self._list.lose(reader, f"no answer for {units.with_unit(now_s - since_s, 's')}")
             return True
         return False
 

@@ -116,9 +116,9 @@ def describe_absence(state: HostState) -> tuple[str, str]:
         return f"Connecting to {name}", state.text
     if state.stage in ("lost", "failed"):
         title = f"The link to {name} is lost" if state.stage == "lost" else f"{name} cannot be reached"
-        return title, f"{state.text} The plots end where it was last heard." if state.stage == "lost" else state.text
+        return title, f"{state.text} The plots end with its last reading." if state.stage == "lost" else state.text
     if state.stage == "connected" and state.silent_s >= SILENT_S:
-        return f"{name} is silent", f"It was last heard {units.age(state.silent_s)} ago; the plots end there."
+        return f"{name} is silent", f"Its last reading came {units.age(state.silent_s)} ago; the plots end there."
     return "", ""
 
 
@@ -179,5 +179,9 @@ def describe_address(kind: str, shown: str) -> str:
         kind: How the host is reached.
         shown: The address for people.
     """
-    first = " The program sends its agent there once (under 1 MB), into your cache folder." if kind != "sh" else ""
+    first = (
+        f" The program sends its agent there once (under {units.quantity('1', 'MiB')}), into your cache folder."
+        if kind != "sh"
+        else ""
+    )
     return f"{_MEANINGS[kind].format(shown=shown)}{first}"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app import units
 from app.samples import SAMPLE_MS
-from app.units import plural
 from app.viewmodels.history.labels import RETENTION_CHOICES, StorageLine, retention_label
 
 THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
@@ -57,12 +57,12 @@ class SettingsState:
     def hosts_text(self) -> str:
         """The user's hosts in a line."""
         named = ", ".join(self.hosts[:4]) + (" …" if len(self.hosts) > 4 else "")
-        return f"{len(self.hosts)} {plural('host', len(self.hosts))}: {named}." if self.hosts else "None yet."
+        return f"{len(self.hosts)} {units.plural('host', len(self.hosts))}: {named}." if self.hosts else "None yet."
 
 
 def sampling_label(period_ms: float) -> str:
     """Return a period as its label: `50 ms (20 per second)`."""
-    return f"{period_ms:g} ms ({1000 / period_ms:.3g} per second)"
+    return f"{units.exactly(period_ms, 'ms')} ({1000 / period_ms:.3g} per second)"
 
 
 def recent_databases(opened: Path, former: Sequence[str]) -> tuple[Path, ...]:

@@ -121,7 +121,7 @@ def test_a_sampling_interval_reaches_the_sampler_and_the_next_start(
     take(opened.dialog.sampling_box, 10.0)
     assert opened.feed.hz == 100
     assert Chosen(qapp).sample_ms == 10
-    assert opened.dialog.sampling_box.currentText() == "10 ms (100 per second)"
+    assert opened.dialog.sampling_box.currentText() == "10\xa0ms (100 per second)"
 
 
 def test_another_database_is_opened_now_and_at_the_next_start(

@@ -448,8 +448,8 @@ def test_a_gate_fails_what_is_slower_and_passes_what_is_not(command_line: Comman
     summary = tmp_path / "speed.md"
     slower = command_line(*words, "--fail-if-slower", "10%", "--summary", str(summary))
     assert slower.returncode == 3, slower.stderr
-    assert slower.stderr.splitlines()[-1].startswith("Failed: slower by more than 10 %. ")
-    assert summary.read_text("utf-8").startswith("## Failed: slower by more than 10 %\n")
+    assert slower.stderr.splitlines()[-1].startswith("Failed: slower by more than 10\xa0%. ")
+    assert summary.read_text("utf-8").startswith("## Failed: slower by more than 10\xa0%\n")
     passed = command_line.json(*words, "--fail-if-slower", "90%")
     assert (passed["gate"]["outcome"], passed["state"]) == ("passed", "complete"), "of the same runs"
 

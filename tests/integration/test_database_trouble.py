@@ -58,7 +58,9 @@ def test_a_lock_that_ends_in_time_costs_nothing(tmp_path: Path, feed: TelemetryF
     assert stored.row.outcome == outcome
     assert stored.blocks.steps.size == len(recorder.of(Block))
     (wait,) = locked.waits
-    assert wait.endswith("profiles.db is locked by another program; close it: the run waits 60 s at most to be stored.")
+    assert wait.endswith(
+        "profiles.db is locked by another program; close it: the run waits 60\xa0s at most to be stored."
+    )
 
 
 def test_a_worker_can_be_stopped_while_the_database_is_locked(tmp_path: Path, feed: TelemetryFeed) -> None:

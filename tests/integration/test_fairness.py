@@ -44,7 +44,7 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
     assert session.number is not None
     with Store.open(running.database) as store:
         stored = store.load(session.number)
-    assert stored.environment[IDLE_WAIT_KEY].endswith(" s, GPU 0 at 41 °C")
+    assert stored.environment[IDLE_WAIT_KEY].endswith("\xa0s, GPU 0 at 41\xa0°C")
     assert stored.environment[HOST_LOAD_KEY].isdecimal()
     assert THROTTLED_KEY not in stored.environment
 
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_the_experiment_while_it_waits(hot: CommandLine) -> None:
     assert process.stderr is not None
     with process:
         said = iter(process.stderr)
-        assert any(line.startswith("Waiting, 60 s at most: GPU 0 throttled") for line in said)
+        assert any(line.startswith("Waiting, 60\xa0s at most: GPU 0 throttled") for line in said)
         process.send_signal(signal.SIGINT)
         (ending,) = (line.strip() for line in said)
         assert ending.startswith("Stopped: 0 of 2 runs done. The same command goes on from here")

@@ -177,21 +177,21 @@ def test_a_silent_host_is_told_then_given_up(cache: Path, tmp_path: Path) -> Non
             run.recorder.wait(Block, is_measured)
             with stopped(connection):
                 assert sentences.get(timeout=LIMIT_S).startswith(
-                    f"{NAME} has not been heard for 0 s; after 2 s it is given up"
+                    f"Nothing has come from {NAME} for 0\xa0s; after 2\xa0s it is given up"
                 )
                 run.recorder.wait(Waiting, lambda waiting: NAME in waiting.reason)
-            assert sentences.get(timeout=LIMIT_S) == f"{NAME} is heard again."
+            assert sentences.get(timeout=LIMIT_S) == f"{NAME} answers again."
             run.recorder.wait(Waiting, lambda waiting: not waiting.reason)
             with stopped(connection):
                 outcome = run.result()
             assert outcome.name == "crashed"
-            assert outcome.reason == f"The link to {NAME} was lost: nothing was heard for 2 s."
+            assert outcome.reason == f"The link to {NAME} was lost: nothing has come from it for 2\xa0s."
             assert outcome.exit_code is None
         lost = connection.status().lost
         assert lost == outcome.reason
-        with pytest.raises(TelemetryError, match="was lost: nothing was heard"):
+        with pytest.raises(TelemetryError, match="was lost: nothing has come"):
             connection.host.inventory()
-        with pytest.raises(UserError, match="was lost: nothing was heard"):
+        with pytest.raises(UserError, match="was lost: nothing has come"):
             connection.host.leases.take(["cpu"], 1)
 
 

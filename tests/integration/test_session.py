@@ -248,7 +248,7 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
     spec = dummy(feed.wait_inventory(), "hang")
     outcome, _, stored = run_through(spec, services(tmp_path, feed, limits=IMPATIENT))
     assert (outcome.name, outcome.ended_by) == ("failed", "terminated")
-    assert outcome.reason == "The worker said nothing for 3 s and was ended; see its log."
+    assert outcome.reason == "The worker sent nothing for 3\xa0s and was ended; see its log."
     assert stored.row.outcome == outcome
 
 

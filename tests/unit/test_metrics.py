@@ -73,7 +73,9 @@ def documented() -> str:
     )
     head = ("metric", "column", "unit", "meaning", "of several runs", "better", "JSON", "`--sort`")
     lines = (head, ("---",) * len(head), *rows)
-    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|" for cells in lines)
+    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|" for cells in lines).replace(
+        "\xa0", " "
+    )
 
 
 def test_docs_list_every_metric() -> None:

@@ -25,7 +25,6 @@ SMALL_MODULES = {
     "app/errors.py": "imported by every layer, also by the light start of the command line",
     "app/gui/quick_imports.py": "imported before anything else of the window",
     "app/hosts/environments.py": "a part of a link that the command line and the window use, and few runs",
-    "app/plain.py": "imported by every layer",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/bare.py": "a process of its own",
     "workloads/build.py": "the one place that leads from a spec to a backend",

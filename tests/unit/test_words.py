@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,8 @@ def test_no_sentence_names_the_program_in_its_own_words() -> None:
 
 
 def sentences(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Return every string of a module that is no docstring, with its line."""
-    with_docstrings = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, with_docstrings) and node.body]
-    docstrings = [node.value for node in first if isinstance(node, ast.Expr)]
+    """Return every string of a module with its line, but for docstrings, those below values too."""
+    docstrings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
             yield node.value, node.lineno
@@ -106,3 +105,46 @@ def sentences(tree: ast.AST) -> Iterator[tuple[str, int]]:
 )
 def test_the_check_itself_knows_a_retired_word(name: str, expected: bool) -> None:
     assert is_retired(name, retired_terms()) is expected
+
+
+UNITS = r"%|ms|µs|s|W|mJ|J|kJ|MHz|GHz|Hz|[KMG]i?B|kB|°C|min|h|FLOP/byte|TB/s|GFLOPS"
+AFTER_A_NUMBER = re.compile(rf"^ (?:{UNITS})(?![\w/])")
+BY_HAND = re.compile(r"\d %|±(?:$|[ \d])|\d [KMG]B\b")
+STORED = {"plan.py": "`until ± 0.5 %` is a fact of stored runs"}
+
+
+def breakable_numbers(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Return every sentence in which a line may break between a number and its unit, or `±` and its number."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for before, after in pairwise(node.values):
+                text = after.value if isinstance(after, ast.Constant) and isinstance(after.value, str) else ""
+                if isinstance(before, ast.FormattedValue) and AFTER_A_NUMBER.match(text):
+                    yield f"{{}}{text}", node.lineno
+    yield from ((text, line) for text, line in sentences(tree) if BY_HAND.search(text))
+
+
+def test_numbers_get_their_units_from_one_place() -> None:
+    """A sentence takes `app.units`: no line breaks before a unit, and sizes are in powers of 1024 everywhere."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {text}"
+        for path in (ROOT / "app").rglob("*.py")
+        if "bench" not in path.parts and path.name not in {*STORED, "units.py"}
+        for text, line in breakable_numbers(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('f"{share} %"', True),
+        ('f"{length} s long"', True),
+        ('f"{count} steps"', False),
+        ('"known to ± 0.5"', True),
+        ('"about 3 MB"', True),
+        ('f"{units.percent(share)} of it"', False),
+    ],
+)
+def test_the_check_itself_knows_a_number_by_hand(source: str, expected: bool) -> None:
+    assert any(breakable_numbers(ast.parse(f"x = {source}"))) is expected

@@ -32,7 +32,7 @@ class FoldingText(QWidget):
 
     def set_text(self, text: str) -> None:
         """Show a text."""
-        self._full.setText(_with_unbroken_percent(text))
+        self._full.setText(text)
         self._line.setText(text)
         self._line.setToolTip(plain_tooltip(text))
 
@@ -90,7 +90,7 @@ class CompareHeader(QWidget):
     def show_model(self, comparison: Comparison) -> None:
         """Show the verdict of a comparison."""
         header = comparison_header(comparison)
-        self._verdict.setText(_with_unbroken_percent(header.first))
+        self._verdict.setText(header.first)
         self._verdict.setToolTip(plain_tooltip(header.method))
         self._rest.set_text(header.rest)
         self._rest.setVisible(bool(header.rest))
@@ -158,8 +158,3 @@ def _selectable(text: str, role: str) -> QLabel:
         Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
     )
     return label
-
-
-def _with_unbroken_percent(text: str) -> str:
-    """Return the text without a line break between a number and its percent sign."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import units
 from app.gui.actions import Actions
 from app.gui.compare.header import CompareHeader
 from app.gui.compare.offers import OffersView
@@ -83,7 +84,7 @@ _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
 
 def _margin_label(margin_pct: float | None) -> str:
-    return "off" if margin_pct is None else f"{margin_pct:g} %"
+    return "off" if margin_pct is None else units.exactly(margin_pct, "%")
 
 
 class CompareView(QWidget):

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import units
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.basic import (
     ElidedComboBox,
@@ -174,8 +175,8 @@ class MatrixFooter(QWidget):
         self._until.setRange(0.0, 50.0)
         self._until.setDecimals(1)
         self._until.setSingleStep(0.5)
-        self._until.setPrefix("± ")
-        self._until.setSuffix(" %")
+        self._until.setPrefix(units.plus_minus(""))
+        self._until.setSuffix(units.quantity("", "%"))
         self._until.setSpecialValueText("off")
         self._budget.setRange(0, _MAX_MINUTES)
         self._budget.setSuffix(" min")

@@ -18,7 +18,6 @@ from app.viewmodels.format.cells import Tone
 _STEPS = 1000
 _MAX_DETAIL_CHARS = 280
 """Characters of what is less important; the verdict on many variants is for Compare. What is important is never cut."""
-_NBSP = "\N{NO-BREAK SPACE}"
 _BAR_WIDTH = 12 * GRID
 _ROLES: dict[Tone, str] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "muted", "busy": "heading"}
 
@@ -48,8 +47,7 @@ class BannerView(QWidget):
     @property
     def displayed_text(self) -> str:
         """Return its sentences."""
-        shown = (label.text().replace(_NBSP, " ") for label in (self._text, self._detail))
-        return " ".join(filter(None, shown))
+        return " ".join(filter(None, (self._text.text(), self._detail.text())))
 
     def button(self, action: BannerAction) -> QPushButton:
         """Return the button of an answer."""
@@ -65,11 +63,11 @@ class BannerView(QWidget):
         if self._banner is None or banner.actions != self._banner.actions:
             self._make_buttons(banner)
         self._banner = banner
-        self._text.setText(_keep_units(banner.text))
+        self._text.setText(banner.text)
         set_role(self._text, "heading" if banner.detail else "")
         line = Qt.AlignmentFlag.AlignTop if banner.detail else Qt.AlignmentFlag.AlignVCenter
         self._line.setAlignment(self._symbol, line)
-        show_text(self._detail, _keep_units(textwrap.shorten(banner.detail, _MAX_DETAIL_CHARS, placeholder=" …")))
+        show_text(self._detail, textwrap.fill(banner.detail, _MAX_DETAIL_CHARS, max_lines=1, placeholder=" …"))
         self._detail.setToolTip(plain_tooltip(banner.detail))
         self._symbol.setText(banner.symbol)
         set_role(self._symbol, _ROLES[banner.tone])
@@ -84,11 +82,6 @@ class BannerView(QWidget):
         for made, (act, _) in zip(self._buttons, banner.actions, strict=True):
             made.clicked.connect(lambda _=False, act=act: self.answered.emit(act))
             self._line.addWidget(made, 0, Qt.AlignmentFlag.AlignVCenter)
-
-
-def _keep_units(text: str) -> str:
-    """Return a text in which no line breaks between a number and its percent sign."""
-    return text.replace(" %", f"{_NBSP}%")
 
 
 class QueueView(QWidget):

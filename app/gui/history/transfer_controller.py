@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject
 
+from app import units
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.history.screen import HistoryView
@@ -109,7 +110,7 @@ class TransferController(QObject):
         """
 
         def show_progress(share: float) -> None:
-            self._foot.show_progress(f"{task} … {100 * share:.0f} %")
+            self._foot.show_progress(f"{task} … {units.percent(100 * share)}")
 
         def run(control: JobControl[float]) -> _Done:
             return work(TransferProgress(control.report, control.stop.is_set))

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app import units
 from app.analysis.pyramid import Stroke, stroke_columns
 from app.gui.plot.legend import AXIS_WIDTH
 from app.gui.plot.panel_stack import PanelStack
@@ -86,7 +87,7 @@ class Overview(QWidget):
         """Show where the replay is, in seconds after its beginning."""
         if self._recorded and position_s != self._position_s:
             self._position_s = min(position_s, self._recorded.length_s)
-            self.setAccessibleDescription(f"{self._position_s:.0f} s of {self._recorded.length_s:.0f} s")
+            self.setAccessibleDescription(f"{self._position_s:.0f} of {units.with_unit(self._recorded.length_s, 's')}")
             self.update()
 
     def x_of(self, time: float) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QGuiApplication
 
+from app import units
 from app.gui.window import MainWindow
 from app.paths import DESKTOP_NAME
 from app.viewmodels.experiment.queue import QueueState
@@ -62,7 +63,7 @@ def _progress(fraction: float | None, phase: str, left: str, name: str) -> WorkP
         name: Of the run or the experiment.
     """
     percent = None if fraction is None else int(100 * fraction)
-    share = "" if percent is None else f"{percent} %"
+    share = "" if percent is None else units.percent(percent)
     parts = [" ".join(filter(None, (phase, share))), left, name]
     return WorkProgress(title=f"{' · '.join(filter(None, parts))} – {PROGRAM_TITLE}", percent=percent)
 

@@ -15,6 +15,7 @@ from app.runs.experiment.article import Figure, Grid, GridCell, RatioTable
 from app.runs.experiment.schedule import runs_of_variant
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.naming import value_text
+from app.viewmodels.format.ratios import CI
 from workloads.protocol import OutcomeName, RunSpec
 
 _TEXT_COLUMNS_ON_PAPER = 4
@@ -268,7 +269,7 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
 
     A column of which nothing was measured is left out.
     """
-    caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a 95 % CI of its own"
+    caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a {CI} of its own"
     unit = _FIGURES[table.figure].unit
     published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
     if any(row.article is not None for row in table.rows):
@@ -304,7 +305,7 @@ def _cell_columns(table: RatioTable, cells: Sequence[Cell]) -> Iterator[TextColu
 
 
 def _ends_text(ends: Sequence[float] | None) -> str:
-    return " to ".join(f"{end:g}×" for end in dict.fromkeys(ends or ())) or units.ABSENT
+    return f"{units.range_of(ends, lambda end: f'{end:g}')}×" if ends else units.ABSENT
 
 
 def ratio_text(found: Estimate | None) -> str:

@@ -23,6 +23,7 @@ from app.report.model import TextTable
 from app.runs.experiment.article import LAYOUTS, Advice, Grid, LayoutTable, TableRow
 from app.viewmodels.compare.why_text import Figures, Pair, describe_difference
 from app.viewmodels.format.naming import gpus_label, variant_names
+from app.viewmodels.format.ratios import CI
 from workloads import catalog
 from workloads.protocol import RunSpec
 
@@ -147,7 +148,7 @@ def _tables(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> tuple[TextT
         if column.settings["gpus"] != fewest:
             head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
             scaling.append((head, [ratio_text(cell.ratios["scaling"]) for cell in cells]))
-    rate_caption = f"Measured {unit}; gains and ratios each with a 95 % CI of its own"
+    rate_caption = f"Measured {unit}; gains and ratios each with a {CI} of its own"
     epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
     return (
         text_table(rate_caption, [*rates, *scaling], first_number=len(labels) - 1),
@@ -189,7 +190,7 @@ def gain_text(found: Estimate | None) -> str:
     """Format a ratio as percent above or below one, with its interval."""
     if found is None:
         return units.ABSENT
-    return f"{_signed_percent(found.value)} %{interval_text(found, _signed_percent)}"
+    return f"{units.quantity(_signed_percent(found.value), '%')}{interval_text(found, _signed_percent)}"
 
 
 def _signed_percent(ratio: float) -> str:

@@ -17,6 +17,7 @@ from app.runs.experiment.schedule import RunsByVariant
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.naming import gpus_label
+from app.viewmodels.format.ratios import CI
 from workloads.protocol import RunSpec
 
 
@@ -118,7 +119,7 @@ def _time_table(grid: _Grid) -> TextTable:
         if layout == LAYOUTS[-1]:
             gains = [gain_text(grid.gain(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW gain", gains))
-    caption = "Seconds of training to the end, the mean over seeds; gains each with a 95 % CI of its own"
+    caption = f"Seconds of training to the end, the mean over seeds; gains each with a {CI} of its own"
     return text_table(caption, columns)
 
 
@@ -135,7 +136,7 @@ def _accuracy_table(grid: _Grid) -> TextTable:
             compared = [comparison_text(grid.accuracy(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW less NHWC", compared))
     caption = (
-        "Accuracy after the last epoch, mean ± standard deviation (seeds); differences in points with a 95 % CI "
+        f"Accuracy after the last epoch, mean and standard deviation (seeds); differences in points with a {CI} "
         f"each, equal where two one-sided tests show it to be within {grid.margin_points:g} points"
     )
     return text_table(caption, columns)
@@ -144,7 +145,7 @@ def _accuracy_table(grid: _Grid) -> TextTable:
 def _goal_table(grid: _Grid) -> TextTable:
     goals = list(next(iter(grid.cells.values())).found.seconds_to)
     rows = [(batch, goal) for batch in grid.batches for goal in goals]
-    columns: list[TextColumn] = [("Batch size", [f"{batch:,} to {goal} %" for batch, goal in rows])]
+    columns: list[TextColumn] = [("Batch size", [f"{batch:,} to {units.percent(goal)}" for batch, goal in rows])]
     for gpus, layout, name in _columns(grid):
         texts = [_goal_text(grid.cell(batch, gpus, layout).found, goal) for batch, goal in rows]
         columns.append((f"{name}: s", texts))

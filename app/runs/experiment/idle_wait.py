@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app import units
 from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
 from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
 from app.fields import Sample
@@ -153,12 +154,13 @@ class IdleWait:
                 return _format_ending("skipped after", status)
             with self._changed:
                 self._changed.wait(_LOOK_S)
-        return ", ".join([f"{watch.waited_s:.0f} s", *self._temperatures(watch)])
+        return ", ".join([units.with_unit(watch.waited_s, "s"), *self._temperatures(watch)])
 
     def _temperatures(self, watch: _PendingWait) -> list[str]:
         with self._changed:
             newest = {_gpu_name(gpu): samples[-1] for gpu in watch.gpus if (samples := watch.samples.get(gpu.device))}
-        return [f"{name} at {last.temperature_c} °C" for name, last in newest.items() if last.temperature_c is not None]
+        known = {name: last.temperature_c for name, last in newest.items() if last.temperature_c is not None}
+        return [f"{name} at {units.celsius(temperature_c)}" for name, temperature_c in known.items()]
 
     def _blockers(self, watch: _PendingWait) -> list[str]:
         """Return what would disturb a run now."""
@@ -181,7 +183,7 @@ class IdleWait:
             return "throttled"
         if is_cool(samples, self._state.idle_c.get(gpu.device), self._limits.steady_s):
             return ""
-        return f"at {samples[-1].temperature_c} °C"
+        return f"at {units.celsius(samples[-1].temperature_c)}"
 
     def _foreign_activity(self, watch: _PendingWait) -> Mapping[str, str]:
         """Return what others do here, by a key of each; once a wait has timed out, that is not waited for again."""
@@ -189,7 +191,7 @@ class IdleWait:
         if HOST not in watch.samples:
             found["host"] = "the host without telemetry"
         elif not watch.gpus and (load_pct := watch.samples[HOST][-1].load_pct or 0.0) > QUIET_PCT:
-            found["load"] = f"CPU at {load_pct:.0f} %"
+            found["load"] = f"CPU at {units.percent(load_pct)}"
         for gpu in (each for each in watch.gpus if each.device not in self._lost):
             listed = self._process_lists.get(gpu.device)
             if listed is None or listed.reason is not None:
@@ -219,7 +221,7 @@ class IdleWait:
 
 
 def _format_ending(ending: str, status: WaitStatus) -> str:
-    return f"{ending} {status.waited_s:.0f} s: {status.reason}"
+    return f"{ending} {units.with_unit(status.waited_s, 's')}: {status.reason}"
 
 
 def _gpu_name(gpu: Device) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app import units
 from app.errors import UserError
 from app.plan import Plan
 from app.queries import QueueEntry, QueueProgress, RemainingWork
@@ -222,7 +223,7 @@ class ProgressReporter:
         if wait is None:
             self._wait_messages.pop(planned_run.position, None)
         else:
-            self._wait_messages[planned_run.position] = f"{wait.reason} ({wait.limit_s:.0f} s at most)"
+            self._wait_messages[planned_run.position] = f"{wait.reason} ({units.with_unit(wait.limit_s, 's')} at most)"
         self._update(lambda now: replace(now, waiting_for=self._join_wait_messages()))
         return True
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from app import units
 from app.errors import DatabaseError
 from app.paths import weights_path
 from app.storage import retention
@@ -220,9 +221,9 @@ def _check_importable(database: Path, source_file: SourceFile) -> None:
     free, needed = disk_space(database).free_bytes, _SPACE_FACTOR * source_file.bytes + MIN_FREE_BYTES
     if free is not None and free < needed:
         raise DatabaseError(
-            f"{source_file.path} takes {source_file.bytes / 1e9:,.2f} GB, and importing it may need "
-            f"{needed / 1e9:,.2f} GB for a"
-            f" while; the disk that holds {database} has {free / 1e9:,.2f} GB free."
+            f"{source_file.path} takes {units.byte_size(source_file.bytes)}, and importing it may need "
+            f"{units.byte_size(needed)} for a"
+            f" while; the disk that holds {database} has {units.byte_size(free)} free."
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from app.units import duration
+from app import units
 
 Tick = tuple[float, str]
 """A value on an axis and its label."""
@@ -31,9 +31,9 @@ def time_labels(values: Sequence[float], spacing: float) -> list[str]:
     """Format seconds as a clock, `0:30`, and steps below a second as seconds."""
     if spacing < 1:
         decimals = max(1, math.ceil(-math.log10(spacing)))
-        labels = [f"{abs(value):.{decimals}f} s" for value in values]
+        labels = [units.with_unit(abs(value), "s", decimals) for value in values]
     else:
-        labels = [duration(abs(value)) for value in values]
+        labels = [units.duration(abs(value)) for value in values]
     return ["−" * (value < 0) + label for value, label in zip(values, labels, strict=True)]
 
 
@@ -48,6 +48,11 @@ def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
     step = round_step((high - low) / most)
     values = [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
     return list(zip(values, tick_labels(values, step), strict=True))
+
+
+def percent_ticks(high: float) -> tuple[Tick, ...]:
+    """Return marks from 0 to a share in percent."""
+    return tuple((value, units.quantity(label, "%")) for value, label in linear_ticks(0.0, high))
 
 
 def log_ticks(low: float, high: float, most: int = 7) -> list[Tick]:

@@ -137,8 +137,8 @@ def _point(speed: _ComputeRate) -> Point:
         label=speed.variant.name,
         tooltip=(
             f"{speed.variant.name}\n{units.gflops(speed.rate)}, {units.percent(speed.share_pct, 1)} of {speed.name}\n"
-            f"{units.number(intensity)} FLOP/byte, {units.percent(100 * speed.memory_share, 1)} of "
-            f"{units.number(speed.bandwidth / _TERA, 2)} TB/s of memory bandwidth in use"
+            f"{units.amount(intensity, 'FLOP/byte')}, {units.percent(100 * speed.memory_share, 1)} of "
+            f"{units.amount(speed.bandwidth / _TERA, 'TB/s', 2)} of memory bandwidth in use"
         ),
         x=intensity,
         y=speed.rate / _GIGA,
@@ -156,9 +156,7 @@ def _share_bars(speeds: Sequence[_ComputeRate]) -> BarChart:
             "No counter reported memory traffic of a GPU whose memory bandwidth is known, so there is no roofline."
         ),
         bars=tuple(_share_bar(speed) for speed in ordered),
-        axis=Axis(
-            title="", low=0.0, high=high, ticks=tuple((at, f"{text} %") for at, text in model.linear_ticks(0.0, high))
-        ),
+        axis=Axis(title="", low=0.0, high=high, ticks=model.percent_ticks(high)),
         start=0.0,
     )
 

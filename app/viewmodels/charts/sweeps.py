@@ -241,5 +241,4 @@ def _full_efficiency_guide(most: int) -> Guide:
 def _percent_axis(lines: Sequence[PointSeries]) -> Axis:
     ends = [end for line in lines for point in line.points for end in (point.y, point.high) if end is not None]
     high = max(110.0, *ends)
-    marks = tuple((value, f"{text} %") for value, text in model.linear_ticks(0.0, high))
-    return Axis(title="efficiency", low=0.0, high=high, ticks=marks)
+    return Axis(title="efficiency", low=0.0, high=high, ticks=model.percent_ticks(high))

@@ -264,10 +264,8 @@ def _omission_notes(found: ComparedRuns) -> list[str]:
             "the table and the verdict take all."
         )
     if found.left_out:
-        sentences.append(
-            f"{found.left_out:,} more {units.plural('run', found.left_out)} of the choice are left out: "
-            f"at most {MAX_COMPARED} are compared at once."
-        )
+        runs = "chosen run is" if found.left_out == 1 else "chosen runs are"
+        sentences.append(f"{found.left_out:,} {runs} left out: at most {MAX_COMPARED} are compared at once.")
     return sentences
 
 
@@ -292,8 +290,8 @@ def _accuracy_notes(found: ComparedRuns, baseline: int) -> list[str]:
     reference, level = trainings(base), level_at(1, len(others))
     return [
         f"Accuracy over seeds, {name} against {names[0]}: {accuracy_text(trainings(group))} against "
-        f"{accuracy_text(reference)} %; {comparison_text(compared)} "
-        f"(points; equal is within ± {compared.margin_points:g})."
+        f"{units.quantity(accuracy_text(reference), '%')}; {comparison_text(compared)} "
+        f"(points; equal is within {units.plus_minus(f'{compared.margin_points:g}')})."
         for name, group in zip(names[1:], others, strict=True)
         if (compared := compare_accuracy(trainings(group), reference, level=level))
     ]

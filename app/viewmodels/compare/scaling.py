@@ -127,7 +127,7 @@ def _interval(estimate: Estimate) -> str:
     if estimate.interval is None:
         return "no interval: each side needs two runs or more"
     low, high = estimate.interval
-    return f"{CI} {100 * low:.1f}–{100 * high:.1f} %"
+    return f"{CI} {units.quantity(units.span(f'{100 * low:.1f}', f'{100 * high:.1f}'), '%')}"
 
 
 def describe_cause(found: Scaling) -> str:

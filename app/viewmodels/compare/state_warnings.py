@@ -120,7 +120,7 @@ def _describe_gap(orders: Collection[RunOrder]) -> tuple[str, str]:
 
 def _format_long_time(seconds: float) -> str:
     hours = seconds / 3600
-    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+    return units.with_unit(hours, "h", 1) if hours < 48 else f"{hours / 24:.0f} days"
 
 
 def _largest_pct(drift: Estimate) -> float:
@@ -133,10 +133,11 @@ def _largest_pct(drift: Estimate) -> float:
 def _describe_drift(drifts: Sequence[Estimate], possible_pct: float | None) -> list[str]:
     if possible_pct is None:
         return ["How much of it that may be, these runs cannot tell."]
+    possible = units.percent(possible_pct, 1)
     is_sure = any(low > 1 or high < 1 for low, high in (drift.interval or (1.0, 1.0) for drift in drifts))
     if is_sure:
-        return [f"Within the variants the speed drifted by {possible_pct:.1f} % over that time."]
-    return [f"By the runs of each variant, a drift of up to {possible_pct:.1f} % over that time cannot be ruled out."]
+        return [f"Within the variants the speed drifted by {possible} over that time."]
+    return [f"By the runs of each variant, a drift of up to {possible} over that time cannot be ruled out."]
 
 
 def _names(groups: Sequence[Group]) -> list[str]:
@@ -164,12 +165,13 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
         return []
     limited = {run.row.run: throttled_shares(run).get("power limit", 0.0) for run in runs if run.row.run in slow}
     by_power = all(share >= THROTTLED_SHARE_LIMIT for share in limited.values())
-    cause = f" at the power limit ({_format_range(limited.values(), 100)} % of the measured part)" if by_power else ""
+    share = units.quantity(_format_range(limited.values(), 100), "%")
+    cause = f" at the power limit ({share} of the measured part)" if by_power else ""
     possible_pct = 100 * (1 - min(slow.values()) / highest)
     which = "all runs" if len(slow) == len(clocks) > 1 else format_run_numbers(slow)
     sentence = (
-        f"The GPU clock was {_format_range(slow.values())} of {highest:,.0f} MHz in {which}{cause}: "
-        f"up to {possible_pct:.1f} % of the speed{_describe_clock_difference(runs, baseline)}."
+        f"The GPU clock was {_format_range(slow.values())} of {units.megahertz(highest)} in {which}{cause}: "
+        f"up to {units.percent(possible_pct, 1)} of the speed{_describe_clock_difference(runs, baseline)}."
     )
     values = {run: units.with_unit(clock, "MHz") for run, clock in clocks.items()}
     return [
@@ -184,8 +186,7 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
 
 
 def _format_range(values: Collection[float], factor: float = 1.0) -> str:
-    numbers = [factor * value for value in values]
-    return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in (min(numbers), max(numbers))))
+    return units.range_of(values, lambda value: f"{factor * value:,.0f}")
 
 
 def _describe_clock_difference(runs: Sequence[StoredRun], baseline: int | None) -> str:
@@ -194,7 +195,7 @@ def _describe_clock_difference(runs: Sequence[StoredRun], baseline: int | None) 
     if 0 not in found:
         return ""
     largest = max((abs(clock / found[0] - 1) for clock in found.values()), default=0.0)
-    return f", {100 * largest:.1f} % between compared variants" if largest >= CLOCK_LIMIT else ""
+    return f", {units.percent(100 * largest, 1)} between compared variants" if largest >= CLOCK_LIMIT else ""
 
 
 def _means(groups: Sequence[Group], figure: Callable[[StoredRun], float | None]) -> dict[int, float]:
@@ -223,10 +224,10 @@ def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) ->
     names = _names(groups)
     effect = "the clocks were the same, so only energy" if same_clock else "speed, through the clocks, and energy"
     sentence = (
-        f"GPUs were at {warmest:.0f} °C before runs of {names[number]} and at {starts[0]:.0f} °C before runs of "
-        f"{names[0]}: {effect} may differ by that."
+        f"GPUs were at {units.celsius(warmest)} before runs of {names[number]} and at {units.celsius(starts[0])} "
+        f"before runs of {names[0]}: {effect} may differ by that."
     )
-    values = {run.row.run: f"{c:.0f} °C" for group in groups for run in group if (c := start_temperature_c(run))}
+    values = {run.row.run: units.celsius(c) for group in groups for run in group if (c := start_temperature_c(run))}
     return [
         ComparisonWarning(
             key="temperature",

@@ -19,8 +19,8 @@ from app.viewmodels.format.ratios import (
     describe_ratio_interval,
     describe_speed,
     describe_speed_interval,
-    format_percent,
     is_far_from_one,
+    percent_of,
 )
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
@@ -43,7 +43,7 @@ def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
     found = other.result
     if found.decision == "different workloads":
         workloads = " and ".join(each.result.runs[0].spec.workload for each in (other, base))
-        return f"{workloads} are different workloads: a ratio between them would mean nothing."
+        return f"{workloads} are different workloads, so their speeds are not compared."
     if found.speedup is None:
         without = other if found.throughput is None else base
         return (
@@ -67,12 +67,12 @@ def _describe_margin(found: Equivalence | None) -> str:
     """Return how a ratio lies to the margin, if one was given."""
     if found is None:
         return ""
-    margin = f"{found.margin_pct:g} %"
+    margin = units.exactly(found.margin_pct, "%")
     match found.decision:
         case "equal":
             return f"they are equal within {margin}"
         case "cannot tell":
-            return f"whether they are equal within {margin} cannot be told"
+            return f"whether they are equal within {margin} is undecided"
         case _:
             return f"that is more than the margin of {margin}"
 
@@ -82,8 +82,8 @@ def _equal(other: NamedResult, base: NamedResult, found: Equivalence) -> str:
     assert found.interval is not None
     interval = describe_ratio_interval(*found.interval, level=TESTS_LEVEL)
     return (
-        f"{other.first} and {base.within} are equal within {found.margin_pct:g} % "
-        f"({interval}, {_run_counts(other, base)})"
+        f"{other.first} and {base.within} are equal within "
+        f"{units.exactly(found.margin_pct, '%')} ({interval}, {_run_counts(other, base)})"
     )
 
 
@@ -96,7 +96,7 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
     if found.equivalence is not None and found.equivalence.decision == "equal":
         return f"{_equal(other, base, found.equivalence)}{_clause(_energy(found, other.within))}."
     is_wide = is_far_from_one(low) or is_far_from_one(high)
-    most = "" if is_wide else f"at most {format_percent(max(1 - low, high - 1))} %; "
+    most = "" if is_wide else f"at most {percent_of(max(1 - low, high - 1))}; "
     statement = (
         f"No significant difference between {other.within} and {base.within} "
         f"({most}{describe_ratio_interval(low, high)}, {counts})"
@@ -111,7 +111,8 @@ def _describe_required_repeats(found: RequiredRepeats | None) -> str:
     """Return how narrowly more repeats would determine the speed-up, and how many; from ± 100 % on as a factor."""
     if found is None:
         return ""
-    known = f"± {100 * found.half_width:g} %" if found.half_width < 1 else f"a factor of {1 + found.half_width:g}"
+    percent = units.plus_minus(units.exactly(100 * found.half_width, "%"))
+    known = percent if found.half_width < 1 else f"a factor of {1 + found.half_width:g}"
     may_take = f" ({found.fewest:,}–{found.most:,})" if found.fewest < found.most else ""
     more = f"{found.repeats:,} more {units.plural('repeat', found.repeats)} of each{may_take}"
     return f"with about {more} the speed-up would be known to {known}"
@@ -125,7 +126,7 @@ def _energy(other: VariantResult, subject: str) -> str:
     energy_phrase = f"energy per {example_word(other.runs[0].spec)}"
     if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
         return f"no significant difference in {energy_phrase} ({describe_ratio_interval(*found.interval)})"
-    change = f"{format_percent(abs(found.value - 1))} % {'less' if found.value < 1 else 'more'}"
+    change = f"{percent_of(abs(found.value - 1))} {'less' if found.value < 1 else 'more'}"
     if is_far_from_one(found.value):
         change = f"{units.ratio(found.value)} the"
     return f"{subject} {'used' if found.interval is None else 'uses'} {change} {energy_phrase}"
@@ -307,7 +308,7 @@ def _tally_equivalences(found: Sequence[Equivalence | None]) -> list[str]:
         return []
     labels = {"equal": "equal to the baseline", "cannot tell": "undecided"}
     said = [f"{decisions.count(each)} {labels.get(each, f'{each} by more')}" for each in dict.fromkeys(decisions)]
-    return [f"With a margin of {found[0].margin_pct:g} %: {join_with_and(said)}."]
+    return [f"With a margin of {units.exactly(found[0].margin_pct, '%')}: {join_with_and(said)}."]
 
 
 def _extreme_sentences(ranked: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:
@@ -360,7 +361,7 @@ def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has
 
     They have no sentence of their own if others do the same work.
     """
-    ends = "–".join(dict.fromkeys(map(units.number, (min(found), max(found))))) + "×"
+    ends = f"{units.range_of(found, units.ratio_figures)}×"
     single = len(found) == 1
     work = f"{'it does' if single else 'they do'} {ends} the operations per {example_word(baseline.runs[0].spec)}"
     if not has_same_work:

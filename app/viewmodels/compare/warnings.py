@@ -25,6 +25,7 @@ from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import runs_by_value, shorten_uuids
 from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
+from app.viewmodels.format.ratios import percent_of
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.history.kernel_time import format_longest
@@ -234,9 +235,9 @@ def _throttled_extent(throttled: Mapping[int, float], known: Mapping[int, float]
 def _format_shares(shares: Mapping[int, float], between: str) -> str:
     """Return the share of each run, of many runs only the range."""
     if len(shares) <= _MAX_LISTED:
-        return ", ".join(f"run {run} {between} {100 * share:.0f} %" for run, share in shares.items())
-    ends = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares.values()), max(shares.values())))
-    return f"{format_run_numbers(shares)} {between} {' to '.join(ends)} %"
+        return ", ".join(f"run {run} {between} {units.percent(100 * share)}" for run, share in shares.items())
+    ends = units.range_of(shares.values(), lambda share: f"{100 * share:.0f}")
+    return f"{format_run_numbers(shares)} {between} {units.quantity(ends, '%')}"
 
 
 def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -249,7 +250,9 @@ def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 def _suspended(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     values = {
-        run.row.run: f"{run.environment[STOOD_STILL_KEY]} s" for run in runs if STOOD_STILL_KEY in run.environment
+        run.row.run: units.quantity(run.environment[STOOD_STILL_KEY], "s")
+        for run in runs
+        if STOOD_STILL_KEY in run.environment
     }
     sentence = f"Everything was suspended during a run, and its figures hold that time too ({_format_reasons(values)})."
     return [ComparisonWarning(key=STOOD_STILL_KEY, sentence=sentence, values=values)] if values else []
@@ -302,7 +305,7 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         return []
     known = [share * part for run, share in affected.items() if (part := bound[run]) is not None]
     possible_pct = 100 * max(known) if len(known) == len(affected) else None
-    size = "" if possible_pct is None else f", up to {possible_pct:.0f} % of the speed"
+    size = "" if possible_pct is None else f", up to {units.percent(possible_pct)} of the speed"
     sentence = (
         f"Other programs kept the processors busy while a run measured, which makes it slower{size}: "
         f"{_format_shares(affected, 'by')}."
@@ -385,7 +388,7 @@ def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Compar
     spec = older[0].row.spec
     newest = {run.row.run: run.row.summary.throughput for run in runs if run.row.spec == spec}
     sentence = (
-        f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {100 * abs(found.value - 1):.1f} % "
+        f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {percent_of(abs(found.value - 1))} "
         f"{'faster' if found.value > 1 else 'slower'} than older runs of the same variant in the same environment."
     )
     values = {run: units.rate(value, example_word(spec)) for run, value in newest.items()}

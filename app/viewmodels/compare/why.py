@@ -213,7 +213,7 @@ def _tooltip(part: Part, pair: Pair, figures: Figures) -> str:
     lines = (
         f"{_LABELS[part.kind]}: {figures.change(change.difference.value)} {figures.per}",
         ", ".join(f"{figures.ms(value)} with {name}" for name, value in sides),
-        *([f"{CI} {interval} ms"] if interval else []),
+        *([f"{CI} {units.quantity(interval, 'ms')}"] if interval else []),
         *(
             f"{figures.change(kernel.change.difference.value)}  {name}"
             for kernel, name in zip(kernels, names, strict=True)

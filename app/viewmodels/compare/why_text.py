@@ -11,7 +11,7 @@ from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, i
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.ratios import CI, percent_of
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 
 CAVEAT = (
@@ -36,7 +36,7 @@ _NOUNS: dict[PartKind, str] = {
 }
 _ON_CPU = (
     "On the CPU operations run on several threads at once, and tracing slows them: which of them make up the "
-    "difference cannot be said, only how long each took in the traced steps."
+    "difference is not known, only how long each took in the traced steps."
 )
 _MAX_NAMED = 3
 _NAMED_SHARE = 0.03
@@ -102,11 +102,11 @@ class Figures:
 
     def ms(self, value: float) -> str:
         """Return `1.31 ms`."""
-        return f"{self.number(value)}\N{NO-BREAK SPACE}ms"
+        return units.quantity(self.number(value), "ms")
 
     def change(self, value: float) -> str:
         """Return `−1.31 ms`."""
-        return f"{self.number(value, sign='+')}\N{NO-BREAK SPACE}ms"
+        return units.quantity(self.number(value, sign="+"), "ms")
 
     def ends(self, change: Estimate) -> str:
         """Return both ends of the interval of a change, "" without one."""
@@ -114,7 +114,7 @@ class Figures:
 
     def share(self, value: float) -> str:
         """Return a time as a signed share of the baseline's step, `−5.2 %`."""
-        return f"{_minus(f'{100 * value / self.found.step.baseline_ms:+,.1f}')}\N{NO-BREAK SPACE}%"
+        return units.quantity(_minus(f"{100 * value / self.found.step.baseline_ms:+,.1f}"), "%")
 
     def steps(self) -> str:
         """Return the steps of both: `23.36 against 25.01 ms per step`."""
@@ -180,7 +180,7 @@ def _explain(changed: Sequence[Part], found: StepDifference, figures: Figures) -
         return f", the balance of {_balance(changed, figures)}"
     clauses = [
         f"{figures.ms(abs(part.change.difference.value))}{'' if n else ' of it'}"
-        f" ({100 * part.change.difference.value / difference:.0f}\N{NO-BREAK SPACE}%) in {_noun(part, figures)}"
+        f" ({units.percent(100 * part.change.difference.value / difference)}) in {_noun(part, figures)}"
         for n, part in enumerate(_named(with_it, abs(difference)))
     ]
     return f", {join_with_and(clauses)}{_describe_unchanged(found, figures)}"
@@ -204,9 +204,7 @@ def _describe_unchanged(found: StepDifference, figures: Figures) -> str:
 def _describe_hidden(changed: Sequence[Part], found: StepDifference, figures: Figures) -> str:
     """Return what differs between steps that take equally long."""
     if not any(abs(part.change.difference.value) >= _HIDDEN_SHARE * found.step.baseline_ms for part in changed):
-        return (
-            f", nor does any part of a step by more than {100 * _HIDDEN_SHARE:.0f}\N{NO-BREAK SPACE}% of it for certain"
-        )
+        return f", nor does any part of a step by more than {units.percent(100 * _HIDDEN_SHARE)} of it for certain"
     return f", but what their steps consist of does: {_balance(changed, figures)}"
 
 
@@ -263,9 +261,9 @@ def describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:
     """Return `NHWC with the pooling of NCHW: 5.5 % faster (95 % CI 5.4–5.7 %), 23.70 ms per step`."""
     taker, giver = pair.within[::-1] if gain.of_baseline else pair.within
     speedup = gain.speedup
-    ends = [f"{100 * (end - 1):.1f}" for end in speedup.interval or ()]
-    interval = f" ({CI} {units.span(*ends)} %)" if ends else ""
-    percent = f"{100 * (speedup.value - 1):.1f}\N{NO-BREAK SPACE}% faster"
-    faster = f"{units.ratio(speedup.value)} as fast" if speedup.value >= 2 else percent
+    ends = [_minus(f"{100 * (end - 1):.1f}") for end in speedup.interval or ()]
+    interval = f" ({CI} {units.quantity(units.span(*ends), '%')})" if ends else ""
+    is_large = speedup.value >= 2
+    faster = f"{units.ratio(speedup.value)} as fast" if is_large else f"{percent_of(speedup.value - 1)} faster"
     parts = join_with_and(_NOUNS[kind] for kind in gain.kinds)
     return f"{taker} with the {parts} of {giver}: {faster}{interval}, {figures.ms(gain.step_ms)} {figures.per}"

@@ -17,7 +17,7 @@ from app.viewmodels.format.naming import (
     short_gpu_name,
     variant_names,
 )
-from app.viewmodels.format.ratios import format_percent
+from app.viewmodels.format.ratios import percent_of
 from workloads.catalog import Machine, Refusal, check, runnable
 from workloads.protocol import RunSpec
 
@@ -78,13 +78,13 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
         return [f"How small a difference {repeats} can show is not known yet: too few stored runs."]
     judged = f"{expected.noise_runs:,} stored runs of {'other' if expected.of_other_variants else 'these'} variants"
     smallest, half = (_format_difference(share) for share in (expected.found.smallest, expected.found.half_width))
-    shows = f"can show a difference of about {smallest} (interval ± {half}, by the spread of {judged})"
+    shows = f"can show a difference of about {smallest} (interval {units.plus_minus(half)}, by the spread of {judged})"
     return [units.sentence(f"{repeats} {shows}")]
 
 
 def _format_difference(share: float) -> str:
     """Return a share in percent, from 100 % on as a factor."""
-    return f"{format_percent(share)} %" if share < 1 else f"a factor of {units.number(1 + share, 2)}"
+    return percent_of(share) if share < 1 else f"a factor of {units.number(1 + share, 2)}"
 
 
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:

@@ -120,7 +120,7 @@ def ended_banner(progress: QueueProgress, verdict: VerdictText = NO_VERDICT) -> 
 
 def export_progress_banner(share: float) -> Banner:
     """Return how far the export of the queue is, from 0 to 1."""
-    text = f"Exporting the queue … {100 * share:.0f} %"
+    text = f"Exporting the queue … {units.percent(100 * share)}"
     return Banner(text=text, symbol=STATE_STYLES["running"].symbol, tone="busy", actions=(("stop", "Stop"),))
 
 

@@ -62,7 +62,7 @@ def _one_title(result: VariantResult, name: str, base: str) -> str:
 
 
 def _short(name: str) -> str:
-    return textwrap.shorten(name, _MAX_NAME_CHARS, placeholder=" …")
+    return textwrap.fill(name, _MAX_NAME_CHARS, max_lines=1, placeholder=" …")
 
 
 def _capital(name: str) -> str:

@@ -72,7 +72,7 @@ def accuracy_text(found: Trainings) -> str:
     """Return mean and deviation of an accuracy and the number of seeds: `91.24 ± 0.18 (3)`."""
     if found.accuracy_pct is None:
         return units.ABSENT
-    deviation = "" if found.deviation_points is None else f" ± {found.deviation_points:.2f}"
+    deviation = "" if found.deviation_points is None else f" {units.plus_minus(f'{found.deviation_points:.2f}')}"
     return f"{found.accuracy_pct:.2f}{deviation} ({len(found.runs)})"
 
 
@@ -129,7 +129,7 @@ def phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
         units.ABSENT if phase.seconds is None else f"{phase.seconds:,.2f}",
         units.ABSENT if phase.power_mw is None else f"{phase.power_mw / 1e3:,.0f}",
         format_joules(phase.energy_mj),
-        "" if phase.error_mj is None else f"±\N{NO-BREAK SPACE}{format_joules(phase.error_mj)}",
+        "" if phase.error_mj is None else units.plus_minus(format_joules(phase.error_mj)),
     )
 
 

@@ -6,7 +6,7 @@ A ratio is of throughput unless it says otherwise: above one is faster.
 from app import units
 from app.analysis.intervals import LEVEL, Estimate
 
-CI = f"{100 * LEVEL:.0f} % CI"
+CI = f"{units.percent(100 * LEVEL)} CI"
 """Stands before an interval, or above a column of them."""
 _TIMES = 2.0
 """From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
@@ -22,6 +22,11 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
 
 
+def percent_of(share: float) -> str:
+    """Return a share in percent with its sign, as `6.4 %`."""
+    return units.quantity(format_percent(share), "%")
+
+
 def describe_speed(ratio: float, *, past_tense: bool) -> str:
     """Return a ratio of throughput: `is 6.4 % faster`, or far from one `takes 2.50× as long`."""
     if is_far_from_one(ratio) and ratio < 1:
@@ -29,7 +34,7 @@ def describe_speed(ratio: float, *, past_tense: bool) -> str:
     verb = "ran" if past_tense else "is"
     if is_far_from_one(ratio):
         return f"{verb} {units.ratio(ratio)} as fast"
-    return f"{verb} {format_percent(abs(ratio - 1))} % {'faster' if ratio >= 1 else 'slower'}"
+    return f"{verb} {percent_of(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
 
 
 def compare_speed(ratio: float, *, past_tense: bool) -> str:
@@ -46,7 +51,7 @@ def describe_speed_interval(estimate: Estimate) -> str:
         low, high = (low, high) if estimate.value > 1 else (1 / high, 1 / low)
         return f"{CI} {_times_span(low, high)}"
     low, high = sorted((abs(low - 1), abs(high - 1)))
-    return f"{CI} {units.span(format_percent(low), format_percent(high))} %"
+    return f"{CI} {units.quantity(units.span(format_percent(low), format_percent(high)), '%')}"
 
 
 def describe_ratio_interval(low: float, high: float, level: float = LEVEL) -> str:
@@ -57,10 +62,10 @@ def describe_ratio_interval(low: float, high: float, level: float = LEVEL) -> st
         high: Its upper end.
         level: Its confidence level.
     """
-    name = f"{100 * level:.0f} % CI"
+    name = f"{units.percent(100 * level)} CI"
     if not is_far_from_one(low) and not is_far_from_one(high):
         ends = (f"{'−' if end < 1 else '+'}{format_percent(abs(end - 1))}" for end in (low, high))
-        return f"{name} {units.span(*ends)} %"
+        return f"{name} {units.quantity(units.span(*ends), '%')}"
     return f"{name} {_times_span(low, high)}"
 
 
@@ -78,8 +83,8 @@ def describe_speed_range(low: float, high: float) -> str:
     if is_far_from_one(low) or is_far_from_one(high):
         return f"{_times_span(low, high)} as fast"
     ends = sorted((low, high), key=lambda end: abs(end - 1)) if low > 1 or high < 1 else (low, high)
-    percentages = [format_percent(abs(end - 1)) for end in ends]
-    units_of_ends = [f" % {'faster' if end >= 1 else 'slower'}" for end in ends]
-    if units_of_ends[0] == units_of_ends[1]:
-        return units.span(*percentages) + units_of_ends[1]
-    return f"{percentages[0]}{units_of_ends[0]} to {percentages[1]}{units_of_ends[1]}"
+    words = ["faster" if end >= 1 else "slower" for end in ends]
+    if words[0] == words[1]:
+        figures = units.span(*(format_percent(abs(end - 1)) for end in ends))
+        return f"{units.quantity(figures, '%')} {words[0]}"
+    return " to ".join(f"{percent_of(abs(end - 1))} {word}" for end, word in zip(ends, words, strict=True))

@@ -85,4 +85,4 @@ def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
 
 def _short(reason: str) -> str:
     """Return the first sentence of a reason, without the full stop."""
-    return textwrap.shorten(reason.partition(". ")[0], _MAX_REASON_LENGTH, placeholder=" …").removesuffix(".")
+    return textwrap.fill(reason.partition(". ")[0], _MAX_REASON_LENGTH, max_lines=1, placeholder=" …").removesuffix(".")

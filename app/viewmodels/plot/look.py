@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from app import units
 from app.analysis.align import running_mean
 from app.records import Floats
 from app.viewmodels.charts.model import round_step
@@ -54,7 +55,7 @@ def smoothing_windows(length: float) -> tuple[float, ...]:
 
 def format_window(window: float, *, counts: bool) -> str:
     """Return a window in the unit of its axis, `0.5 s`, or what the axis counts."""
-    return f"{window:,g}" if counts else f"{window:,g} s"
+    return f"{window:,g}" if counts else units.exactly(window, "s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,9 @@ class Throughput:
     @property
     def spread_text(self) -> str:
         """The spread with what it is over."""
-        return f"{units.plus_minus(self.spread)} over {self._blocks:,} blocks" if self._blocks > 1 else ""
+        spread = self.spread
+        known = "" if spread is None else units.plus_minus(units.percent(100 * spread, 1))
+        return f"{known} over {self._blocks:,} blocks" if self._blocks > 1 else ""
 
     def add(self, block: Block) -> None:
         """Take one block; those that are not measured only become points of the curve."""

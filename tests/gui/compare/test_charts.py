@@ -116,7 +116,7 @@ def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidge
     spot = batch.hit_areas[-1]
     QTest.mouseMove(batch, middle(spot))
     assert batch.accessibleDescription() == spot.item.tooltip
-    assert "95 % CI" in batch.toolTip()
+    assert "95\xa0% CI" in batch.toolTip()
     QTest.mouseClick(batch, Qt.MouseButton.LeftButton, pos=middle(spot))
     (menu,) = batch.findChildren(QMenu)
     assert entries(menu) == [f"Open run {run}" for run in spot.item.runs]

@@ -82,7 +82,7 @@ def test_it_can_be_stopped(qtbot: QtBot, view: QueueView, tmp_path: Path) -> Non
     assert isinstance(job, CancellableJob)
     job.run(lambda _: held.wait(), lambda _: None, lambda _: None)
     export(view, tmp_path / "rest.db")
-    assert view.export_banner.displayed_text == "Exporting the queue … 0 %"
+    assert view.export_banner.displayed_text == "Exporting the queue … 0\xa0%"
     view.export_banner.button("stop").click()
     held.set()
     qtbot.waitUntil(lambda: not view.export_banner.isVisible(), timeout=READ_LIMIT_MS)

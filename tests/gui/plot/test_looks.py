@@ -120,9 +120,9 @@ def test_a_smoothed_curve_stands_before_the_raw_one_and_names_its_window(made: T
     made.set_curve("a", np.arange(601.0) / 10, np.tile([0.0, 20.0], 301)[:601], colour=0, label="Run a")
     made.refresh()
     solid = count(made, LIGHT.curves[0])
-    choose(made, "Smoothing", "Running mean of 2 s")
+    choose(made, "Smoothing", "Running mean of 2\xa0s")
     made.refresh()
-    assert "running mean of 2 s" in made.plot.accessibleName()
+    assert "running mean of 2\xa0s" in made.plot.accessibleName()
     assert 400 < count(made, LIGHT.curves[0]) < solid / 5, "a level line, where the raw one fills the plot"
     assert made.points("a")[1].max() == 20.0, "values to be read stay those measured"
     choose(made, "Smoothing", "None")

@@ -25,7 +25,7 @@ SPEC = complete("dummy", {"gpus": 0}, Machine())
 def test_a_run_says_its_phase_how_much_is_done_and_its_name() -> None:
     measuring = Status(title="Measuring", name="lstm cuDNN · batch 64", fraction=0.459, left="0:05 left")
     assert run_progress(measuring) == WorkProgress(
-        title="Measuring 45 % · 0:05 left · lstm cuDNN · batch 64 – VariantScope", percent=45
+        title="Measuring 45\xa0% · 0:05 left · lstm cuDNN · batch 64 – VariantScope", percent=45
     )
     compiling = replace(measuring, title="Compiling", fraction=None, left="then 0:10 measured")
     assert run_progress(compiling) == WorkProgress(title="Compiling · lstm cuDNN · batch 64 – VariantScope")
@@ -38,7 +38,7 @@ def test_a_queue_says_the_share_of_all_its_runs_and_which_experiment_runs() -> N
     queue.begin()
     queue.handle(first, now_s=0.0)
     assert queue_progress(queue.state(10.0)) == WorkProgress(
-        title="25 % · 2:10 left · first – VariantScope", percent=25
+        title="25\xa0% · 2:10 left · first – VariantScope", percent=25
     )
 
 
@@ -49,7 +49,7 @@ def test_at_rest_the_title_is_the_program_s_name() -> None:
 def test_the_title_says_how_far_a_run_is_until_it_ends(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench, seconds=600.0)
     click_run(workbench.run_view.form)
-    qtbot.waitUntil(lambda: workbench.window.windowTitle().startswith("Measuring 0 %"), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: workbench.window.windowTitle().startswith("Measuring 0\xa0%"), timeout=RUN_LIMIT_MS)
     assert workbench.window.windowTitle().endswith("– VariantScope")
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         workbench.run.stop()

@@ -153,7 +153,7 @@ def test_a_worker_that_says_nothing_is_ended_and_why_is_stored(monkeypatch: pyte
     now_s = 61.0
     run.keeper.meet_due()
     assert EndWorker(worker=WORKER, method="terminate") in run.orders
-    assert b"said nothing for 60 s" in run.lines[-1]
+    assert "sent nothing for 60\xa0s".encode() in run.lines[-1]
 
 
 def test_a_sampler_that_ended_is_started_again_and_a_full_spool_gets_no_telemetry(

@@ -204,7 +204,7 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
         (["show", "1", "2"], f"Got unexpected extra argument (2). {HELP.format(' show')}"),
         (
             ["experiment", "--variants-of", "1;2"],
-            "--variants-of takes numbers of runs with commas between them, such as 1,4; not '1;2'.",
+            "--variants-of takes run numbers separated by commas, such as 1,4; not '1;2'.",
         ),
         (
             ["experiment", "lstm", "--variants-of", "1,2"],

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -42,17 +43,19 @@ def printed(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> 
 
 def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
-    assert lines[0].startswith("NCHW is 12.0 % faster than NHWC (95 % CI 11.")
-    assert lines[0].endswith("3 runs each); no significant difference in energy per image (95 % CI −12.0 to +13.7 %).")
+    assert lines[0].startswith("NCHW is 12.0\xa0% faster than NHWC (95\xa0% CI 11.")
+    assert lines[0].endswith(
+        "3 runs each); no significant difference in energy per image (95\xa0% CI −12.0 to +13.7\xa0%)."
+    )
     assert lines[2] == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
     table = lines[4:7]
     assert table[0].split()[:4] == ["variant", "runs", "images/s", "95"]
     assert [line.split()[:2] for line in table[1:]] == [["NHWC", "3"], ["NCHW", "3"]]
     assert ["1.120×" in line for line in table] == [False, False, True]
-    drifted = "its runs here ran 5.0 % slower than older runs of the same variant in the same environment."
+    drifted = "its runs here ran 5.0\xa0% slower than older runs of the same variant in the same environment."
     drift = (
         "a machine that changes meanwhile looks like a difference between them. By the runs of each variant, "
-        "a drift of up to 1.3 % over that time cannot be ruled out."
+        "a drift of up to 1.3\xa0% over that time cannot be ruled out."
     )
     command = f"python -m app experiment --variants-of 4,7 --db {database}"
     assert lines[8:] == [
@@ -114,14 +117,14 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
     with Store.open(database_path) as store:
         keep(store, traced_run(1, 20.0, {POOL: 4.0}, layout="NHWC"))
         keep(store, traced_run(2, 18.0, {POOL: 1.0, SLOW_GEMM: 2.0}, layout="NCHW"))
-    lines = printed(database_path, capsys, "1", "2", "--why").replace("\N{NO-BREAK SPACE}", " ").splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("NCHW took 2.00 ms less per step than NHWC"))
-    assert [" ".join(line.split()) for line in lines[start + 3 : start + 6]] == [
+    lines = printed(database_path, capsys, "1", "2", "--why").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("NCHW took 2.00\xa0ms less per step than NHWC"))
+    assert [re.sub(" +", " ", line.strip(" ")) for line in lines[start + 3 : start + 6]] == [
         "NHWC NCHW Change Of the step",
-        "pooling 4.00 ms 1.00 ms −3.00 ms −15.0 %",
-        "pooling_bw_kernel_avg 4.00 ms 1.00 ms −3.00 ms −15.0 %",
+        "pooling 4.00\xa0ms 1.00\xa0ms −3.00\xa0ms −15.0\xa0%",
+        "pooling_bw_kernel_avg 4.00\xa0ms 1.00\xa0ms −3.00\xa0ms −15.0\xa0%",
     ]
-    assert "  NHWC with the pooling of NCHW: 17.6 % faster, 17.00 ms per step" in lines
+    assert "  NHWC with the pooling of NCHW: 17.6\xa0% faster, 17.00\xa0ms per step" in lines
     assert "Why" not in printed(database_path, capsys, "1", "2")
     (why,) = json.loads(printed(database_path, capsys, "1", "2", "--json"))["why"]
     assert (why["label"], why["runs"], why["examples"], why["step"]["difference_ms"]) == ("NCHW", [2], None, -2.0)
@@ -151,7 +154,7 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     assert xla["ratio"] == pytest.approx(math.exp(np.mean(logs)))
     assert (len(logs), xla["ratio"]) == (7, pytest.approx(10.88, abs=0.01))
     out = printed(database_path, capsys, "--tag", "reference", "--workload", "lstm")
-    assert "XLA on is 10.9× as fast as XLA off, all else being equal (95 % CI 9." in out
+    assert "XLA on is 10.9× as fast as XLA off, all else being equal (95\xa0% CI 9." in out
     assert "7 pairs of variants), 8.62–18.4× as fast in single pairs" in out
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.273×"]

@@ -88,15 +88,15 @@ def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_run
     _, said = describe_plan(begun, (), CPU)
     # The eight runs spread by 0.085 %; t(8) = 2.306 makes that ± 0.124 % with five repeats each.
     assert said == (
-        "5 repeats can show a difference of about 0.2 % (interval ± 0.1 %, by the spread of 8 stored runs of these "
-        "variants)."
+        "5 repeats can show a difference of about 0.2\xa0% (interval ±\xa00.1\xa0%, by the spread of 8 stored runs of "
+        "these variants)."
     )
     other = [replace(run.row, spec=replace_layout(run.row.spec)) for run in STEADY]
     _, said = describe_plan(Experiment.from_runs(PLAN, "stopped", (), CPU), other, CPU)
     assert said.endswith("by the spread of 8 stored runs of other variants).")
     shown = describe_ending(begun, shown=True)
     assert shown.startswith("8 of 10 runs done.")
-    assert "5 repeats can show a difference of about 0.2 %" in shown
+    assert "5 repeats can show a difference of about 0.2\xa0%" in shown
     _, said = describe_plan(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other, CPU)
     assert said == "A single repeat has no interval, so it shows no difference: give 2 or more."
 
@@ -105,14 +105,14 @@ def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
     found = Experiment.from_runs(structs.replace(PLAN, repeats=9, until_pct=0.5), "stopped", HEADERS, CPU)
     pattern = (
         r"Target precision reached after 4 repeats: 8 runs done\."
-        r" Speed-ups are known to ± 0\.\d+ %; ± 0\.5 % was asked for\."
+        r" Speed-ups are known to ±\xa00\.\d+\xa0%; ±\xa00\.5\xa0% was asked for\."
     )
     assert re.fullmatch(pattern, describe_ending(found))
     (ahead,) = describe_plan(found, (), CPU)
     assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)
     wide = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", HEADERS, CPU)
     assert re.fullmatch(
-        r"Complete: 8 of 8 runs done\. Speed-ups are known to ± 0\.\d+ %; ± 0\.01 % was asked for\.",
+        r"Complete: 8 of 8 runs done\. Speed-ups are known to ±\xa00\.\d+\xa0%; ±\xa00\.01\xa0% was asked for\.",
         describe_ending(wide),
     )
     begun = Experiment.from_runs(structs.replace(PLAN, until_pct=0.01), "stopped", HEADERS[:1], CPU)

@@ -51,12 +51,12 @@ def test_the_status_is_that_of_the_gate(
 
 def test_a_margin_changes_what_is_said_and_not_the_status(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = {}
-    for margin in ("2%", "10%", "20 %"):
+    for margin in ("2%", "10%", "20\xa0%"):
         assert compared(database, "--margin", margin) == 0
         said[margin] = capsys.readouterr().out.splitlines()[0]
-    assert "3 runs each); that is more than the margin of 2 %" in said["2%"]
-    assert "3 runs each); whether they are equal within 10 % cannot be told" in said["10%"]
-    assert "3 runs each); they are equal within 20 %" in said["20 %"]
+    assert "3 runs each); that is more than the margin of 2\xa0%" in said["2%"]
+    assert "3 runs each); whether they are equal within 10\xa0% is undecided" in said["10%"]
+    assert "3 runs each); they are equal within 20\xa0%" in said["20\xa0%"]
     assert compared(database, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["margin_pct"], [row["equivalence"] for row in document["rows"]]) == (None, [None, None])
@@ -72,7 +72,7 @@ def test_summaries_are_written_to_the_file_and_added_to_the_jobs(
     for _ in range(2):
         assert compared(database, "--fail-if-slower", "2%", "--summary", str(summary)) == 3
     text = summary.read_text("utf-8")
-    assert text.startswith("## Failed: slower by more than 2 %\n")
+    assert text.startswith("## Failed: slower by more than 2\xa0%\n")
     assert step.read_text("utf-8") == f"before\n{text}{text}"
 
 

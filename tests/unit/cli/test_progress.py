@@ -19,7 +19,7 @@ from tests.unit.viewmodels.events import GPU_INVENTORY, ended, ns, samples, star
 
 
 def held(waited_s: float) -> WaitStatus:
-    return WaitStatus("GPU 0 at 61 °C", waited_s, 60.0)
+    return WaitStatus("GPU 0 at 61\xa0°C", waited_s, 60.0)
 
 
 def test_a_wait_worth_a_word_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,7 @@ def test_a_wait_worth_a_word_is_said_once(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == ""
     assert all(line(held(waited_s)) for waited_s in (1.0, 2.0))
     line.clear()
-    assert capsys.readouterr().err == "Waiting, 60 s at most: GPU 0 at 61 °C.\n"
+    assert capsys.readouterr().err == "Waiting, 60\xa0s at most: GPU 0 at 61\xa0°C.\n"
 
 
 def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
@@ -40,7 +40,7 @@ def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         use_terminal(monkeypatch, 100)
         line = WaitLine()
-        words = "Waiting: GPU 0 at 61 °C ({} of 60 s; Enter goes on)"
+        words = "Waiting: GPU 0 at 61\xa0°C ({} of 60\xa0s; Enter goes on)"
         assert line(held(1.0))
         assert line(held(1.2))
         written = capsys.readouterr().err

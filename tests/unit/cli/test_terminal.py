@@ -43,7 +43,7 @@ def test_columns_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "a  b\n", "no empty header"
 
 
-WIDE = [("a variant with a long name", "1,000", "12.5 ms"), ("another", "2", "0.3 ms")]
+WIDE = [("a variant with a long name", "1,000", "12.5\xa0ms"), ("another", "2", "0.3\xa0ms")]
 
 
 def test_what_a_terminal_has_no_room_for_stands_below(
@@ -53,18 +53,18 @@ def test_what_a_terminal_has_no_room_for_stands_below(
     use_terminal(monkeypatch, 27)
     print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}))
     assert capsys.readouterr().out.splitlines() == [
-        *("name         value     step", "a variant    1,000  12.5 ms"),
-        *("  with a", "  long name", "another          2   0.3 ms"),
+        *("name         value     step", "a variant    1,000  12.5\xa0ms"),
+        *("  with a", "  long name", "another          2   0.3\xa0ms"),
     ]
     monkeypatch.setenv("COLUMNS", "18")
     print_table(("name", "value", "step"), WIDE[1:], right=frozenset({1, 2}))
     assert capsys.readouterr().out.splitlines() == [
         *("name     value", "another      2", ""),
-        *("name       step", "another  0.3 ms"),
+        *("name       step", "another  0.3\xa0ms"),
     ]
     monkeypatch.setenv("COLUMNS", "44")
     print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}))
-    assert capsys.readouterr().out.splitlines()[1] == "a variant with a long name  1,000  12.5 ms"
+    assert capsys.readouterr().out.splitlines()[1] == "a variant with a long name  1,000  12.5\xa0ms"
 
 
 def test_long_heads_of_numbers_are_broken_where_there_is_no_room(
@@ -72,11 +72,14 @@ def test_long_heads_of_numbers_are_broken_where_there_is_no_room(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     use_terminal(monkeypatch, 32)
-    table = ("Batch size", "1 GPU NHWC: images/s", "gain"), [("128", "31,510", "+4.7 %"), ("256", "35,526", "+7.8 %")]
+    table = (
+        ("Batch size", "1 GPU NHWC: images/s", "gain"),
+        [("128", "31,510", "+4.7\xa0%"), ("256", "35,526", "+7.8\xa0%")],
+    )
     print_table(*table, right=frozenset({0, 1, 2}))
     assert capsys.readouterr().out.splitlines() == [
         *("               1 GPU", "               NHWC:", "Batch size  images/s    gain"),
-        *("       128    31,510  +4.7 %", "       256    35,526  +7.8 %"),
+        *("       128    31,510  +4.7\xa0%", "       256    35,526  +7.8\xa0%"),
     ]
     monkeypatch.setenv("COLUMNS", "40")
     print_table(*table, right=frozenset({0, 1, 2}))
@@ -134,7 +137,7 @@ def test_a_bar_shows_how_far_the_phase_is(monkeypatch: pytest.MonkeyPatch, capsy
     for event in EVENTS[1:5]:
         sink.handle(event)
     (line,) = (line for line in screen(capsys.readouterr().err) if "measure" in line)
-    assert line == f"[1/2] measure {'━' * 5}{' ' * 15}  25 %  1,000\xa0images/s"
+    assert line == f"[1/2] measure {'━' * 5}{' ' * 15}  25\xa0%  1,000\xa0images/s"
 
 
 def test_several_runs_have_a_line_each_and_what_is_said_stands_above_them(

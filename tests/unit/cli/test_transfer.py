@@ -163,4 +163,4 @@ def test_progress_in_a_log_is_a_line_each_tenth(
         clock.now += 2
         shown.show(share)
     shown.clear()
-    assert capsys.readouterr().err == "Importing …  20 %\nImporting …  31 %\nImporting …  90 %\n"
+    assert capsys.readouterr().err == "Importing …  20\xa0%\nImporting …  31\xa0%\nImporting …  90\xa0%\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app import units
 from app.errors import UserError
 from app.hosts import bootstrap
 from app.hosts.address import parse_address
@@ -41,7 +42,7 @@ def cache(tmp_path: Path) -> Mapping[str, str]:
 def test_the_agent_is_sent_once_and_nobody_else_can_read_it(cache: Mapping[str, str], tmp_path: Path) -> None:
     prepared, sentences, lines = prepare(cache)
     assert prepared.sent_bytes > 100_000
-    assert sentences == [f"Sending the agent to gpu1 ({prepared.sent_bytes / 1e6:.1f} MB) …"]
+    assert sentences == [f"Sending the agent to gpu1 ({units.byte_size(prepared.sent_bytes)}) …"]
     assert lines, "the module has begun, on the same channel"
     folder = tmp_path / "cache" / "variantscope" / "agents"
     assert (folder / agent_name() / "app" / "telemetry" / "sampler.py").is_file()
@@ -58,7 +59,7 @@ def test_what_a_login_shell_prints_is_skipped(cache: Mapping[str, str]) -> None:
 
 
 def test_one_that_prints_without_end_is_not_listened_to(cache: Mapping[str, str]) -> None:
-    with pytest.raises(UserError, match="gpu1 says so much before a command runs"):
+    with pytest.raises(UserError, match="gpu1 prints so much before a command runs"):
         prepare(cache, prefix=("sh", "-c", 'yes Welcome; exec sh -c "$0"'))
 
 

@@ -69,7 +69,7 @@ def test_what_ssh_says_becomes_one_sentence(said: str, part: str) -> None:
 
 
 def test_a_status_without_words_is_said() -> None:
-    assert GPU1.explain(3, "") == "The connection to ssh://me@gpu1:2222 ended with exit status 3: it said nothing."
+    assert GPU1.explain(3, "") == "The connection to ssh://me@gpu1:2222 ended with exit status 3: it printed nothing."
 
 
 def test_a_signal_and_a_missing_program_are_said() -> None:

@@ -133,7 +133,7 @@ def test_an_agent_that_speaks_garbage_is_given_up(
     connection.host.inventory()
     agent.say_line(garbage)
     assert agent.is_cut.wait(LIMIT_S)
-    with pytest.raises(UserError, match="The agent on gpu1 said what no agent says, and the link is closed: "):
+    with pytest.raises(UserError, match="The agent on gpu1 sent what no agent sends, so the link was closed: "):
         connection.host.leases.take(["cpu"], 1)
 
 

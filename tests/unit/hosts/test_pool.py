@@ -157,8 +157,8 @@ def test_lines_of_agents_go_their_own_ways(driver: PlayedDriver) -> None:
     ("said", "reason"),
     [
         (msgspec.json.encode(DriverFailed("No Ray cluster runs on this host.")) + b"\n", "lab: No Ray cluster runs"),
-        (b"Traceback (most recent call last):\n", "The Ray driver on lab said what no driver says"),
-        (b"7up\n", "The Ray driver on lab said what no driver says"),
+        (b"Traceback (most recent call last):\n", "The Ray driver on lab sent what no driver sends"),
+        (b"7up\n", "The Ray driver on lab sent what no driver sends"),
         (None, "The link to lab was lost."),
     ],
 )

@@ -53,14 +53,14 @@ def test_only_what_is_certain_passes_or_fails(factor: float, spread: float, outc
 
 
 def test_each_outcome_is_a_sentence() -> None:
-    assert gate(2.0, *runs(STEADY, STEADY)).sentence == "Passed: not slower by more than 2 %."
+    assert gate(2.0, *runs(STEADY, STEADY)).sentence == "Passed: not slower by more than 2\xa0%."
     assert gate(2.0, *runs(STEADY, scaled(0.9), scaled(0.8))).sentence == (
-        "Failed: slower by more than 2 %. "
-        "Batch size 16 and Batch size 32 are slower than the baseline by more than 2 %."
+        "Failed: slower by more than 2\xa0%. "
+        "Batch size 16 and Batch size 32 are slower than the baseline by more than 2\xa0%."
     )
     assert gate(0.5, *runs(STEADY, scaled(1.0, 30.0))).sentence == (
-        "Cannot tell whether slower by more than 0.5 %. "
-        "Whether Batch size 16 is slower than the baseline by more than 0.5 % cannot be told."
+        "Cannot tell whether slower by more than 0.5\xa0%. "
+        "Whether Batch size 16 is slower than the baseline by more than 0.5\xa0% is undecided."
     )
 
 
@@ -89,14 +89,14 @@ def test_a_gate_that_measured_nothing_fails() -> None:
 def test_the_summary_is_markdown_with_a_row_per_variant() -> None:
     text = gate_markdown(gate(2.0, *runs(STEADY, scaled(0.9), scaled(1.3))))
     lines = text.splitlines()
-    assert lines[0] == "## Failed: slower by more than 2 %"
+    assert lines[0] == "## Failed: slower by more than 2\xa0%"
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
     assert [(row[0], row[-1]) for row in rows if not row[0].startswith("---")] == [
         ("Variant", "Against the baseline"),
         ("Batch size 8", "the baseline"),
-        ("Batch size 16", "slower by more than 2 %"),
-        ("Batch size 32", "faster by more than 2 %"),
+        ("Batch size 16", "slower by more than 2\xa0%"),
+        ("Batch size 32", "faster by more than 2\xa0%"),
     ]
     assert rows[2][2:4] == ["1,000.0", "1.00×"]
     assert rows[3][2:4] == ["900.0", "0.900×"]
-    assert "> Batch size 16 is 10.0 % slower" in text
+    assert "> Batch size 16 is 10.0\xa0% slower" in text

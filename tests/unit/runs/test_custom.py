@@ -145,7 +145,7 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(
         ("x = 1\nimport nothing_such\n", r"^mine.py:2: ModuleNotFoundError: No module named 'nothing_such'$"),
         (
             "import os\nos._exit(3)\n",
-            "^mine.py was not read to its end. The .* exit status 3: it said nothing.$",
+            "^mine.py was not read to its end. The .* exit status 3: it printed nothing.$",
         ),
         (
             "x = bytes(2**60)\n",
@@ -168,7 +168,7 @@ def test_a_bad_file_is_told_in_one_sentence(
 def test_a_file_that_never_ends_is_given_up(file: Path, database_path: Path, tmp_path: Path) -> None:
     file.write_text("while True: pass\n")
     start_s = time.monotonic()
-    with pytest.raises(UserError, match=r"mine.py was not read within 1 s; what it computes when it is imported"):
+    with pytest.raises(UserError, match=r"mine.py was not read within 1\xa0s; what it computes when it is imported"):
         load_custom_workloads(file, "", database_path, ReadOptions(limit_s=1.0, leases=Leases(tmp_path)))
     assert time.monotonic() - start_s < 50, "the usual limit is a minute"
 

@@ -128,8 +128,8 @@ def test_out_of_memory_says_how_much_there_is() -> None:
         for gib in (141, 80)
     ]
     host = Device(device="host", kind="host", index=-1, name="A processor", memory_total_bytes=8 * 2**30)
-    assert with_memory_size(full, [host, *cards]).reason == f"{full.reason} NVIDIA H200 has 80.0 GiB."
-    assert with_memory_size(full, [host]).reason == f"{full.reason} This machine has 8.0 GiB."
+    assert with_memory_size(full, [host, *cards]).reason == f"{full.reason} NVIDIA H200 has 80.0\xa0GiB."
+    assert with_memory_size(full, [host]).reason == f"{full.reason} This machine has 8.0\xa0GiB."
     assert with_memory_size(full, []) == full
     assert with_memory_size(Outcome(name="completed"), cards).reason is None
 

@@ -93,14 +93,14 @@ def test_asking_twice_is_asking_once() -> None:
 def test_silence_ends_the_worker_with_a_reason() -> None:
     ending, rungs, _ = watch(HELLO, obeys="killed", limits=replace(AT_ONCE, hello_s=60.0))
     assert rungs == ["terminated", "killed"]
-    assert ending.fault == "The worker said nothing for 0 s and was ended; see its log."
+    assert ending.fault == "The worker sent nothing for 0\xa0s and was ended; see its log."
 
 
 def test_what_never_says_hello_is_no_python_for_runs() -> None:
     no_python = "The Python of this run is none that can make runs, or is broken:"
     ending, rungs, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, message_gap_s=60.0))
     assert (rungs, ending.started) == (["terminated"], False)
-    assert ending.fault == f"{no_python} it did not begin the run within 0 s; see its log."
+    assert ending.fault == f"{no_python} it did not begin the run within 0\xa0s; see its log."
     ending, *_ = watch(BrokenMessage("malformed", "x" * 900), obeys="terminated")
     assert ending.fault == f"{no_python} instead of beginning the run it said “{'x' * 200}”."
 
@@ -136,7 +136,7 @@ def test_the_time_in_which_everything_stood_still_is_told_and_not_the_worker_s(m
     ending = Supervisor(worker, inbox, WorkerTimeouts(message_gap_s=300.0), events.append, CLOCK).watch()
     assert (worker.rungs, ending.fault) == ([], None)
     assert [event.reason for event in events if isinstance(event, TelemetryGap)] == [
-        "This program stood still for 600 s, and so did the run."
+        "This program was suspended for 600\xa0s, and so was the run."
     ]
     assert EnvironmentInfo(environment={STOOD_STILL_KEY: "600"}) in events
 

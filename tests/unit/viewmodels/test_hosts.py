@@ -61,8 +61,8 @@ def test_the_head_and_the_plots_say_what_is_wrong_with_the_link() -> None:
     assert host_machine(HostState(name="gpu1", stage="connecting"), None)[:2] == ("gpu1 · connecting …", "muted")
     lost = HostState(name="gpu1", stage="lost", text="The link to gpu1 is lost: ssh was killed.")
     assert host_machine(lost, INVENTORY)[:2] == ("gpu1 · lost", "bad")
-    assert describe_absence(lost)[1].endswith("ssh was killed. The plots end where it was last heard.")
-    assert describe_absence(silent)[1] == "It was last heard 1\u00a0min ago; the plots end there."
+    assert describe_absence(lost)[1].endswith("ssh was killed. The plots end with its last reading.")
+    assert describe_absence(silent)[1] == "Its last reading came 1\u00a0min ago; the plots end there."
     assert describe_absence(CONNECTED) == ("", "")
 
 

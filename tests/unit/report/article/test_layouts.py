@@ -110,7 +110,7 @@ def test_words_stand_where_there_is_no_figure(measured: tuple[MeasuredTable, ...
         *("NHWC: 2 GPUs over 1", "NCHW: 2 GPUs over 1"),
     )
     assert first[:3] == ("128", "2,000", "2,200")
-    assert first[3].startswith("+10.0 % (+9")
+    assert first[3].startswith("+10.0\xa0% (+9")
     assert (first[4], first[5]) == ("1,600 ✘", "1,980")
     assert first[7].startswith("0.800× (0.")
     assert last == ("2,048", "out of memory", "–", "–", "refused", "4,900", "–", "–", "–")
@@ -123,7 +123,7 @@ def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
     ]
     assert NAMED.preset.article is not None
     table, *_ = measured_tables(NAMED.preset.article, PLAN, [run.header for run in slower])
-    assert words(table, 0)[1][4] == "\N{MINUS SIGN}2.1 %"
+    assert words(table, 0)[1][4] == "\N{MINUS SIGN}2.1\xa0%"
 
 
 def test_beside_it_stands_what_the_article_says(measured: tuple[MeasuredTable, ...]) -> None:
@@ -196,7 +196,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database_path)]
     assert main([*shown, "--report", str(report)]) == 0
     out, err = capsys.readouterr()
-    assert "Measured images/s; gains and ratios each with a 95 % CI of its own:" in out
+    assert "Measured images/s; gains and ratios each with a 95\xa0% CI of its own:" in out
     wrong = "did not run what was asked. TensorFlow's layout optimizer turned NHWC into NCHW."
     assert wrong in out
     done, written = err.splitlines()

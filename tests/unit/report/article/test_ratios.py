@@ -89,7 +89,7 @@ def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: MeasuredTab
 def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
     section = ladder.section
     (shown,) = section.tables
-    assert shown.caption.startswith("Speed-ups are over “8 separate GEMMs”, those measured each with a 95 % CI")
+    assert shown.caption.startswith("Speed-ups are over “8 separate GEMMs”, those measured each with a 95\xa0% CI")
     assert shown.head == (
         "Rung",
         *("Article: GFLOPS", "Article: speed-up"),
@@ -175,7 +175,7 @@ def test_each_column_has_its_own_baseline(training: tuple[MeasuredTable, ...]) -
     assert rows[1]["cells"][3]["figure"]["value"] == pytest.approx(8.0), "64 sequences at 8,000 a second"
     assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 5
     (shown,) = training[0].section.tables
-    assert [row[1] for row in shown.rows] == ["1×", "6× to 8×", "–", "2.5× to 3×", "1×"]
+    assert [row[1] for row in shown.rows] == ["1×", "6–8×", "–", "2.5–3×", "1×"]
     heads = tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms per step", "speed-up"))
     assert shown.head[2:] == heads, "of the other three columns nothing was measured"
     assert shown.rows[1][2:] == ("8.000", "8.00×")

@@ -40,7 +40,7 @@ def test_what_the_article_gives_stands_beside_what_was_measured_and_no_word_is_m
     assert "<h1>&lt;b&gt;Mine&lt;/b&gt; &amp; co</h1>" in page
     assert "The article measured on an &lt;i&gt;old&lt;/i&gt; card." in page
     assert "XLA &lt;on&gt;" in page
-    assert '<td class="number">2× to 3×</td><td class="number">128.0</td><td class="number">2.50×</td>' in page
+    assert '<td class="number">2–3×</td><td class="number">128.0</td><td class="number">2.50×</td>' in page
     assert page.index("2.50×") < page.index("The article, XLA: worth it.")
 
 

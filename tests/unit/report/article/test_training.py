@@ -61,10 +61,10 @@ def test_each_cell_has_all_seeds_of_its_variant() -> None:
     found = first_table([run.header for run in runs()])
     time, accuracy, goals = found.section.tables
     assert time.rows[0][:3] == ("25", "30.0", "24.0")
-    assert time.rows[0][3].startswith("+25.0 % (+")
-    assert accuracy.rows[0][1] == "93.00 ± 0.10 (3)"
+    assert time.rows[0][3].startswith("+25.0\xa0% (+")
+    assert accuracy.rows[0][1] == "93.00 ±\xa00.10 (3)"
     assert accuracy.rows[0][3].endswith(", cannot tell")
-    assert goals.rows == (("25 to 90 %", "20.0", "16.0"), ("25 to 94 %", "not reached", "24.0 (1 of 3)"))
+    assert goals.rows == (("25 to 90\xa0%", "20.0", "16.0"), ("25 to 94\xa0%", "not reached", "24.0 (1 of 3)"))
     (row,) = found.document["rows"]
     assert row["nchw"][0]["gain"]["value"] == pytest.approx(1.25, rel=1e-3)
     assert row["cells"][1]["seconds_to"]["94"] == [pytest.approx(24.003)]
@@ -74,9 +74,9 @@ def test_each_cell_has_all_seeds_of_its_variant() -> None:
 def test_a_comparison_says_how_the_accuracies_over_seeds_lie() -> None:
     found = compare(prepare_comparison(list(runs())), baseline=2)
     (sentence,) = found.accuracy
-    assert "NCHW against NHWC: 93.35 ± " in sentence
-    assert "against 93.00 ± 0.10 (3) %; +0.35 (" in sentence
-    assert "cannot tell (points; equal is within ± 0.5)" in sentence
+    assert "NCHW against NHWC: 93.35 ±\xa0" in sentence
+    assert "against 93.00 ±\xa00.10 (3)\xa0%; +0.35 (" in sentence
+    assert "cannot tell (points; equal is within ±\xa00.5)" in sentence
     assert sentence in found.notes
     assert not compare(prepare_comparison(list(runs())[:2]), baseline=2).accuracy
 

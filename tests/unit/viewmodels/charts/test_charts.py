@@ -123,7 +123,7 @@ def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(found:
     assert small.low is not None
     assert small.low < rate_of("NCHW", 1, 256)
     assert (too_large.y, too_large.outcome, len(too_large.runs)) == (None, "out of memory", 3)
-    assert "95 % CI" in middle.tooltip
+    assert "95\xa0% CI" in middle.tooltip
     assert chart.x.share(512.0) - chart.x.share(256.0) == pytest.approx(chart.x.share(1024.0) - chart.x.share(512.0))
 
 
@@ -178,7 +178,7 @@ def test_the_roofline_counts_the_bytes_of_the_memory_bandwidth_in_use() -> None:
     assert chart.x.title == "Arithmetic intensity (FLOP/byte)"
     assert [guide.label.partition(":")[0] for guide in chart.guides] == ["TF32, 1 GPU", "TF32, 2 GPUs", "TF32, 4 GPUs"]
     (start, start_y), (ridge, corner), (_, top) = chart.guides[0].points
-    assert start_y == pytest.approx(start * 4800), "GFLOPS at all of 4.8 TB/s"
+    assert start_y == pytest.approx(start * 4800), "GFLOPS at all of 4.8\xa0TB/s"
     assert (ridge, corner, top) == pytest.approx((PEAK / 4.8e12, PEAK / 1e9, PEAK / 1e9))
     unknown = bars(gallery_of([on(with_memory_traffic(run), "NVIDIA X1") for run in grid()], 1), "roofline")
     assert "whose memory bandwidth is known" in unknown.caption
@@ -308,7 +308,7 @@ def test_batches_keep_their_own_numbers() -> None:
 
 def test_times_are_a_clock_or_seconds() -> None:
     assert model.time_labels([-30.0, 0.0, 90.0], 30.0) == ["−0:30", "0:00", "1:30"]
-    assert model.time_labels([-0.5, 0.0, 0.5], 0.5) == ["−0.5 s", "0.0 s", "0.5 s"]
+    assert model.time_labels([-0.5, 0.0, 0.5], 0.5) == ["−0.5\xa0s", "0.0\xa0s", "0.5\xa0s"]
 
 
 def test_an_axis_around_close_values_does_not_begin_at_zero_but_one_around_distant_or_equal_values_does() -> None:

@@ -72,8 +72,8 @@ def test_ratios_are_against_the_chosen_baseline() -> None:
     assert column(of(rows), "Speed-up") == ["baseline", "1.064×"]
     assert column(of(rows), "Energy ratio") == ["baseline", "0.950×"]
     assert column(of(rows, 2), "Speed-up") == ["0.940×", "baseline"]
-    assert "6.4 % faster" in of(rows).verdict.text
-    assert "6.0 % slower" in of(rows, 2).verdict.text
+    assert "6.4\xa0% faster" in of(rows).verdict.text
+    assert "6.0\xa0% slower" in of(rows, 2).verdict.text
 
 
 def test_a_variant_s_runs_share_a_row_with_intervals_and_stand_under_it_when_unfolded() -> None:
@@ -158,7 +158,7 @@ def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them
     assert "throughput" not in comparison.table.empty
     rows = Arrangement().rows(comparison.table)
     text = table_text(comparison.table, rows, comparison.table.empty | {"outcome"}, markdown=False)
-    assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Sequences/s", "95 % CI"]
+    assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Sequences/s", "95\xa0% CI"]
     assert text.splitlines()[2].split("\t")[:5] == ["2", "Units 128", "1,000", "–", "1.000×"]
     marked = table_text(comparison.table, rows, comparison.table.empty, markdown=True)
     assert marked.splitlines()[1].startswith("| ---: | --- | --- | ---: |")
@@ -380,9 +380,7 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
 
 def test_runs_too_many_to_read_are_said() -> None:
     comparison = compare(prepare_comparison([stored_run(run_row(1))], left_out=1234), 1)
-    assert comparison.notes == (
-        f"1,234 more runs of the choice are left out: at most {MAX_COMPARED} are compared at once.",
-    )
+    assert comparison.notes == (f"1,234 chosen runs are left out: at most {MAX_COMPARED} are compared at once.",)
 
 
 def test_a_value_is_read_at_the_crosshair_and_nothing_where_there_is_none() -> None:
@@ -438,7 +436,7 @@ def head(rows: Sequence[RunRow]) -> ComparisonHeader:
 
 def test_the_first_sentence_of_a_verdict_stands_by_itself() -> None:
     found = head([run_row(1, throughput=1000.0), run_row(2, throughput=1064.5, units=128)])
-    assert found.first == "Units 128 ran 6.5 % faster than units 64."
+    assert found.first == "Units 128 ran 6.5\xa0% faster than units 64."
     assert found.rest == SINGLE_RUN_NOTE
     assert found.method.startswith("No interval")
 

@@ -43,7 +43,7 @@ def test_all_of_one_then_all_of_the_other_is_told_with_the_drift_within_them() -
     assert warning.possible_pct == pytest.approx(5 * 3 / 5, abs=0.5), "three of the five steps lie between their means"
     assert warning.sentence == (
         "All runs of NCHW were made after those of NHWC: a machine that changes meanwhile looks like a difference "
-        f"between them. Within the variants the speed drifted by {warning.possible_pct:.1f} % over that time."
+        f"between them. Within the variants the speed drifted by {warning.possible_pct:.1f}\xa0% over that time."
     )
     assert (warning.severity, warning.interleave, len(warning.values)) == ("warning", (1, 4), 6)
 
@@ -95,7 +95,7 @@ def _coverage(letters: str, trials: int = 4000) -> float:
 def test_hours_and_a_restart_are_told_of_single_runs_too() -> None:
     first, second = made("AB", (1000, 1100), every_s=3.5 * HOUR_S)
     (warning,) = order_warnings([first, second])
-    assert warning.sentence.startswith("The run of NCHW was made 3.5 hours after that of NHWC: ")
+    assert warning.sentence.startswith("The run of NCHW was made 3.5\xa0h after that of NHWC: ")
     assert warning.sentence.endswith("How much of it that may be, these runs cannot tell.")
     assert warning.possible_pct is None
     soon = made("AB", (1000, 1100))
@@ -111,7 +111,7 @@ def test_hours_and_a_restart_are_told_of_single_runs_too() -> None:
 def test_a_drift_is_not_extrapolated_over_hours() -> None:
     early, late = drifting("AAA"), made("BBB", (900, 905, 910), every_s=60, first=400)
     (warning,) = order_warnings([*early, *late])
-    assert "6.6 hours after" in warning.sentence
+    assert "6.6\xa0h after" in warning.sentence
     assert warning.possible_pct is None
     assert drift_between([early, late], late, early) is None
 
@@ -148,13 +148,13 @@ def test_clocks_at_the_power_limit_are_a_note_with_how_much_they_may_be() -> Non
     ]
     (note,) = clock_warnings(limited)
     assert note.sentence == (
-        "The GPU clock was 1,866 to 1,925 of 1,980 MHz in all runs at the power limit (100 % of the measured part): "
-        "up to 5.8 % of the speed, 3.2 % between compared variants."
+        "The GPU clock was 1,866–1,925 of 1,980\xa0MHz in all runs at the power limit (100\xa0% of the measured part): "
+        "up to 5.8\xa0% of the speed, 3.2\xa0% between compared variants."
     )
     assert note.severity == "note"
     assert note.possible_pct == pytest.approx(5.76, abs=0.01)
     (warning,) = clock_warnings([with_gpu(nhwc, sm_clock_mhz=1700, throttle_reasons=0), nchw])
-    assert warning.sentence.startswith("The GPU clock was 1,700 of 1,980 MHz in run 1: up to 14.1 % of the speed")
+    assert warning.sentence.startswith("The GPU clock was 1,700 of 1,980\xa0MHz in run 1: up to 14.1\xa0% of the speed")
     assert warning.severity == "warning"
 
 
@@ -167,7 +167,7 @@ def test_a_warm_start_is_a_note_that_says_what_it_can_change() -> None:
     nhwc, nchw = made("AB", (1000, 1010))
     (note,) = temperature_notes([with_gpu(nhwc, temperature_c=35), nchw])
     assert note.sentence == (
-        "GPUs were at 61 °C before runs of NCHW and at 35 °C before runs of NHWC: "
+        "GPUs were at 61\xa0°C before runs of NCHW and at 35\xa0°C before runs of NHWC: "
         "the clocks were the same, so only energy may differ by that."
     )
     (slower,) = temperature_notes([with_gpu(nhwc, temperature_c=35), with_gpu(nchw, sm_clock_mhz=1800)])

@@ -146,7 +146,7 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
     hot = sampled(store, stored(store, 1), share=0.5, throttle_reasons=reasons)
     free = sampled(store, stored(store, 2), throttle_reasons=1)
     warning = only(comparison_warnings([hot, free]))
-    assert warning.sentence == f"GPUs were throttled {words} in some runs only: run 1 for 50 % of the measured part."
+    assert warning.sentence == f"GPUs were throttled {words} in some runs only: run 1 for 50\xa0% of the measured part."
     assert warning.severity == severity
     assert comparison_warnings([sampled(store, stored(store, 3), share=0.03, throttle_reasons=reasons), free]) == (), (
         "a moment"
@@ -157,7 +157,7 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
 def test_all_runs_held_back_are_told_of_but_for_the_power_limit(store: Store, reasons: int) -> None:
     hot = [sampled(store, stored(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
     warning = only(comparison_warnings(hot))
-    assert warning.sentence.endswith(" in all runs: run 1 for 100 %, run 2 for 100 % of the measured part.")
+    assert warning.sentence.endswith(" in all runs: run 1 for 100\xa0%, run 2 for 100\xa0% of the measured part.")
     assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
     sentence = only(comparison_warnings([*hot, stored(store, 3)])).sentence
     assert " in all runs that tell: run 1" in sentence
@@ -173,7 +173,7 @@ def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
         )
     warning = only(comparison_warnings([store.load(run.row.run) for run in runs]))
     assert warning.key == "throttled heat"
-    assert "run 2 for 25 % of the measured part" in warning.sentence
+    assert "run 2 for 25\xa0% of the measured part" in warning.sentence
 
 
 def test_settings_of_the_card_differ(store: Store) -> None:
@@ -209,7 +209,7 @@ def test_somebody_else_on_the_gpu(store: Store) -> None:
 def test_a_run_that_was_suspended(store: Store) -> None:
     suspended = stored(store, 1, environment={**ENVIRONMENT, STOOD_STILL_KEY: "600"})
     assert only(comparison_warnings([suspended, stored(store, 2)])).sentence == (
-        "Everything was suspended during a run, and its figures hold that time too (run 1: 600 s)."
+        "Everything was suspended during a run, and its figures hold that time too (run 1: 600\xa0s)."
     )
 
 
@@ -240,14 +240,18 @@ def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
     def after(number: int, wait: str, **variant: Any) -> StoredRun:
         return stored(store, number, environment={**ENVIRONMENT, IDLE_WAIT_KEY: wait}, **variant)
 
-    gave_up = [after(n, f"gave up after {60 + n} s: init (1) on GPU 0") for n in (1, 2)]
-    fair = [after(3, "12 s, GPU 0 at 41 °C"), after(4, "skipped after 2 s: GPU 0 at 70 °C"), after(5, "off")]
+    gave_up = [after(n, f"gave up after {60 + n}\xa0s: init (1) on GPU 0") for n in (1, 2)]
+    fair = [
+        after(3, "12\xa0s, GPU 0 at 41\xa0°C"),
+        after(4, "skipped after 2\xa0s: GPU 0 at 70\xa0°C"),
+        after(5, "off"),
+    ]
     warning = only(comparison_warnings([*gave_up, *fair]))
     assert warning.sentence == (
         "The wait for cool, unused GPUs timed out before a run (runs 1 and 2: init (1) on GPU 0)."
     )
     assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
-    host = [after(n, "gave up after 3 s: the processors at 34 %", gpus=0) for n in (6, 7)]
+    host = [after(n, "gave up after 3\xa0s: the processors at 34\xa0%", gpus=0) for n in (6, 7)]
     assert IDLE_WAIT_KEY not in [warning.key for warning in comparison_warnings(host)], (
         "how busy it was while they measured is told"
     )
@@ -270,7 +274,7 @@ def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
     assert elsewhere.row.run in [run.row.run for run in older], "found, but of another environment"
     warning = only(comparison_warnings([newest, other], older))
     assert warning.sentence == (
-        "The baseline has drifted: its run here ran 5.0 % slower than older runs "
+        "The baseline has drifted: its run here ran 5.0\xa0% slower than older runs "
         "of the same variant in the same environment."
     )
     assert warning.values == {5: "950\N{NO-BREAK SPACE}images/s"}
@@ -294,7 +298,7 @@ def test_a_newer_program_is_no_other_environment_for_a_drift(store: Store) -> No
 
 def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) -> None:
     def facts(number: int) -> dict[str, str]:
-        return {**ENVIRONMENT, IDLE_WAIT_KEY: f"{number} s", HOST_LOAD_KEY: str(number), THROTTLED_KEY: str(number)}
+        return {**ENVIRONMENT, IDLE_WAIT_KEY: f"{number}\xa0s", HOST_LOAD_KEY: str(number), THROTTLED_KEY: str(number)}
 
     for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
         stored(store, number, throughput=rate, layout="NHWC", environment=facts(number))
@@ -312,7 +316,7 @@ def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) 
     quiet, busy = (stored(store, n, environment=of, gpus=0) for n, of in ((1, of_two), (2, of_four)))
     assert "others_on_host" not in {warning.key for warning in comparison_warnings([quiet])}
     warning = next(warning for warning in comparison_warnings([quiet, busy]) if warning.key == "others_on_host")
-    assert warning.sentence.endswith("which makes it slower, up to 52 % of the speed: run 2 by 52 %.")
+    assert warning.sentence.endswith("which makes it slower, up to 52\xa0% of the speed: run 2 by 52\xa0%.")
     assert (warning.values[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
 
 
@@ -324,7 +328,9 @@ def test_a_host_that_others_used_matters_to_a_gpu_as_far_as_that_waits_for_it(st
         found = msgspec.structs.replace(AS_REQUESTED, steps=2, busy_ns=int(2e6 * busy))
         runs.append(stored(store, number, environment=of_four, found=found))
     warning = next(warning for warning in comparison_warnings(runs) if warning.key == "others_on_host")
-    assert warning.sentence.endswith("which makes it slower, up to 26 % of the speed: run 1 by 52 %."), "half of 32 ms"
+    assert warning.sentence.endswith("which makes it slower, up to 26\xa0% of the speed: run 1 by 52\xa0%."), (
+        "half of 32\xa0ms"
+    )
     assert warning.possible_pct == pytest.approx(26.25)
     not_traced = msgspec.structs.replace(AS_REQUESTED, steps=0, busy_ns=0)
     untraced = comparison_warnings([stored(store, 3, environment=of_four, found=not_traced)])
@@ -391,7 +397,7 @@ def test_many_runs_that_were_held_back_share_their_figures(store: Store) -> None
     numbers = [run.row.run for run in (*held, more)]
     assert only(comparison_warnings([*held, more, free])).sentence == (
         f"GPUs were throttled because of heat in some runs only: runs {numbers[0]}–{numbers[-2]} and {numbers[-1]} "
-        "for 60 to 95 % of the measured part."
+        "for 60–95\xa0% of the measured part."
     )
 
 
@@ -472,13 +478,13 @@ def test_products_without_tensor_cores_are_a_warning_where_they_take_much_of_a_s
     slow = [traced_run(n, 20.0, {CONV: 9.0, SLOW_GEMM: 1.0 + n / 10}, layout="NCHW") for n in (4, 6)]
     (warning,) = (each for each in comparison_warnings([good, *slow]) if each.key == "tensor_cores")
     assert warning.severity == "warning"
-    assert warning.sentence.replace("\N{NO-BREAK SPACE}", " ") == (
-        "Products ran without tensor cores although the precision is meant for them: run 4 for 7 %, run 6 for 8 % of a "
-        "step; the longest is sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize64x64x8_ffma: 1.60 ms."
+    assert warning.sentence == (
+        "Products ran without tensor cores although the precision is meant for them: run 4 for 7\xa0%, run 6 for "
+        "8\xa0% of a step; the longest is sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize64x64x8_ffma: 1.60\xa0ms."
     )
-    assert {run: value.replace("\N{NO-BREAK SPACE}", " ") for run, value in warning.values.items()} == {
-        4: "1.40 ms (7.0 %)",
-        6: "1.60 ms (8.0 %)",
+    assert dict(warning.values) == {
+        4: "1.40\xa0ms (7.0\xa0%)",
+        6: "1.60\xa0ms (8.0\xa0%)",
     }
     float32 = traced_run(7, 20.0, {SLOW_GEMM: 12.0}, precision="float32")
     assert "tensor_cores" not in {each.key for each in comparison_warnings([good, float32])}

@@ -41,7 +41,12 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.byte_size(512), f"512{NBSP}B"),
         (units.bytes_of_total(4 * 2**30, 140.4 * 2**30), f"4.0 of 140{NBSP}GiB"),
         (units.rate(68899, "image"), f"68,899{NBSP}images/s"),
-        (units.plus_minus(0.004), f"±{NBSP}0.4{NBSP}%"),
+        (units.plus_minus("0.4"), f"±{NBSP}0.4"),
+        (units.exactly(0.5, "%"), f"0.5{NBSP}%"),
+        (units.exactly(2.0, "%"), f"2{NBSP}%"),
+        (units.quantity("5.1–7.7", "%"), f"5.1–7.7{NBSP}%"),
+        (units.range_of([3, 1, 2], str), "1–3"),
+        (units.range_of([2.1, 2.2], "{:.0f}".format), "2"),
         (units.seconds(4.2101), f"4.21{NBSP}s"),
         (units.seconds(0.00518), f"5.18{NBSP}ms"),
         (units.ratio(1.5618), "1.562×"),
@@ -81,4 +86,3 @@ def test_absent_is_a_dash_never_zero(value: float | None) -> None:
     assert units.bytes_of_total(value, 2**30) == units.ABSENT
     assert units.rate(value, "image") == units.ABSENT
     assert units.duration(value) == units.ABSENT
-    assert units.plus_minus(value) == ""
