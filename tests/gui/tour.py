@@ -74,7 +74,7 @@ def _matrix(workbench: Workbench) -> None:
 
 def _replay(workbench: Workbench) -> None:
     workbench.actions.replay(lstm_layers(workbench)[0].run)
-    wait_until(lambda: workbench.replay.playing)
+    wait_until(lambda: (replay := workbench.run_view.replay) is not None and replay.chip)
 
 
 def _history(workbench: Workbench) -> HistoryView:
