@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.report.charts import svg
 
 Box = tuple[float, float, float, float]
 """Left, top, width, height."""
+Rows = NDArray[np.float64]
+"""A box in each."""
 
 HEIGHT = 14.0
 _DISTANCE = 8.0
@@ -64,25 +67,25 @@ def place_labels(
     Returns:
         A box per point, None without room.
     """
-    full: list[Box] = [*taken, *((x - 5, y - 5, 10, 10) for x, y in points)]
-    placed: list[Box] = []
+    full = _rows([*taken, *((x - 5, y - 5, 10, 10) for x, y in points)])
+    whiskers = _rows(thin)
+    placed = _rows(())
     found: list[Box | None] = [None] * len(points)
     for index in sorted(range(len(points)), key=lambda index: not important[index]):
         point = points[index]
         boxes = _candidate_boxes(*point, svg.text_width(names[index], size))
         within = [box for box in boxes if _is_inside(box, inside)]
         open_boxes = _without_overlap(within, full)
-        clear = (box for box in _without_overlap(open_boxes, thin) if _leads(point, box, placed))
+        clear = (box for box in _without_overlap(open_boxes, whiskers) if _leads(point, box, placed))
         free = next(clear, None) or (open_boxes[0] if open_boxes and important[index] else None)
         if free is not None:
             found[index] = free
-            full.append(free)
-            placed.append(free)
-            full.extend(_leader_boxes(point, free))
+            full = np.concatenate([full, _rows([free, *_leader_boxes(point, free)])])
+            placed = np.concatenate([placed, _rows([free])])
     return found
 
 
-def _leads(point: tuple[float, float], box: Box, placed: Sequence[Box]) -> bool:
+def _leads(point: tuple[float, float], box: Box, placed: Rows) -> bool:
     """Return whether the line from a point to its name crosses no other name."""
     parts = _leader_boxes(point, box)
     return len(_without_overlap(parts, placed)) == len(parts)
@@ -152,12 +155,14 @@ def _is_inside(box: Box, outer: Box) -> bool:
     )
 
 
-def _without_overlap(boxes: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
+def _rows(boxes: Sequence[Box]) -> Rows:
+    return np.array(boxes, float).reshape(-1, 4)
+
+
+def _without_overlap(boxes: Sequence[Box], taken: Rows) -> list[Box]:
     """Return those boxes that have nothing in common with any of some others."""
-    if not boxes or not taken:
-        return list(boxes)
-    left, top, width, height = np.array(boxes).T[:, :, np.newaxis]
-    other_left, other_top, other_width, other_height = np.array(taken).T[:, np.newaxis, :]
+    left, top, width, height = _rows(boxes).T[:, :, np.newaxis]
+    other_left, other_top, other_width, other_height = taken.T[:, np.newaxis, :]
     across = (left < other_left + other_width) & (other_left < left + width)
     down = (top < other_top + other_height) & (other_top < top + height)
     return [box for box, hit in zip(boxes, (across & down).any(axis=1), strict=True) if not hit]
