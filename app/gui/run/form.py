@@ -1,5 +1,6 @@
 """The form for one run: workload, parameters, and the buttons that run, queue, compare or stop."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
@@ -27,7 +28,7 @@ from app.gui.widgets.basic import (
     text_label,
 )
 from app.gui.window_state import WindowState
-from app.viewmodels.run.form import Field, FormState
+from app.viewmodels.run.form import FormState
 from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
 
 
@@ -50,9 +51,9 @@ _CUSTOM_ENTRY = ("", "Custom workload …")
 """Last entry of the list of workloads; no workload has its name."""
 
 
-def _row_keys(state: FormState) -> tuple[tuple[str, str], ...]:
-    """Return what the rows depend on: the parameters of a custom workload may change."""
-    return ((state.workload, ""), *((field.name, field.kind) for field in state.fields))
+def _row_keys(state: FormState) -> dict[str, tuple[str, str]]:
+    """Return what the rows depend on, by their parameters: those of a custom workload may change."""
+    return {field.name: (field.kind, field.label) for field in state.fields}
 
 
 class FormView(QWidget):
@@ -134,10 +135,10 @@ class FormView(QWidget):
             error: Shown above the Run button in place of a refusal.
             warning: Shown above either.
         """
-        rebuilt = self._state is None or _row_keys(self._state) != _row_keys(state)
+        before = {} if self._state is None else _row_keys(self._state)
         self._state, self._busy = state, busy
-        if rebuilt:
-            self._rebuild(state)
+        if list(before.items()) != list(_row_keys(state).items()):
+            self._rebuild(state, before)
         self._show_workloads(state)
         show_text(self._help, state.help)
         show_text(self._custom, state.custom_file_text)
@@ -206,21 +207,25 @@ class FormView(QWidget):
         self._queue.setEnabled(possible)
         self._largest.setEnabled(not self._busy and possible)
 
-    def _rebuild(self, state: FormState) -> None:
-        for row in self._rows.values():
+    def _rebuild(self, state: FormState, before: Mapping[str, object]) -> None:
+        """Make the rows; one that another workload has too is used again, which is quicker than to make it."""
+        keys, old = _row_keys(state), self._rows
+        self._rows = {}
+        for field in state.fields:
+            same = before.get(field.name) == keys[field.name]
+            row = old.pop(field.name) if same else FieldRow(control_for(field, self.edited.emit), field)
+            self._rows[field.name] = row
+            self._place(row, self._advanced_fields if field.advanced else self._fields)
+        for row in old.values():
             for widget in (row.label, row.control.widget, row.note):
                 widget.hide()
                 widget.deleteLater()
-        self._rows = {field.name: self._add_row(field) for field in state.fields}
 
-    def _add_row(self, field: Field) -> FieldRow:
-        row = FieldRow(control_for(field, self.edited.emit), field)
-        grid = self._advanced_fields if field.advanced else self._fields
+    def _place(self, row: FieldRow, grid: QGridLayout) -> None:
         line = grid.rowCount()
         grid.addWidget(row.label, line, 0)
         grid.addWidget(row.control.widget, line, 1)
         grid.addWidget(row.note, line + 1, 0, 1, 2)
-        return row
 
     def _connect(self) -> None:
         state = WindowState("run", self)

@@ -4,10 +4,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QPushButton, QSpinBox, QStyle, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QLabel,
+    QPushButton,
+    QSpinBox,
+    QStyle,
+    QStyleOptionViewItem,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -175,6 +185,18 @@ def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: F
     qtbot.waitUntil(control(view, "layers").hasFocus)
     view.focusNextChild()
     assert control(view, "units").hasFocus()
+
+
+def test_a_row_that_two_workloads_have_is_used_again_at_its_new_place(view: FormView, form: VariantForm) -> None:
+    batch, layers = control(view, "batch_size"), control(view, "layers")
+    form.choose("cnn10")
+    view.show_model(form.state())
+    assert control(view, "batch_size") is batch
+    assert layers.isHidden()
+    shown = [control(view, field.name) for field in form.state().fields if not field.advanced]
+    QApplication.processEvents()
+    heights = [widget.mapTo(view, QPoint(0, 0)).y() for widget in shown]
+    assert heights == sorted(set(heights))
 
 
 def test_a_warning_stands_above_the_run_button_and_holds_nothing_up(view: FormView, form: VariantForm) -> None:
