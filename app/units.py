@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 ABSENT = "–"
 _SPACE = "\N{NO-BREAK SPACE}"
+_LOOSE_PERCENT = re.compile(r"(?<=\d) %")
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -24,6 +25,16 @@ def number(value: float | None, digits: int = 3) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(decimals, 12)}f}"
+
+
+def with_minus(figures: str) -> str:
+    """Return figures with a minus as wide as a plus in place of a hyphen, as `−2.1`."""
+    return figures.replace("-", "\N{MINUS SIGN}")
+
+
+def tied(text: str) -> str:
+    """Return a sentence that came from elsewhere with its numbers tied to their percent signs."""
+    return _LOOSE_PERCENT.sub(f"{_SPACE}%", text)
 
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:

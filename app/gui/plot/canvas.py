@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap, QWheelEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
+from app import units
 from app.gui.widgets.pacing import PaintTurns
 from app.viewmodels.charts.model import log_ticks, round_step, tick_labels, time_labels
 
@@ -44,7 +45,7 @@ class TimeAxis(_Axis):
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """Return the labels; whole seconds as a clock, finer steps as seconds."""
         if self.counted:
-            return [label.replace("-", "−") for label in tick_labels(values, spacing)]
+            return [units.with_minus(label) for label in tick_labels(values, spacing)]
         return time_labels(values, spacing)
 
 

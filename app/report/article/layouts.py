@@ -194,4 +194,4 @@ def gain_text(found: Estimate | None) -> str:
 
 
 def _signed_percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f}".replace("-", "\N{MINUS SIGN}")
+    return units.with_minus(f"{100 * (ratio - 1):+.1f}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
 
-from app.plain import BIDI, CONTROL
+from app.plain import BIDI, CONTROL, joined_lines
 
 _NOT_PLAIN = re.compile(f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{CONTROL}{BIDI}]")
 
@@ -62,7 +62,7 @@ def _without_middle(label: str, length: int) -> str:
 def wrap(caption: str, width: float) -> list[str]:
     """Break text into lines of about `width` pixels at most."""
     lines = [""]
-    for word in caption.split():
+    for word in joined_lines(caption).split(" "):
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width(longer, TEXT_PX) > width:
             lines.append(word)

@@ -114,5 +114,5 @@ def format_estimate(estimate: Estimate, unit: str) -> str:
     """Format an estimate: `68,899 images/s (95 % CI 68,612–69,187, 5 runs)`."""
     runs = f"{estimate.n} {units.plural('run', estimate.n)}"
     if estimate.interval is None:
-        return f"{units.number(estimate.value, 4)} {unit} ({runs}, no interval)"
-    return f"{units.number(estimate.value, 4)} {unit} ({CI} {units.interval(estimate.interval, 4)}, {runs})"
+        return f"{units.amount(estimate.value, unit, 4)} ({runs}, no interval)"
+    return f"{units.amount(estimate.value, unit, 4)} ({CI} {units.interval(estimate.interval, 4)}, {runs})"

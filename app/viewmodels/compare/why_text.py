@@ -128,7 +128,7 @@ class Figures:
 
 def _minus(number: str) -> str:
     """Return a formatted number with a typographic minus, and zero without a sign."""
-    return number.lstrip("+-") if not number.strip("+-0.,") else number.replace("-", "−")
+    return number.lstrip("+-") if not number.strip("+-0.,") else units.with_minus(number)
 
 
 def describe_obstacle(obstacle: Obstacle, pair: Pair) -> str:

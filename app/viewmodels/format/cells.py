@@ -184,7 +184,7 @@ def ratio(value: float | None) -> Cell:
 
 def plain_text(cell: Cell) -> str:
     """Return a cell as one text: symbol, text, unit."""
-    return " ".join(filter(None, (cell.symbol, cell.text, cell.unit)))
+    return " ".join(filter(None, (cell.symbol, units.quantity(cell.text, cell.unit) if cell.unit else cell.text)))
 
 
 def widest(column: Sequence[Cell]) -> Cell:

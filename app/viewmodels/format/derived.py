@@ -86,7 +86,7 @@ def comparison_text(found: AccuracyComparison | None) -> str:
 
 
 def _signed(points: float) -> str:
-    return f"{points:+.2f}".replace("-", "\N{MINUS SIGN}")
+    return units.with_minus(f"{points:+.2f}")
 
 
 _FULL_SHARE = 0.8

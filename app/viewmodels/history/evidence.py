@@ -180,7 +180,7 @@ def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
 
 def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:
     """Yield the stored notes, and what the badge does not say."""
-    yield from evidence.notes
+    yield from map(units.tied, evidence.notes)
     yield kernel_time.describe_image_layouts(evidence)
     if evidence.state == "mismatch":
         yield _describe_unverified(spec, evidence)

@@ -110,12 +110,16 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
             bands=bands,
             ranges={"measured": measured, "full run": (0.0, end_s)},
         ),
-        log="\n".join(f"{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}  {line.text}" for line in run.log[-LOG_TAIL:]),
+        log="\n".join(f"{_seconds_text(run, line.t_ns)}  {line.text}" for line in run.log[-LOG_TAIL:]),
         log_title=_log_title(len(run.log)),
         command=run_command(run),
         tags=row.tags,
         note=row.note,
     )
+
+
+def _seconds_text(run: StoredRun, t_ns: int) -> str:
+    return units.with_minus(f"{(t_ns - run.anchor_t_ns) / 1e9:9.3f}")
 
 
 def _trash_note(deleted_utc_ns: int | None) -> str:

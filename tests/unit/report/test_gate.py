@@ -97,6 +97,6 @@ def test_the_summary_is_markdown_with_a_row_per_variant() -> None:
         ("Batch size 16", "slower by more than 2\xa0%"),
         ("Batch size 32", "faster by more than 2\xa0%"),
     ]
-    assert rows[2][2:4] == ["1,000.0", "1.00×"]
+    assert rows[2][2:4] == ["1,000.0", "1.000×"]
     assert rows[3][2:4] == ["900.0", "0.900×"]
     assert "> Batch size 16 is 10.0\xa0% slower" in text
