@@ -7,6 +7,7 @@ from PySide6.QtGui import QTextOption
 from PySide6.QtWidgets import QTextBrowser
 
 from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.pacing import WhenSeen
 
 _STYLE = Template("""
 h1 { font-size: large; margin-top: 32px; margin-bottom: 4px; }
@@ -35,14 +36,15 @@ class ArticleView(QTextBrowser):
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        theme.follow(self, self._restyle)
+        self._content = WhenSeen(self, self._restyle)
+        theme.changed.connect(self._content.ask)
 
     def show_html(self, html: str) -> None:
         """Show this HTML from its top, unless it is shown already."""
         if html != self._html:
             self._html = html
-            self._restyle()
             self.verticalScrollBar().setValue(0)
+            self._content.ask()
 
     def createMimeDataFromSelection(self) -> QMimeData:
         """Return what Ctrl+C copies: of several cells, Markdown rows rather than one line per cell."""

@@ -26,6 +26,7 @@ from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import FlowLayout, Scroller, button, clear_layout, separator, show_text, splitter, text_label
+from app.gui.widgets.pacing import WhenSeen
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
@@ -111,7 +112,8 @@ class RunPageView(QWidget):
         self._time_bar.range_requested.connect(self._panels.show_named_range)
         self._panels.moved.connect(self._mark_range)
         self._panels.crosshair_moved.connect(self._show_reading)
-        theme.follow(self, self._restyle)
+        self._content = WhenSeen(self, self._restyle)
+        theme.changed.connect(self._content.ask)
         self._build()
 
     @property
@@ -178,8 +180,8 @@ class RunPageView(QWidget):
         self._panels.show_plots(detail.plots)
         self._mark_range()
         self._log.show_log(detail.log_title, detail.log)
-        self._restyle()
-        self._details.moveCursor(self._details.textCursor().MoveOperation.Start)
+        self._details.verticalScrollBar().setValue(0)
+        self._content.ask()
 
     def focus_search(self) -> None:
         """Focus the search field of the log."""

@@ -8,6 +8,7 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QStyle, QStyleOptionButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.gui.compare.article import ArticleView
 from app.gui.run.evidence import EvidencePanel
 from app.gui.theme import DARK, DARK_ALWAYS, LIGHT, LIGHT_ALWAYS, Theme
 from app.gui.widgets.basic import text_label
@@ -98,6 +99,16 @@ def test_the_mark_of_a_box_is_dark_in_the_dark_scheme_and_white_in_the_light_one
     assert extremes()[0] < 80
     theme.choose(LIGHT_ALWAYS)
     assert extremes()[1] > 220
+
+
+def test_an_article_is_laid_out_when_it_is_seen(qtbot: QtBot, theme: Theme) -> None:
+    front, article = QWidget(), ArticleView(theme)
+    stack = shown_stack(qtbot, front, article)
+    article.show_html("<p>measured</p>")
+    theme.choose(DARK_ALWAYS)
+    assert article.toPlainText() == ""
+    stack.setCurrentWidget(article)
+    assert article.toPlainText() == "measured"
 
 
 class SlowPaint(QWidget):
