@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.errors import UserError
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from app.queries import QueueProgress
     from app.runs.dropped_files import DropKind
     from app.runs.experiment.queue_runner import QueueRunner
+
+_STORED_AFTER_MS = 1000  # History and Compare are imported when the first live plots stand
 
 
 def main(
@@ -121,6 +123,7 @@ class Workbench(QObject):
         self.window = MainWindow(_pages(self), theme)
         self.undo = UndoStack(self.reads, self)
         self.stored = StoredScreens(self.window, theme, database, self.reads)
+        self._later = QTimer(self, singleShot=True, interval=_STORED_AFTER_MS)
         self.run_view = run_view = RunView(theme)
         form = VariantForm(hidden=hidden_workloads)
         self.run = RunController(
@@ -181,6 +184,7 @@ class Workbench(QObject):
     def start(self) -> None:
         """Show the window; slow parts start after the first paint."""
         self.window.painted.connect(self._start_slow_parts)
+        self._later.timeout.connect(lambda: self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error))
         self.window.close_requested.connect(self._ask_to_close)
         self.window.page_shown.connect(lambda _: self.monitor.refresh())
         self.window.page_shown.connect(self.stored.refresh)
@@ -225,6 +229,7 @@ class Workbench(QObject):
             self.replay.stop()
         write_states(self.window, self.run_view)  # which has no window before it is shown
         close_jobs(self.window)
+        self._later.stop()
         self.monitor.close()
         self.feed.close()
         self.bridge.close()
@@ -237,11 +242,11 @@ class Workbench(QObject):
 
     def _start_slow_parts(self) -> None:
         self.feed.start()
+        self.feed.subscribe(self.bridge.post)  # readings come while pyqtgraph is imported, and are drawn at once
         importlib.import_module("app.gui.plot.time_panel")  # with pyqtgraph, which crashes on another thread
-        self.feed.subscribe(self.bridge.post)
         ask = partial(ask_for_another_database, self.window, self._theme, on_answer=self._switch_database)
         self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), ask)
-        self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error)
+        self._later.start()
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
 
     @property

@@ -224,6 +224,7 @@ class Bridge(QObject):
     def _wake(self) -> None:
         if not self._closed:
             self._timer.start()
+            self._tick()
 
     def _tick(self) -> None:
         if self._deliver(time.monotonic() + _BUDGET_S):

@@ -162,6 +162,14 @@ def test_the_timer_rests_when_nothing_arrives_and_wakes_again(qtbot: QtBot) -> N
         qtbot.waitUntil(lambda: not bridge._timer.isActive())
 
 
+def test_what_arrives_after_a_rest_does_not_wait_for_the_timer(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.gui.threads._DRAIN_PERIOD_MS", 3_600_000)
+    bridge = Bridge()
+    with qtbot.waitSignal(bridge.drained):
+        bridge.post(LogLine(0, "line"))
+    bridge.close()
+
+
 def test_a_run_sends_its_events_with_its_number_and_no_samples_twice(qtbot: QtBot) -> None:
     bridge = Bridge()
     seen: list[tuple[str, int | None]] = []
