@@ -45,7 +45,7 @@ def _end(window: MainWindow) -> Story:
 def first(folder: Path) -> Story:
     """Go from the first start to a report."""
     window = yield from until(_window)
-    yield lambda: shown(QLabel, "Where do you want to run?")  # the machine is known: fields of the form move no more
+    yield lambda: shown(QLabel, "Where do you want to run?")  # the machine is known
     seconds = yield from until(lambda: shown(QAbstractSpinBox, "Measure for"))
     click(seconds)
     yield seconds.hasFocus

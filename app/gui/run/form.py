@@ -192,12 +192,11 @@ class FormView(QWidget):
             self._rows[field.name].show_field(field, visible=visible)
 
     def _show_run(self, state: FormState, *, stopping: bool, error: str) -> None:
-        text = error or " ".join(state.refusals)
-        if not state.is_machine_known and not error:
-            text = state.waiting_text
+        problem = error or (" ".join(state.refusals) if state.is_machine_known else "")
+        text = problem or state.machine_text
         self._copy.setText("Copy as co&mmand")
         show_text(self._refusal, text)
-        set_role(self._refusal, "problem" if state.is_machine_known or error else "caption")
+        set_role(self._refusal, "problem" if problem else "caption")
         possible = state.is_machine_known and not state.refusals
         self._run.setText("Stopping …" if stopping else "&Stop" if self._busy else "&Run")
         self._run.setToolTip("Stop the current run (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")

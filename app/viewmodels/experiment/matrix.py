@@ -143,7 +143,7 @@ class MatrixForm:
         """Return everything the matrix shows."""
         form, found, extent = self._form.state(), self._combinations(), self._extent
         listed = self._ordered_variants(found)
-        problem = form.custom_file_refusal or self._problem(found) if form.is_machine_known else form.waiting_text
+        problem = form.custom_file_refusal or self._problem(found) if form.is_machine_known else form.machine_text
         runs = len(found.runnable) * self._repeats
         most = "" if extent.until_pct is None else "at most "
         return MatrixState(

@@ -94,9 +94,9 @@ class Field:
 class FormState:
     """The whole form as values; `refusals` says why the variant cannot run here, empty when it can.
 
-    `own_words` is how it stands with a file of the user's that is read, or was to be; `own_wrong`: it is no good.
-    `unread` says why the chosen workload's own file keeps it from running, "" where it does not. `waiting_text` is
-    shown until the machine is known.
+    `custom_file_text` is how it stands with a file of the user's, which is no good where it is `invalid`;
+    `custom_file_refusal` says why the chosen workload's own file keeps it from running, "" where it does not.
+    `machine_text` is what is waited for until the machine is known, and then why it has no GPU, "" where it has one.
     """
 
     workload: str
@@ -109,7 +109,7 @@ class FormState:
     custom_file_text: str = ""
     custom_file_invalid: bool = False
     custom_file_refusal: str = ""
-    waiting_text: str = "Looking for GPUs …"
+    machine_text: str = "Looking for GPUs …"
 
 
 _DEFAULT_LIMITS: Mapping[str, float] = {"integer": 2_000_000_000, "number": 1e9}
@@ -259,7 +259,7 @@ class VariantForm:
             custom_file_text=message,
             custom_file_invalid=invalid,
             custom_file_refusal=file_refusal,
-            waiting_text=f"{self._host} is not connected yet." if self._host else "Looking for GPUs …",
+            machine_text=self._machine_text(),
         )
 
     def command(self) -> str:
@@ -322,10 +322,10 @@ class VariantForm:
         )
         if refusal:
             return field
-        enabled, note = self._limits(parameter, options, value)
+        enabled, note = self._limits(parameter, value)
         return replace(field, enabled=enabled, note=note)
 
-    def _limits(self, parameter: Parameter, options: tuple[Option, ...], value: Value) -> tuple[bool, str]:
+    def _limits(self, parameter: Parameter, value: Value) -> tuple[bool, str]:
         """Return whether a valid field can be changed, and why not; options have reasons of their own."""
         if parameter.kind == "switch":
             reason = self._refusal(parameter.name, not value)
@@ -335,10 +335,11 @@ class VariantForm:
         is_here = parameter.name == "interpreter" and self.machine.local
         if is_here and value and (version := catalog.installed_framework(str(value))):
             return True, f"{catalog.FRAMEWORK.name} {version}."
-        return True, self._no_gpu_text if parameter.name == "gpus" and any(o.reason for o in options) else ""
+        return True, ""
 
-    @property
-    def _no_gpu_text(self) -> str:
+    def _machine_text(self) -> str:
+        if self._machine is None:
+            return f"{self._host} is not connected yet." if self._host else "Looking for GPUs …"
         return sentence(self._no_gpu_reason) if self._no_gpu_reason else ""
 
     def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:

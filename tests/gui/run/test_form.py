@@ -74,6 +74,27 @@ def test_a_choice_that_cannot_run_here_is_disabled_and_its_reason_is_beside_it_o
     assert "No NVIDIA driver is installed." in visible_text(view)
 
 
+def test_no_field_moves_when_the_machine_becomes_known(qtbot: QtBot, theme: Theme, form: VariantForm) -> None:
+    made = FormView(theme)
+    qtbot.addWidget(made)
+    made.resize(made.width(), 900)
+    made.show_model(form.state())
+    made.show()
+    before = tops(made)
+    show(made, form, CPU_INVENTORY.machine)
+    assert len(before) > 3
+    assert tops(made) == before
+
+
+def tops(view: FormView) -> dict[str, int]:
+    """Return where the fields in sight begin, once they are laid out."""
+    QApplication.processEvents()
+    fields = [
+        each for each in view.findChildren(QWidget) if each.objectName().startswith("field.") and each.isVisible()
+    ]
+    return {each.objectName(): each.mapTo(view, QPoint()).y() for each in fields}
+
+
 def test_the_list_of_a_choice_tells_what_each_option_is_and_greys_what_cannot_run(view: FormView) -> None:
     box = control(view, "implementation")
     assert isinstance(box, QComboBox)
