@@ -69,10 +69,11 @@ class FirstStart(QObject):
         self._accepted = threading.Event()
         self._job = CancellableJob(self)
         self._is_read = False
+        self._is_busy = False
         run.form_shown.connect(self._make_room)
 
     def start(self) -> None:
-        """Show the choice if the database is new, as soon as this machine's devices are known."""
+        """Show the choice if the database is new, once this machine's devices are known and if nothing began before."""
         self._is_read = True
         if self._inventory is not None:
             self._read(only_new=True)
@@ -92,7 +93,8 @@ class FirstStart(QObject):
     def _read(self, *, only_new: bool) -> None:
         def take(known: Known) -> None:
             self._known = known
-            if self._inventory is not None and (known.is_new or not only_new):
+            is_wanted = not only_new or (known.is_new and self._view.shows_live and not self._is_busy)
+            if self._inventory is not None and is_wanted:
                 self._open_view()
 
         self._store.background.run(lambda: read_known(self._store.database), take, self._store.on_failure)
@@ -144,6 +146,7 @@ class FirstStart(QObject):
         )
 
     def _make_room(self, busy: bool) -> None:
+        self._is_busy = busy
         if busy and self._view.first_start is not None and self._view.first_start.isVisible():
             self._view.show_live()
 

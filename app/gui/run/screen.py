@@ -62,6 +62,11 @@ class RunView(QWidget):
             self._column.addWidget(self.queue)
         return self.queue
 
+    @property
+    def shows_live(self) -> bool:
+        """Whether the live view is shown, and nothing in its place."""
+        return self._right.currentWidget() is self.live
+
     def show_replay(self) -> ReplayView:
         """Show the replay in place of the live view, made when first needed; the form is disabled meanwhile."""
         if self.replay is None:
@@ -101,7 +106,7 @@ class RunView(QWidget):
     def show_live(self) -> None:
         """Show the live view again; where what it replaces had the keyboard, its plots have it."""
         had_keyboard = self._right.isAncestorOf(QApplication.focusWidget() or self)
-        is_there = self._right.currentWidget() is self.live
+        is_there = self.shows_live
         self._right.setCurrentWidget(self.live)
         if had_keyboard and not is_there:
             self.live.stack.setFocus()

@@ -85,6 +85,26 @@ def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database
         qtbot.waitUntil(lambda: not workbench.run.running, timeout=READ_LIMIT_MS)
 
 
+def test_what_was_opened_before_the_machine_is_known_stays(
+    qtbot: QtBot, database_path: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_opened, read_known = threading.Event(), first_start_controller.read_known
+
+    def read_late(database: Path) -> first_start_controller.Known:
+        assert is_opened.wait(READ_LIMIT_MS / 1000)
+        return read_known(database)
+
+    monkeypatch.setattr(first_start_controller, "read_known", read_late)
+    with window_on(qtbot, database_path, theme, new_user=True) as workbench:
+        workbench.experiments.open()
+        matrix = workbench.run_view.matrix_view()
+        assert matrix.isVisible()
+        is_opened.set()
+        qtbot.waitUntil(lambda: workbench.feed.wait_inventory() is not None, timeout=READ_LIMIT_MS)
+        read_to_the_end(workbench, qtbot)
+        assert (matrix.isVisible(), is_shown(workbench)) == (True, False)
+
+
 def test_who_has_runs_is_not_asked(database_path: Path) -> None:
     assert first_start_controller.read_known(database_path).is_new
     with Store.open(database_path) as store:
