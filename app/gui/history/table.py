@@ -33,7 +33,8 @@ _VARIANT_MAX = 24 * GRID
 _ANNOTATIONS_MIN = 17 * GRID
 _NARROW_ANNOTATIONS = 11 * GRID
 _SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
-_MARKS = (EVIDENCE_COLUMN, OUTCOME_COLUMN)
+_MARKS = (OUTCOME_COLUMN, EVIDENCE_COLUMN)
+"""Columns of symbols; the first gives way before the second, which says less without its title."""
 _FIRST_SHARE = 40 * GRID
 """Pixels of spare width: first for variants, then for notes, before variants get more."""
 _DEVICES_MAX = 24 * GRID

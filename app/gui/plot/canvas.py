@@ -38,7 +38,7 @@ class TimeAxis(_Axis):
             self.update()
 
     def show_labels(self, shown: bool) -> None:
-        """Show or hide the times; of stacked panels only the lowest needs them."""
+        """Show or hide the times, which not each of stacked panels needs."""
         self.setStyle(showValues=shown)
         self.setHeight(None if shown else 4)
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class PanelGrid(QGridLayout):
     """Places plots row by row; where the last row would not be full, the first plot takes the room that is over."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QWidget, *, scrolls: bool) -> None:
         super().__init__(parent)
+        self._scrolls = scrolls
         self._shown, self._columns = 0, 1
 
     def arrange(self, plots: "Sequence[TimePanel]", shown: int, columns: int) -> None:
@@ -41,11 +42,11 @@ class PanelGrid(QGridLayout):
             self.place(index, plot)
 
     def place(self, index: int, plot: "TimePanel") -> None:
-        """Place one plot; the lowest ones have the times below them."""
+        """Place one plot; the lowest have the times below them, the highest too where those may be out of sight."""
         in_last_row = self._shown % self._columns
         spare_columns = self._columns - in_last_row if in_last_row else 0
         row, column = divmod(index + (spare_columns if index else 0), self._columns)
-        plot.axis.show_labels(index >= self._shown - self._columns)
+        plot.show_times(index >= self._shown - self._columns or (self._scrolls and row == 0))
         self.removeWidget(plot)
         self.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
 

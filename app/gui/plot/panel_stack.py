@@ -69,7 +69,7 @@ class PanelStack(QWidget):
         self._draw_timer = QTimer(self, interval=0)
         self._draw_timer.timeout.connect(self._draw_next)
         self.turns = PaintTurns(self)
-        self._grid = PanelGrid(self)
+        self._grid = PanelGrid(self, scrolls=staggered)
         self._grid.setContentsMargins(0, 0 if staggered else GRID // 2, 0, 0)
         self._grid.setHorizontalSpacing(3 * GRID)
         self._grid.setVerticalSpacing(GRID if staggered else GRID // 2)

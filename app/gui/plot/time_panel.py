@@ -113,6 +113,11 @@ class TimePanel(QWidget):
         drawn = self._curves[key].line
         return 0 if drawn is None else int(np.isfinite(drawn.low).sum())
 
+    def show_times(self, shown: bool) -> None:
+        """Show or hide the times below the curves, which have no less room with them."""
+        self.axis.show_labels(shown)
+        self.plot.setMinimumHeight((11 if shown else 9) * GRID)
+
     def set_title(self, title: str, unit: str) -> None:
         """Set name and unit."""
         if (title, unit) != (self.title, self.unit):
@@ -294,7 +299,6 @@ class TimePanel(QWidget):
         self._left.enableAutoSIPrefix(False)
         self._left.setStyle(showValues=False)
         self._view.setXRange(*self.span, padding=0)
-        self.plot.setMinimumHeight(9 * GRID)
 
     def _restyle(self) -> None:
         colours = self._theme.colours

@@ -265,7 +265,7 @@ def _ends(published: float | tuple[float, float] | None) -> list[float] | None:
 
 
 def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell]]) -> tuple[TextTable, ...]:
-    """Return the article's columns with a few measured ones each, so that they fit on paper.
+    """Return the article's columns with a few measured ones each, named above them, so that they fit on paper.
 
     A column of which nothing was measured is left out.
     """
@@ -277,6 +277,7 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
     if any(row.article_ratio is not None for row in table.rows):
         published.append(("Article: speed-up", [_ends_text(_ends(row.article_ratio)) for row in table.rows]))
     parts: list[list[TextColumn]] = [[]]
+    labels: list[list[str]] = [[]]
     for column, cells in zip(grid.columns, columns, strict=True):
         if not any(cell.runs for cell in cells):
             continue
@@ -284,10 +285,12 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
         texts = [(f"{head}: {what}", text) for what, text in _cell_columns(table, cells)]
         if parts[-1] and len(parts[-1]) + len(texts) > _TEXT_COLUMNS_ON_PAPER:
             parts.append([])
+            labels.append([])
         parts[-1] += texts
+        labels[-1] += filter(None, [column.label])
     return tuple(
-        text_table(f"{caption}, continued" if number else caption, [*published, *part])
-        for number, part in enumerate(parts)
+        text_table(f"{caption} ({'; '.join(named)})" if named and parts[1:] else caption, [*published, *part])
+        for named, part in zip(labels, parts, strict=True)
     )
 
 

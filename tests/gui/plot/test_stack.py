@@ -176,6 +176,7 @@ def test_plots_that_scroll_are_high_enough_for_their_lowest_label(qtbot: QtBot, 
     for panel in stack.shown:
         axis_end = panel.plot.axes[1].mapRectToScene(panel.plot.axes[1].rect()).bottom()
         assert panel.plot.mapTo(panel, QPoint(0, round(axis_end))).y() <= panel.height()
+    assert [panel.axis.style["showValues"] for panel in stack.shown] == [True, False, True], "the times are in sight"
 
 
 def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(qtbot: QtBot, theme: Theme) -> None:

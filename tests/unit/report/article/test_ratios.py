@@ -136,6 +136,15 @@ def test_gpu_time_and_occupancy_stand_beside_the_clock() -> None:
     assert (plain.rows[3][5], plain.rows[3][7], plain.rows[5][7]) == ("1.50", "12.5", "–")
 
 
+def test_of_several_tables_each_names_what_it_has() -> None:
+    plan = load_preset("article-a").plan(ONE)
+    both = (variant(plan, implementation="gemm8", xla=xla) for xla in (False, True))
+    table, *_ = tables_of("article-a", plan, [computed(n, each, 1000.0, 6.0) for n, each in enumerate(both, 1)])
+    plain, compiled = table.section.tables
+    assert plain.head[:3] == compiled.head[:3]
+    assert compiled.caption == f"{plain.caption} (XLA)"
+
+
 def test_where_there_is_no_gpu_a_table_of_nothing_is_left_out() -> None:
     plan = load_preset("article-a").plan(Machine(cpu_count=2))
     table, _ = tables_of("article-a", plan, [])
