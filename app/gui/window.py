@@ -183,7 +183,8 @@ class MainWindow(QMainWindow):
     def _build(self) -> None:
         self.setWindowTitle("VariantScope")
         self.setWindowIcon(QIcon(str(RESOURCES / "icons" / "variantscope.svg")))
-        self.resize(160 * GRID, 105 * GRID)
+        room = self.screen().availableSize().height() - 6 * GRID  # with its frame
+        self.resize(160 * GRID, min(105 * GRID, room))
         for page in self._pages:
             self._tabs.addTab(page.title)
         self._tabs.setDrawBase(False)

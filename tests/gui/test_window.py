@@ -39,6 +39,11 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
     assert row.outcome.name == "completed"
 
 
+def test_the_window_opens_no_higher_than_its_screen(workbench: Workbench) -> None:
+    window = workbench.window
+    assert window.frameGeometry().height() < window.screen().availableSize().height()
+
+
 def _field(workbench: Workbench, name: str) -> object:
     state = workbench.run_view.form.state
     return None if state is None else next(field.value for field in state.fields if field.name == name)
