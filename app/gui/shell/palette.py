@@ -274,7 +274,8 @@ class Palette(QFrame):
         room = self.window().size()
         self.setFixedWidth(min(_WIDTH, room.width() - 4 * GRID))
         shown = min(max(len(self._rows.rows), 1), _ROWS_SHOWN)
-        self.list.setFixedHeight(min(shown * _ROW_HEIGHT, max(4 * _ROW_HEIGHT, room.height() - 3 * _TOP)))
+        rows_height = min(shown * _ROW_HEIGHT, max(4 * _ROW_HEIGHT, room.height() - 3 * _TOP))
+        self.list.setFixedHeight(rows_height + 2 * self.list.frameWidth())
         self.adjustSize()
         self.move((room.width() - self.width()) // 2, min(_TOP, max(0, room.height() - self.height())))
 

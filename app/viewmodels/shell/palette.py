@@ -44,7 +44,7 @@ def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> 
     """Return the entries in which every word of a query is found, the best first; all of them where it is empty.
 
     A word counts most at the start of a word of the title, then inside one, then as letters in this order that begin
-    at the start of a word (`cv`: Compare values), and least in the other texts.
+    at the start of a word (`cv`: Compare values), and least in the other texts; the fewer words before it the more.
 
     Args:
         entries: What there is, in the order of equal matches.
@@ -79,7 +79,7 @@ def _score(entry: Entry, words: Sequence[str]) -> tuple[float, tuple[int, ...]]:
         if at >= 0:
             is_start = at == 0 or not title[at - 1].isalnum()
             is_whole = not title[at + len(word) : at + len(word) + 1].isalnum()
-            score += 60 + 30 * is_start + 20 * (is_start and is_whole) - min(at, 40) / 4
+            score += 60 + 30 * is_start + 20 * (is_start and is_whole) - 1.5 * min(title.count(" ", 0, at), 6)
             positions.update(range(at, at + len(word)))
         elif word.isalpha() and (letters := _letters(title, word)):
             score += 30 - min(letters[-1] - letters[0], 25)

@@ -72,6 +72,7 @@ def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_
         assert palette.line.hasFocus()
         QTest.keyClicks(palette.line, "batch 64")
         qtbot.waitUntil(lambda: titles(workbench)[0].startswith("2  lstm"), timeout=READ_LIMIT_MS)
+        assert palette.list.verticalScrollBar().maximum() == 0, "what is shown is shown whole"
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
         assert plots.hasFocus()
         workbench.shell.open_palette()

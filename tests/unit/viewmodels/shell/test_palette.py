@@ -28,6 +28,7 @@ def found(query: str, *recent: str) -> list[str]:
         ("#112", ["run 112"]),
         ("512", ["run 112"]),
         ("failed", ["run 5"]),
+        ("lstm", ["run 12", "run 112", "run 5"]),
         ("run", ["stop", "values", "run 12", "run 112", "run 5"]),
         ("nothing like this", []),
     ],
