@@ -56,7 +56,7 @@ def test_the_report_says_what_the_screen_says(
     assert opened == [QUrl.fromLocalFile(str(tmp_path / "found.html"))]
     compared = [label.toolTip() for label in screen.view.findChildren(ElidedLabel) if label.isVisible()]
     assert any(" against " in text for text in compared), "what is compared with what stays in sight"
-    text = (tmp_path / "found.html").read_text(encoding="utf-8")
+    text = (tmp_path / "found.html").read_text(encoding="utf-8").replace("\xa0", " ")
     verdict = screen.view.header.displayed_text().splitlines()[0]
     assert "58.5 % faster" in verdict
     assert verdict in text
