@@ -2,9 +2,8 @@
 
 Start: the baseline is a bare pyqtgraph window with one plot, started in turn with ours.
 
-Frame: 12 curves in 6 panels, 1400 x 900, scrolling, the whole window painted each frame. The baseline is plain
-pyqtgraph with automatic ranges, the same curves, pens and plot sizes, no downsampling, frames in turn with ours in one
-process.
+Frame: 12 curves in 6 panels, 1400 x 900, scrolling, painted where a frame changed it. The baseline is plain pyqtgraph
+with automatic ranges, the same curves, pens and plot sizes, no downsampling, frames in turn with ours in one process.
 
 Use: all screens are used again and again on the reference runs. A turn is what the event loop does between two looks
 for input: for so long a user waits. Memory is what the process has resident.

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.bench.database import DRAWN, TYPED, measure, typed_prefixes
@@ -85,6 +87,31 @@ def test_every_plot_is_painted_once_a_frame(qtbot: QtBot, theme: Theme) -> None:
     frame_times({"ours": ours}, frames=1, rounds=1)
     last = painted[-6:]
     assert np.unique(last).tolist() == list(range(6))
+
+
+class _Paints(QObject):
+    """Counts what is painted of the widgets that it watches."""
+
+    count = 0
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        self.count += event.type() == QEvent.Type.Paint
+        return super().eventFilter(watched, event)
+
+
+def test_a_frame_paints_plots_and_no_titles(qtbot: QtBot, theme: Theme) -> None:
+    ours = ProgramPanels(noise(200), theme)
+    qtbot.addWidget(ours)
+    ours.resize(1400, 900)
+    ours.show()
+    QApplication.processEvents()
+    plots, titles = _Paints(), _Paints()
+    for panel in ours.panels:
+        panel.plot.viewport().installEventFilter(plots)
+        panel.head.title.installEventFilter(titles)
+    frame_times({"ours": ours}, frames=1, rounds=1)
+    assert plots.count >= len(ours.panels)
+    assert titles.count == 0
 
 
 @pytest.mark.qt_log_ignore("does not support", extend=True)
