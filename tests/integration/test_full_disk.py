@@ -27,7 +27,7 @@ def test_next_to_no_room_begins_no_run_and_says_so_in_one_sentence(
     with started_feed() as feed, pytest.raises(UserError) as raised:
         run_through(dummy(feed.wait_inventory()), services(tmp_path, feed))
     assert str(raised.value) == (
-        f"The disk that holds {tmp_path / 'profiles.db'} has only 5 MB free; free some space, then run again."
+        f"The disk that holds {tmp_path / 'profiles.db'} has only 4.8\xa0MiB free; free some space, then run again."
     )
 
 
@@ -52,7 +52,7 @@ def test_a_disk_that_fills_up_pauses_the_experiment_and_answers_for_no_variant(
         variants = tuple(dummy(feed.wait_inventory(), batch_size=size, steps=5) for size in (1, 2))
         with Store.open(used.database) as store:
             entry = add_plan(store, Plan(name="filling", variants=variants, repeats=3, max_idle_wait_s=0.0))
-        with pytest.raises(UserError, match="has only 10 MB free; free some space"):
+        with pytest.raises(UserError, match=r"has only 9\.5\xa0MiB free; free some space"):
             QueueRunner(used, Filling(monkeypatch)).run([entry])
         with Store.open(used.database) as store:
             (progress,) = queue_progress(store, feed.wait_inventory())
@@ -70,4 +70,4 @@ def test_the_command_line_warns_of_little_room(
     with_free(monkeypatch, free_bytes)
     with run_services(tmp_path / "profiles.db"):
         err = capsys.readouterr().err
-    assert ("Only 150 MB is free on the disk" in err) is warned
+    assert ("Only 143\xa0MiB is free on the disk" in err) is warned

@@ -150,7 +150,7 @@ def test_prune_deletes_samples_and_keeps_figures(stored: CommandLine) -> None:
     said = stored.inside("prune", "--older-than", "30d")
     assert said.returncode == 0
     assert said.stdout.startswith("Deleted 362 samples and log lines of 1 run in")
-    assert "about a second for each 100 MB" in said.stderr
+    assert "about a second for each 100\xa0MiB" in said.stderr
     after = stored.read("show", "1")
     assert after["throughput"] == before["throughput"]
     assert [device["samples"] for device in after["devices"]] == [0, 0, 0]
