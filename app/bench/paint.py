@@ -1,4 +1,4 @@
-"""Start a window and time its first paint: `python -m app.bench.paint program|plots|bare`, in a fresh process.
+"""Start a window and time its first paint: `python -m app.bench.paint program|plots|bare DATABASE`, in a fresh process.
 
 Prints `time.monotonic_ns()` of the first paint, with `plots` of the first curve of live telemetry, and 1 if TensorFlow
 was imported by then, else 0. With `tour DATABASE SECONDS RUN …` the window is used instead (`app.bench.tour`).
@@ -7,7 +7,6 @@ was imported by then, else 0. With `tour DATABASE SECONDS RUN …` the window is
 import gc
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,8 +56,8 @@ def bare() -> None:
     del watcher
 
 
-def program(*, plots: bool = False) -> None:
-    """Show the program's window on a fresh database, as `python -m app` does."""
+def program(database: Path, *, plots: bool = False) -> None:
+    """Show the program's window on a database, as `python -m app` does."""
     from app.telemetry.feed import TelemetryFeed
 
     gc.disable()
@@ -73,7 +72,7 @@ def program(*, plots: bool = False) -> None:
     application = QApplication(sys.argv[:1])
     theme = Theme(application)
     theme.start()
-    workbench = Workbench(Path(tempfile.mkdtemp()) / "bench.db", theme, feed=feed)
+    workbench = Workbench(database, theme, feed=feed)
     timer = QTimer()
     if plots:
         stack = workbench.run_view.live.stack
@@ -100,4 +99,4 @@ if __name__ == "__main__":
 
         main(Path(sys.argv[2]), float(sys.argv[3]), [int(word) for word in sys.argv[4:]])
     else:
-        program(plots=sys.argv[1] == "plots")
+        program(Path(sys.argv[2]), plots=sys.argv[1] == "plots")
