@@ -56,6 +56,7 @@ def theme(qtbot: QtBot) -> Iterator[Theme]:
     made = Theme()
     made.start()
     yield made
+    made.blockSignals(True)  # its widgets may live on for a while, and do not follow a later test's colours
     for timer in made.findChildren(QTimer):
         timer.stop()  # hidden widgets take their colours a little later
 

@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        ("full", "There is no space left on gpu1 for the agent, 3 MB in /u/me/.cache: free some."),
+        ("full", "There is no space left on gpu1 for the agent, 3.0\xa0MiB in /u/me/.cache: free some."),
         ("damaged", "What was sent to gpu1 arrived damaged; try again."),
         ("library", "A library of the agent cannot be loaded on gpu1"),
         ("new", "gpu1 cannot run the agent: new"),

@@ -140,7 +140,7 @@ def test_commands_in_a_reason_are_whole_and_say_the_host() -> None:
     whole = "No tf1 on gpu1; `{}` makes it, `{}` shows others.".format(*commands)
     assert with_commands(refused, "gpu1").reason == whole
     assert with_commands(refused, "").reason == whole.replace(" --on gpu1", "").replace("on gpu1", "on this machine")
-    assert "`python -m app env add tf221 --on gpu1` (0.3 GB to download, with CUDA 3.4 GB) makes" in (
+    assert "`python -m app env add tf221 --on gpu1` (319\xa0MiB to download, with CUDA 3.2\xa0GiB) makes" in (
         with_commands(Outcome(name="refused", reason="`env add` makes one."), "gpu1").reason or ""
     )
     assert with_commands(Outcome(name="completed"), "gpu1") == Outcome(name="completed")

@@ -109,7 +109,12 @@ def test_cudnn_is_asked_to_drop_in_training_alone_by_the_seed_and_by_another_on_
     assert asked == {"train": {(0.25, 7, 0), (0.25, 7, 1)}, "inference": {(0.0, 7, 0), (0.0, 7, 1)}}
 
 
-ON_CPU = [row for row in rows([]) if not row.xla and row.implementation != "auto"]
+ON_CPU = [
+    row
+    for name in RECURRENT_LAYERS
+    for row in rows([name])
+    if row.workload == name and not row.xla and row.implementation != "auto"
+]
 CASES: dict[str, Mapping[str, Value]] = {title: given for title, given in cases("lstm").items() if "dropout" in title}
 
 
