@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QTimer
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -56,7 +57,8 @@ def theme(qtbot: QtBot) -> Iterator[Theme]:
     made = Theme()
     made.start()
     yield made
-    made.blockSignals(True)  # its widgets may live on for a while, and do not follow a later test's colours
+    # Some themes live on for a while; they do not follow the system in a later test.
+    QGuiApplication.styleHints().colorSchemeChanged.disconnect(made.apply)
     for timer in made.findChildren(QTimer):
         timer.stop()  # hidden widgets take their colours a little later
 
