@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -122,7 +122,11 @@ def lstm_layers(workbench: Workbench) -> list[RunRow]:
         "gpus": 1,
     }
     settings = {**plain, "implementation": wanted, "precision": "tf32", "batch_size": 64}
-    rows = [row for row in reference_rows(workbench) if is_variant(row, "lstm", **settings)]
+    return repeated([row for row in reference_rows(workbench) if is_variant(row, "lstm", **settings)])
+
+
+def repeated(rows: Sequence[RunRow]) -> list[RunRow]:
+    """Return the runs whose variant has several of them."""
     return [row for row in rows if sum(other.spec == row.spec for other in rows) > 1]
 
 
@@ -154,8 +158,9 @@ def explain_layouts(workbench: Workbench) -> None:
 
 def show_article(workbench: Workbench) -> None:
     """Show article B beside the runs that repeat it."""
-    rows = [row for row in reference_rows(workbench) if is_variant(row, "lstm", mode="train", units=512, batch_size=64)]
-    compare(workbench, rows, "Article")
+    settings = {"mode": "train", "units": 512, "batch_size": 64, "precision": "tf32"}
+    rows = [row for row in reference_rows(workbench) if is_variant(row, "lstm", **settings)]
+    compare(workbench, repeated(rows), "Article")
 
 
 def draw_scaling(workbench: Workbench) -> None:

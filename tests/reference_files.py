@@ -92,6 +92,7 @@ def _note(run: StoredRun) -> str:
 
 
 def _thin(path: Path) -> None:
+    """Remove every second sample of the GPUs, and the timelines of one step but for each variant's first."""
     with Store.open(path) as store:
         store._db.execute(
             "DELETE FROM samples WHERE (device_id, t_ns) IN (SELECT device_id, t_ns FROM"
@@ -99,6 +100,11 @@ def _thin(path: Path) -> None:
             "  FROM samples JOIN devices USING (device_id) WHERE kind = 'gpu') WHERE place % ? = 0)",
             (_EVERY,),
         )
+        for table in ("step_kernels", "step_streams", "step_traces"):
+            store._db.execute(
+                f"DELETE FROM {table} WHERE run NOT IN (SELECT min(run) FROM step_traces JOIN runs USING (run)"
+                " GROUP BY workload, variant)"
+            )
         store._db.conn.commit()
 
 

@@ -43,7 +43,7 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert set(warnings["kernel"]) == {str(mine), str(theirs)}
     shown = line("experiment", "--preset", "article-b", "--show")
     assert "2.5–3×" in shown.stdout
-    assert "10.5×" in shown.stdout
+    assert "10.7×" in shown.stdout
     assert "No run of your own is stored: these are the reference runs" in shown.stderr
     assert "goes on from here" not in shown.stderr
     removed = line.inside("reference", "--remove")

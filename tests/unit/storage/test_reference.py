@@ -14,7 +14,7 @@ from app.storage.reference import FOLDER, TAG, add_reference, reference_files, r
 from app.storage.store import Store
 from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.history.evidence import stored_evidence_view
-from tests.fakes.experiments import ENVIRONMENT, result
+from tests.fakes.experiments import result
 from tests.fakes.runs import keep
 from tests.unit.viewmodels.stored import keep as keep_row
 from workloads.catalog import Gpu, Machine
@@ -29,7 +29,7 @@ def digests(folder: Path) -> dict[str, str]:
 def test_the_files_are_small_and_say_what_they_are_of() -> None:
     files = reference_files()
     assert {file.path.stem for file in files} == {"lstm", "cnn"}
-    assert sum(file.path.stat().st_size for file in files) < 8_000_000
+    assert sum(file.path.stat().st_size for file in files) < 13_500_000
     for file in files:
         assert len(file.uids) == len(set(file.uids)) > 30
         assert file.gpu_names == ("NVIDIA H200",)
@@ -74,11 +74,11 @@ def test_every_run_has_its_samples_and_evidence(tmp_path: Path) -> None:
 
 
 def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(tmp_path: Path) -> None:
-    """25 runs whose loop XLA compiled, and 48 whose graph another implementation leaves too, one of them `auto`."""
+    """28 runs whose loop XLA compiled, and 65 whose graph another implementation leaves too."""
     added = add_reference(tmp_path / "profiles.db")
     with Store.open(tmp_path / "profiles.db") as store:
         rows = store.library.run_rows(added)
-        states = Counter((row.spec.workload == "lstm", row.evidence_state) for row in rows)
+        states = Counter((row.spec.workload in ("lstm", "gru"), row.evidence_state) for row in rows)
         unseen = [row for row in rows if row.evidence_state == "verified in part"]
         compiled = [row for row in unseen if "XLA compiled the loop" in (row.evidence_reason or "")]
         alike = [row for row in unseen if "looks the same for" in (row.evidence_reason or "")]
@@ -88,12 +88,12 @@ def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(tmp_path: Path) ->
         assert all(reason.endswith(": XLA chooses the layout itself.") for reason in reasons)
         assert set(store.library.find(RunQuery(text="mismatch"))) == mismatches
     assert states == {
-        (True, "verified"): 51,
-        (True, "verified in part"): 72,
+        (True, "verified"): 87,
+        (True, "verified in part"): 93,
         (False, "verified"): 52,
         (False, "mismatch"): 3,
     }
-    assert (len(compiled), len(alike)) == (25, 47)
+    assert (len(compiled), len(alike)) == (28, 65)
     assert all(row.spec.variant["xla"] for row in compiled)
     (auto,) = [row for row in rows if row.spec.variant.get("implementation") == "auto"]
     assert auto.evidence_state == "verified", "Keras has one way to use cuDNN"
@@ -183,6 +183,7 @@ def test_an_article_is_shown_by_the_reference_but_never_counted_as_done_here(tmp
         assert len(shown.runs) >= 8
         here = replace(run_fingerprint(shown.runs[0]), variables={})
         assert reusable_runs(store, plan, here, MACHINE).runs == ()
-        keep_row(store, result(100, plan.specs[0], environment={**ENVIRONMENT, "driver": here.driver or ""}))
+        own = {key: value for key, value in shown.runs[0].environment.items() if not key.startswith("env ")}
+        keep_row(store, result(100, plan.specs[0], environment=own))
         assert [run.row.uid for run in reusable_as_newest(store, plan).runs] == ["uid-100"]
         assert [run.row.uid for run in reusable_runs(store, plan, here, MACHINE).runs] == ["uid-100"]
