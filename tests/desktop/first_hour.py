@@ -24,8 +24,11 @@ from PySide6.QtWidgets import (
 from app.__main__ import main
 from app.gui.shell.palette import Palette
 from app.gui.window import MainWindow
+from app.storage.reference import reference_files
 from tests.desktop.user import Story, User, click, click_row, click_tab, press, shown, until, write
 
+RUNS = 1 + sum(len(file.uids) for file in reference_files())
+"""The run that is made, and those of the reference."""
 SEARCH = "block-fused"
 
 
@@ -62,7 +65,7 @@ def first(folder: Path) -> Story:
     press("Return")
     tabs = yield from until(lambda: shown(QTabBar, "Screens"))
     click_tab(tabs, "History")
-    yield lambda: shown(QLabel, "179 runs")
+    yield lambda: shown(QLabel, f"{RUNS} runs")
     press("ctrl+f")
     write(SEARCH)
     table = yield from until(lambda: shown(QTableView, "Stored runs"))

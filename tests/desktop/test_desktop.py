@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.storage.store import Store
+from tests.desktop.first_hour import RUNS
 from tests.fakes.display import NO_DISPLAY, running_display
 
 pytestmark = pytest.mark.skipif(bool(NO_DISPLAY), reason=NO_DISPLAY)
@@ -43,7 +44,7 @@ def test_from_the_first_start_to_a_report_and_back_to_where_one_was(display: str
     with Store.open(tmp_path / "profiles.db") as store:
         rows = store.list_runs()
         own = [row for row in rows if "reference" not in row.tags]
-    assert len(rows) == 179
+    assert len(rows) == RUNS
     assert [row.outcome.name for row in own if row.outcome] == ["completed"]
     report = (tmp_path / "report.html").read_text()
     assert "block_fused" in report or "Block-fused" in report
