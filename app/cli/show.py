@@ -182,9 +182,8 @@ def _metric_lines(stored: StoredRun, *, of_telemetry: bool = False) -> list[tupl
 
 
 def _print_details(stored: StoredRun) -> None:
-    header = ("  phase", "s", "W", "J", "")
-    rows = [(f"  {name}", *cells) for name, *cells in map(derived.phase_cells, derived.phase_energies(stored))]
-    print_table(header, rows, right=frozenset({1, 2, 3}))
+    (_, *titles), phases = derived.phase_table(stored)
+    print_table(("  phase", *titles), [(f"  {name}", *cells) for name, *cells in phases], right=frozenset({1, 2, 3}))
     print()
     if passes := derived.epoch_rows(stored):
         print_table(("  epoch", *derived.EPOCH_COLUMNS[1:]), [(f"  {n}", *rest) for n, *rest in passes], right=_NUMBERS)

@@ -122,7 +122,15 @@ def _phase_energy(phase: Phase) -> PhaseEnergy:
     return PhaseEnergy(phase.name, seconds, power_mw, phase.energy_mj, phase.energy_error_mj)
 
 
-def phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
+def phase_table(run: StoredRun) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return the titles and rows of the phases of a run; on a CPU, whose energy nothing reads, without watts and joules."""
+    columns = ("", "s", "W", "J", "")
+    rows = tuple(map(_phase_cells, phase_energies(run)))
+    known = [i for i in range(len(columns)) if i < 2 or any(row[i] not in ("", units.ABSENT) for row in rows)]
+    return tuple(columns[i] for i in known), tuple(tuple(row[i] for i in known) for row in rows)
+
+
+def _phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
     """Return a phase as text: name, seconds, mean watts, joules, the bound of their error."""
     return (
         phase.name,

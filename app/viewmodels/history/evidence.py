@@ -174,8 +174,15 @@ def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
         return ""
     labels = [_label(spec, name) for name in evidence.unverified]
     names = join_with_and(label if label.isupper() else label.lower() for label in labels)
-    reasons = " ".join(dict.fromkeys(map(units.sentence, evidence.unverified.values())))
-    return f"Not verifiable: {names}. {reasons}"
+    reasons = [_with_labels(spec, name, units.sentence(reason)) for name, reason in evidence.unverified.items()]
+    return f"Not verifiable: {names}. {' '.join(dict.fromkeys(reasons))}"
+
+
+def _with_labels(spec: RunSpec, name: str, reason: str) -> str:
+    """Return a stored reason with the labels of the values that it names, such as implementations of one graph."""
+    sentence, alike, values = reason.removesuffix(".").partition(" looks the same for ")
+    labels = [naming.choice_label(spec, name, value) for value in values.split(" and ")]
+    return f"{sentence}{alike}{join_with_and(labels)}." if alike else reason
 
 
 def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:

@@ -154,15 +154,12 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
     def section(name: Section, *others: tuple[str, str]) -> DetailGroup:
         return DetailGroup(name, (*_metric_items(name, values, cells.example_word(spec)), *_known_items(others)))
 
+    phase_header, phase_rows = derived.phase_table(run)
     return (
         section("Summary", ("Epochs", derived.describe_epochs(run)), ("Weights", derived.describe_weights(run))),
         DetailGroup("Epochs", header=derived.EPOCH_COLUMNS, rows=derived.epoch_rows(run)),
         section("Energy", ("Taken from", summary.energy_source or "")),
-        DetailGroup(
-            "Phases",
-            header=("", "s", "W", "J", ""),
-            rows=tuple(map(derived.phase_cells, derived.phase_energies(run))),
-        ),
+        DetailGroup("Phases", header=phase_header, rows=phase_rows),
         section("Memory, highest", ("Memory of the GPU", units.byte_size(derived.memory_total_bytes(run)))),
         DetailGroup("Parameters", (DetailItem("Workload", spec.workload), *parameters)),
         DetailGroup("Devices", tuple(_device(c.device.index, c.device.name, c.device.device) for c in run.samples)),

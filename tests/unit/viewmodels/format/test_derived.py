@@ -55,6 +55,14 @@ def test_energy_is_told_by_example_step_and_phase_with_source_and_error() -> Non
     assert rows["import"] == ("2.00", "–", "–", ""), "no energy is not 0"
 
 
+def test_phases_of_a_run_without_energy_have_no_empty_columns() -> None:
+    without = tuple(replace(phase, energy_mj=None, energy_error_mj=None) for phase in run().phases)
+    shown = group("Phases", replace(run(), phases=without))
+    assert shown.header == ("", "s")
+    assert dict(shown.rows)["measure"] == "8.00"
+    assert group("Phases", run()).header == ("", "s", "W", "J", "")
+
+
 @pytest.mark.parametrize(
     ("given", "has_note"),
     [
