@@ -59,7 +59,7 @@ def test_phases_of_a_run_without_energy_have_no_empty_columns() -> None:
     without = tuple(replace(phase, energy_mj=None, energy_error_mj=None) for phase in run().phases)
     shown = group("Phases", replace(run(), phases=without))
     assert shown.header == ("", "s")
-    assert dict(shown.rows)["measure"] == "8.00"
+    assert ("measure", "8.00") in shown.rows
     assert group("Phases", run()).header == ("", "s", "W", "J", "")
 
 
