@@ -90,7 +90,6 @@ class EvidencePanel(QScrollArea):
         self.setWidgetResizable(True)
         self.setAccessibleName("Evidence of what ran")
         self._content = WhenSeen(self, self._rebuild)
-        theme.changed.connect(self._content.ask)
 
     def displayed_text(self) -> str:
         """Return the text of the panel."""
@@ -140,11 +139,8 @@ class EvidencePanel(QScrollArea):
 
     def _aspects(self, aspects: tuple[Aspect, ...]) -> QGridLayout:
         grid = _table(("", "Requested", "Actual"), numbers=())
-        warning = self._theme.tone_colour("warning")
         for row, aspect in enumerate(aspects, 1):
-            ran = text_label(f"{aspect.symbol}  {aspect.actual}")
-            if aspect.differs:
-                ran.setStyleSheet(f"color: {warning}; font-weight: 600;")
+            ran = text_label(f"{aspect.symbol}  {aspect.actual}", "warning" if aspect.differs else "")
             for column, label in enumerate((text_label(aspect.name, "muted"), text_label(aspect.requested), ran)):
                 grid.addWidget(label, row, column)
         grid.setColumnStretch(3, 1)
@@ -156,6 +152,7 @@ class EvidencePanel(QScrollArea):
         legend = QLabel(self._legend(view))
         legend.setTextFormat(Qt.TextFormat.RichText)
         legend.setWordWrap(True)
+        self._theme.follow(legend, lambda: legend.setText(self._legend(view)))
         line = QHBoxLayout()
         line.setSpacing(4 * GRID)
         if view.idle_share:

@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainte
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, text_label
+from app.gui.widgets.basic import ElidedLabel, button, set_role, text_label
 from app.gui.widgets.share_bars import paint_name
 from app.viewmodels.charts.model import linear_ticks
 from app.viewmodels.history.kernel_time import KERNEL_CLASSES
@@ -265,7 +265,6 @@ class StepTimelineWidget(QWidget):
 
     def __init__(self, theme: Theme, view: TimelineView) -> None:
         super().__init__()
-        self._theme = theme
         self._view = view
         self.canvas = StepCanvas(theme, view)
         self._reading = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
@@ -292,7 +291,7 @@ class StepTimelineWidget(QWidget):
     def _describe(self, index: int) -> None:
         hint = "Ctrl+wheel or + and − zoom, dragging or Page Up and Page Down pan, the arrow keys select."
         self._reading.setText(self._view.describe(index) if index >= 0 else hint)
-        self._reading.setStyleSheet("" if index >= 0 else f"color: {self._theme.colours.muted};")
+        set_role(self._reading, "" if index >= 0 else "muted")
 
     def _offer_whole(self) -> None:
         self._whole.setEnabled(self.canvas.range_us != (0.0, self._view.step_us))

@@ -181,8 +181,9 @@ def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
 def _with_labels(spec: RunSpec, name: str, reason: str) -> str:
     """Return a stored reason with the labels of the values that it names, such as implementations of one graph."""
     sentence, alike, values = reason.removesuffix(".").partition(" looks the same for ")
-    labels = [naming.choice_label(spec, name, value) for value in values.split(" and ")]
-    return f"{sentence}{alike}{join_with_and(labels)}." if alike else reason
+    if not alike:
+        return reason
+    return f"{sentence}{alike}{join_with_and(naming.choice_label(spec, name, each) for each in values.split(' and '))}."
 
 
 def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:

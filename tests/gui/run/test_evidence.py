@@ -94,10 +94,11 @@ def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidenceP
 
 def test_the_bar_has_the_colours_of_the_scheme(panel: EvidencePanel, theme: Theme) -> None:
     panel.show_view(view_of(AS_REQUESTED))
-    colour = panel.findChildren(StackedBar)[0].grab().toImage().pixelColor(1, 1).name()
-    theme.apply(Qt.ColorScheme.Dark)
-    bars = [bar for bar in panel.findChildren(StackedBar) if bar.isVisible()]
-    assert (colour, bars[-1].grab().toImage().pixelColor(1, 1).name()) == (LIGHT.curves[0], DARK.curves[0])
+    (bar,) = panel.findChildren(StackedBar)
+    for scheme, colour in ((Qt.ColorScheme.Light, LIGHT.curves[0]), (Qt.ColorScheme.Dark, DARK.curves[0])):
+        theme.apply(scheme)
+        assert bar.grab().toImage().pixelColor(1, 1).name() == colour
+        assert any(f"color:{colour}" in words for words in visible(panel)), "its legend too"
 
 
 def test_a_part_of_the_bar_has_its_name_where_there_is_room(panel: EvidencePanel) -> None:

@@ -29,8 +29,7 @@ def panel(qtbot: QtBot, theme: Theme) -> EvidencePanel:
 
 
 def timeline_of(panel: EvidencePanel) -> tuple[StepTimelineWidget, StepCanvas]:
-    """The newest one: a change of colours makes another."""
-    found = [each for each in panel.findChildren(StepTimelineWidget) if each.isVisible()][-1]
+    (found,) = panel.findChildren(StepTimelineWidget)
     return found, found.canvas
 
 
@@ -111,6 +110,20 @@ def test_bars_and_gaps_have_the_colours_of_the_scheme(panel: EvidencePanel, them
     theme.apply(Qt.ColorScheme.Dark)
     QApplication.processEvents()
     assert colours()[0] == DARK.curves[1]
+
+
+def test_other_colours_leave_the_zoom_the_selection_and_the_focus(panel: EvidencePanel, theme: Theme) -> None:
+    widget, canvas = timeline_of(panel)
+    canvas.setFocus()
+    QTest.keyClick(canvas, Qt.Key.Key_Right)
+    QTest.keyClick(canvas, Qt.Key.Key_Plus)
+    before = canvas.range_us, canvas.selected, widget.reading()
+    theme.apply(Qt.ColorScheme.Dark)
+    QApplication.processEvents()
+    assert timeline_of(panel) == (widget, canvas)
+    assert (canvas.range_us, canvas.selected, widget.reading()) == before
+    assert before[0] != (0.0, 250.0)
+    assert canvas.hasFocus()
 
 
 def test_a_long_kernel_has_the_name_of_its_class_on_its_bar(panel: EvidencePanel) -> None:
