@@ -47,6 +47,7 @@ class FacetPanel(QWidget):
 
     def _rebuild(self) -> None:
         position, current = self.tree.verticalScrollBar().value(), self._current()
+        self.tree.header().resizeSection(_COUNT, self._count_width())
         self.tree.blockSignals(True)
         self.tree.clear()
         for group in self._groups:
@@ -67,6 +68,12 @@ class FacetPanel(QWidget):
                 self.tree.setCurrentItem(head)
         self.tree.blockSignals(False)
         self.tree.verticalScrollBar().setValue(position)
+
+    def _count_width(self) -> int:
+        """Return what the longest number takes: Qt would make room for a title that is not shown."""
+        metrics = self.tree.fontMetrics()
+        counts = (f"{value.runs:,}" for group in self._groups for value in group.values)
+        return max(map(metrics.horizontalAdvance, counts), default=0) + 2 * GRID + 2
 
     def _add_head(self, group: FacetGroup) -> QTreeWidgetItem:
         """Add the line of a facet, which says how many of its values are chosen."""
@@ -100,7 +107,7 @@ class FacetPanel(QWidget):
         header.setStretchLastSection(False)
         header.setMinimumSectionSize(3 * GRID)
         header.setSectionResizeMode(_LABEL, QHeaderView.ResizeMode.Stretch)
-        header.setSectionResizeMode(_COUNT, QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(_COUNT, QHeaderView.ResizeMode.Fixed)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(GRID, GRID // 2, 0, 0)
         layout.addWidget(self.tree, 1)

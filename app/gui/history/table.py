@@ -1,26 +1,26 @@
 """The table of stored runs: loads rows near the viewport and preserves the selection across updates."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
-from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel
+from app.gui.history.fitting import MARKS, SYMBOL_ONLY, VARIANT_MIN, ColumnNeeds, divide_width, two_lines
+from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel, small_font
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.cell_table import ROW_HEIGHT, SYMBOL_WIDTH, CellTable, tabular
+from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable, content_width, tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.search import marked_terms
 from app.viewmodels.history.table import (
-    ANNOTATIONS_COLUMN,
+    BARE_TITLES,
     COLUMNS,
     DEVICES_COLUMN,
-    EVIDENCE_COLUMN,
     HOST_COLUMN,
     MATCH_COLUMN,
     ORDERS,
-    OUTCOME_COLUMN,
     VARIANT_COLUMN,
     Group,
     HistoryRow,
@@ -29,15 +29,9 @@ from app.viewmodels.history.table import (
     widest,
 )
 
-_VARIANT_MAX = 24 * GRID
-_ANNOTATIONS_MIN = 17 * GRID
-_NARROW_ANNOTATIONS = 11 * GRID
-_SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
-_MARKS = (OUTCOME_COLUMN, EVIDENCE_COLUMN)
-"""Columns of symbols; the first gives way before the second, which says less without its title."""
-_FIRST_SHARE = 40 * GRID
-"""Pixels of spare width: first for variants, then for notes, before variants get more."""
-_DEVICES_MAX = 24 * GRID
+_WIDTH_MAX = 24 * GRID
+"""Of matches, hosts and devices."""
+_SORTED = " ↓"
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 _NEAR_HEIGHTS, _PAGE_HEIGHTS = 0.5, 2.0
 """Views above and below that need their rows, and views that are read once one lacks them."""
@@ -55,14 +49,15 @@ class HistoryTable(CellTable):
     def __init__(self, theme: Theme) -> None:
         self._lines = HistoryModel()
         self._widest: tuple[Cell, ...] = ()
-        self._preferred_widths = dict.fromkeys((VARIANT_COLUMN, ANNOTATIONS_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN), 0)
-        self._essential_width = 0
-        super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_max=_VARIANT_MAX)
+        self._content_widths: dict[int, int] = {}
+        self._known_widths: dict[str, tuple[int, int]] = {}
+        super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_max=VARIANT_MIN)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setSelectionModel(GroupSelection(self._lines))
         # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
         self.horizontalHeader().setSelectionModel(QItemSelectionModel(self._lines, self))
         self.horizontalHeader().setSectionsClickable(True)
+        self.horizontalHeader().setMinimumSectionSize(SYMBOL_ONLY)
         self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
         self.verticalScrollBar().valueChanged.connect(self._request_near_rows)
         self.doubleClicked.connect(self._open)
@@ -177,9 +172,9 @@ class HistoryTable(CellTable):
 
     def width_for(self, column: int, content: int) -> int:
         """Limit the width of matches, hosts and devices."""
-        if column in self._preferred_widths:
-            self._preferred_widths[column] = content
-        return min(content, _DEVICES_MAX) if column in (MATCH_COLUMN, HOST_COLUMN, DEVICES_COLUMN) else content
+        is_limited = column in (MATCH_COLUMN, HOST_COLUMN, DEVICES_COLUMN)
+        self._content_widths[column] = min(content, _WIDTH_MAX) if is_limited else content
+        return self._content_widths[column]
 
     def _row_after(self, current: Line | None, row: int) -> int | None:
         """Return the row of the current line now; where it is gone, the same row."""
@@ -189,38 +184,41 @@ class HistoryTable(CellTable):
         return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
 
     def _stretch(self) -> None:
-        """Divide the width that other columns leave between variants and notes; where it is little, words give way.
-
-        A variant needs what tells it from the others. Before the table gets wider than its view, outcome and evidence
-        are symbols, whose words are in their tooltips: first under their titles, at last alone.
-        """
-        preferred, annotations = self._preferred_widths[VARIANT_COLUMN], self._preferred_widths[ANNOTATIONS_COLUMN]
-        self._elastic_max = max(_VARIANT_MAX, self._essential_width)
-        missing = self._missing_width(self._essential_width + min(annotations, _ANNOTATIONS_MIN))
-        widths = {column: self._preferred_widths[column] for column in _MARKS if not self.isColumnHidden(column)}
-        titled = [(column, self._title_width(column)) for column in widths]
-        alone = [(column, _SYMBOL_ONLY) for column in widths]
-        widths[ANNOTATIONS_COLUMN] = min(annotations, _ANNOTATIONS_MIN)
-        _shrink(widths, (*titled, (ANNOTATIONS_COLUMN, _NARROW_ANNOTATIONS), *alone), missing)
+        """Divide the width of the view between the columns; where it is little, words and units give way."""
+        needs = self._needs()
+        widths = divide_width(needs, self.viewport().width())
+        self._delegate.bare = self._lines.bare = {n for n in needs.bare if widths[n] < needs.content[n]}
         for column, width in widths.items():
-            self._lines.show_title(column, shown=width > _SYMBOL_ONLY)
+            self._lines.show_title(column, shown=column not in MARKS or width > SYMBOL_ONLY)
             self.setColumnWidth(column, width)
-        super()._stretch()
-        variant = self.columnWidth(VARIANT_COLUMN)
-        first = min(preferred, max(_FIRST_SHARE, self._essential_width))
-        spare = variant - first
-        if spare > 0 and not self.isColumnHidden(ANNOTATIONS_COLUMN):
-            notes = min(spare, min(annotations, _FIRST_SHARE) - widths[ANNOTATIONS_COLUMN])
-            notes += max(0, spare - notes - (preferred - first))
-            self.setColumnWidth(VARIANT_COLUMN, variant - notes)
-            self.setColumnWidth(ANNOTATIONS_COLUMN, widths[ANNOTATIONS_COLUMN] + notes)
 
-    def _missing_width(self, elastic: int) -> int:
-        """Return by how much the columns are wider than the view with so many pixels for variants and notes."""
-        header, view = self.horizontalHeader(), self.viewport().width()
-        shown = (n for n in range(header.count()) if not self.isColumnHidden(n))
-        fixed = (n for n in shown if n not in (VARIANT_COLUMN, ANNOTATIONS_COLUMN))
-        return elastic - view + sum(self._preferred_widths.get(n, header.sectionSize(n)) for n in fixed)
+    def _needs(self) -> ColumnNeeds:
+        """Return the widths that the columns need."""
+        metrics = self._metrics()
+        chosen = {
+            n: self._chosen_widths[each.title] for n, each in enumerate(COLUMNS) if each.title in self._chosen_widths
+        }
+        shown = {n: width for n, width in self._content_widths.items() if not self.isColumnHidden(n)}
+        figures = ((n, self._widest[n], replace(COLUMNS[n], title=BARE_TITLES[n])) for n in BARE_TITLES if n in shown)
+        return ColumnNeeds(
+            content={**shown, **{n: width for n, width in chosen.items() if n in shown}},
+            titles={n: self._title_width(n) for n in MARKS if n in shown},
+            bare={n: content_width(metrics, column, _SORTED, replace(cell, unit="")) for n, cell, column in figures},
+            names={self._name_widths(name, metrics) for name in self._lines.differences},
+            chosen=chosen.keys(),
+        )
+
+    def _name_widths(self, name: str, metrics: QFontMetrics) -> tuple[int, int]:
+        """Return the width that a name needs in one line, and in two."""
+        if name not in self._known_widths:
+            small = QFontMetrics(small_font(self.font()))
+            longer = max(map(small.horizontalAdvance, two_lines(name, small.horizontalAdvance)))
+            margins = 2 * GRID + 2
+            self._known_widths[name] = metrics.horizontalAdvance(name) + margins, longer + margins
+        return self._known_widths[name]
+
+    def _metrics(self) -> QFontMetrics:
+        return QFontMetrics(tabular(self.font()))
 
     def _title_width(self, column: int) -> int:
         """Return the width of a column's title."""
@@ -254,13 +252,10 @@ class HistoryTable(CellTable):
     def _fit(self, rows: Iterable[HistoryRow]) -> None:
         """Fit the columns to new rows; they only grow, so that nothing jumps while scrolling."""
         needed = widest(rows, self._widest)
-        metrics = QFontMetrics(tabular(self.font()))
-        essential = max(map(metrics.horizontalAdvance, self._lines.differences), default=0) + 2 * GRID + 2
         if needed != self._widest:
-            self._widest, self._essential_width = needed, essential
-            self.fit(needed, title_suffix=" ↓")
-        elif essential != self._essential_width:
-            self._essential_width = essential
+            self._widest = needed
+            self.fit(needed, title_suffix=_SORTED)
+        else:
             self._stretch()
 
     def _first_in_view(self) -> Line | None:
@@ -296,20 +291,6 @@ class HistoryTable(CellTable):
 def _without_matches(widest: tuple[Cell, ...]) -> tuple[Cell, ...]:
     """Return the widest cells without that of the matches: another search has others."""
     return tuple(Cell(text="") if n == MATCH_COLUMN else cell for n, cell in enumerate(widest))
-
-
-def _shrink(widths: dict[int, int], steps: Iterable[tuple[int, int]], missing: int) -> None:
-    """Make columns narrower while pixels are missing.
-
-    Args:
-        widths: The width of each column, which changes.
-        steps: Columns with their next smaller width, in the order in which they give way.
-        missing: By how many pixels they are too wide.
-    """
-    for column, width in steps:
-        if missing > 0 and column in widths and width < widths[column]:
-            missing -= widths[column] - width
-            widths[column] = width
 
 
 def _true_ranges(flags: Sequence[bool]) -> list[tuple[int, int]]:

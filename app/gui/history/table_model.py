@@ -1,20 +1,24 @@
 """Model, group selection and painting of the table of stored runs; rows are loaded page by page."""
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QStyleOptionViewItem
 
+from app.gui.history.fitting import chips_that_fit, elide_note, two_lines
 from app.gui.theme import GRID, LEFT
 from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel, elide_name, tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
+from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
+    BARE_TITLES,
     COLUMNS,
     EVIDENCE_COLUMN,
     MATCH_COLUMN,
@@ -50,6 +54,8 @@ class HistoryModel(CellModel):
         self._untitled: set[int] = set()
         self.searched: Collection[str] = ()
         """Words in lower case that are never left out of a variant's name."""
+        self.bare: Collection[int] = ()
+        """Columns of figures whose unit is in the title."""
         self.differences: set[str] = set()
         """Names of variants without the parts that all runs of their workload share."""
 
@@ -160,7 +166,7 @@ class HistoryModel(CellModel):
 
     def title(self, column: int) -> str:
         """Return the title, with an arrow where the rows are ordered by it: Qt's own would cover right-aligned text."""
-        title = super().title(column)
+        title = BARE_TITLES[column] if column in self.bare else super().title(column)
         if ORDERS[column] != self._query.order:
             return title
         return f"{title} {'↓' if self._query.descending else '↑'}"
@@ -175,11 +181,10 @@ class HistoryModel(CellModel):
 EXPANDER_WIDTH = 3 * GRID
 """Width of a group's arrow, which a click folds."""
 
+_SMALL_PX, _SMALL_LINE = 11, 13
+"""Letters and height of each line of a name that takes two."""
 _CHIP_HEIGHT = 18
 _CHIP_PX = 12
-_MIN_NOTE_CHARS = 10
-_PEN = "✎"
-"""In place of a note that has no room."""
 
 
 class HistoryDelegate(CellDelegate):
@@ -194,16 +199,55 @@ class HistoryDelegate(CellDelegate):
             metrics: Of the font that it is painted in.
             width: In pixels.
         """
-        text, model = cell.text, index.model()
-        if index.column() == VARIANT_COLUMN and isinstance(model, HistoryModel):
-            text = leave_out(
-                text, model.shared_parts(index.row()), lambda tried: metrics.horizontalAdvance(tried) <= width
-            )
+        text = cell.text
+        if index.column() == VARIANT_COLUMN:
+            return self._without_shared(text, index, lambda tried: metrics.horizontalAdvance(tried) <= width)
         if index.column() in (OUTCOME_COLUMN, EVIDENCE_COLUMN):
             return text if metrics.horizontalAdvance(text) <= width else ""
-        if index.column() == MATCH_COLUMN:
-            return metrics.elidedText(text, Qt.TextElideMode.ElideRight, width)
+        if index.column() == MATCH_COLUMN and metrics.horizontalAdvance(text) > width:
+            words = itertools.chain.from_iterable(self.marked.values())
+            return metrics.elidedText(from_word(text, words), Qt.TextElideMode.ElideRight, width)
         return elide_name(text, metrics, width)
+
+    def _without_shared(self, name: str, index: AnyIndex, fits: Callable[[str], bool]) -> str:
+        """Return a variant's name without as many of the parts that all share as it takes to fit.
+
+        Args:
+            name: The whole name.
+            index: Its index.
+            fits: Whether a text fits.
+        """
+        model = index.model()
+        assert isinstance(model, HistoryModel)
+        return leave_out(name, model.shared_parts(index.row()), fits)
+
+    def paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
+        """Paint a text, a variant's name that is too long for its column in two lines of small letters.
+
+        Args:
+            painter: Has the text's font.
+            area: The area of the text.
+            cell: What it shows.
+            index: The cell's index.
+        """
+        advance, width = painter.fontMetrics().horizontalAdvance, area.width()
+        if (
+            index.column() != VARIANT_COLUMN
+            or advance(self.shown_text(cell, index, painter.fontMetrics(), width)) <= width
+        ):
+            super().paint_text(painter, area, cell, index)
+            return
+        painter.setFont(small_font(painter.font()))
+        painter.setPen(QColor(self._theme.colours.text))
+        advance = painter.fontMetrics().horizontalAdvance
+        name = self._without_shared(
+            cell.text, index, lambda tried: max(map(advance, two_lines(tried, advance))) <= width
+        )
+        line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)
+        for text in two_lines(name, advance):
+            self.paint_marks(painter, line, text, VARIANT_COLUMN)
+            painter.drawText(line, LEFT, text)
+            line.translate(0, _SMALL_LINE)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint a group's line, a cell with chips, or a plain cell."""
@@ -243,21 +287,14 @@ class HistoryDelegate(CellDelegate):
         painter.drawText(room, LEFT, cell.unit)
 
     def _paint_annotations(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
-        """Paint the chips that fit, "+2" for the others, then the note."""
+        """Paint the chips that fit, then the note."""
         colours = self._theme.colours
         small = QFont(option.font)
         small.setPixelSize(_CHIP_PX)
         painter.setFont(small)
         left = area.left()
-        for n, chip in enumerate(cell.chips):
-            rest = f"+{len(cell.chips) - n}"
-            max_width = (
-                area.right() - left - (0 if n == len(cell.chips) - 1 else _chip_width(painter, rest) + GRID // 2)
-            )
-            if n and _chip_width(painter, chip) > max_width:
-                left = self._paint_chip(painter, area, left, rest)
-                break
-            left = self._paint_chip(painter, area, left, chip, max_width)
+        for chip in chips_that_fit(cell.chips, partial(_chip_width, painter), area.width(), GRID // 2):
+            left = self._paint_chip(painter, area, left, chip, area.right() - left)
         painter.setFont(tabular(option.font))
         painter.setPen(QColor(colours.muted))
         area.setLeft(left + (GRID // 2 if cell.chips else 0))
@@ -265,7 +302,7 @@ class HistoryDelegate(CellDelegate):
         self.paint_marks(painter, area, shown, ANNOTATIONS_COLUMN)
         painter.drawText(area, LEFT, shown)
 
-    def _paint_chip(self, painter: QPainter, area: QRect, left: int, text: str, max_width: int = 10_000) -> int:
+    def _paint_chip(self, painter: QPainter, area: QRect, left: int, text: str, max_width: int) -> int:
         """Paint one chip and return where the next begins."""
         colours = self._theme.colours
         width = min(_chip_width(painter, text), max_width)
@@ -281,24 +318,15 @@ class HistoryDelegate(CellDelegate):
         return left + width + GRID // 2
 
 
-def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
-    """Return what fits of a note, a pen where that is a few letters, nothing where not even the pen fits.
-
-    Args:
-        note: The whole note.
-        metrics: Of the font that it is painted in.
-        width: In pixels.
-    """
-    if metrics.horizontalAdvance(note) <= width:
-        return note
-    shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, width)
-    if len(shown) >= _MIN_NOTE_CHARS:
-        return shown
-    return _PEN if metrics.horizontalAdvance(_PEN) <= width else ""
-
-
 def _chip_width(painter: QPainter, text: str) -> int:
     return painter.fontMetrics().horizontalAdvance(text) + 2 * (GRID - 2) + 2
+
+
+def small_font(font: QFont) -> QFont:
+    """Return the font of a name that takes two lines."""
+    made = tabular(font)
+    made.setPixelSize(_SMALL_PX)
+    return made
 
 
 def _bold(font: QFont) -> QFont:

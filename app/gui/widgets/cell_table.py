@@ -1,7 +1,7 @@
 """Tables of runs: a model over cells, the delegate that paints them, and a view whose columns fit their content."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPalette, QResizeEvent
@@ -35,14 +35,15 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 class CellDelegate(QStyledItemDelegate):
     """Paints the `Cell` under `CELL_ROLE`.
 
-    `unit_widths` has the pixels for the unit in each numeric column. `marked` has the words, in lower case, that are
-    marked in the texts of a column, or of all columns (None).
+    `unit_widths` has the pixels for the unit in each numeric column, `bare` the columns whose units are not shown.
+    `marked` has the words, in lower case, that are marked in the texts of a column, or of all columns (None).
     """
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self.unit_widths: dict[int, int] = {}
+        self.bare: Collection[int] = ()
         self.marked: Mapping[int | None, Sequence[str]] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
@@ -63,9 +64,10 @@ class CellDelegate(QStyledItemDelegate):
         painter.setFont(tabular(option.font))
         area = self.content_area(option, index)
         if index.column() in self.unit_widths:
-            self._paint_quantity(painter, area, cell, self.unit_widths[index.column()])
+            unit_width = 0 if index.column() in self.bare else self.unit_widths[index.column()]
+            self._paint_quantity(painter, area, cell, unit_width)
         else:
-            self._paint_text(painter, area, cell, index)
+            self.paint_text(painter, area, cell, index)
         painter.restore()
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
@@ -90,6 +92,8 @@ class CellDelegate(QStyledItemDelegate):
         colours = self._theme.colours
         painter.setPen(QColor(colours.faint if cell.key is None else colours.text))
         painter.drawText(area.adjusted(0, 0, -unit_width, 0), RIGHT, cell.text)
+        if not unit_width:
+            return
         painter.setPen(QColor(colours.muted))
         painter.drawText(
             QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), LEFT, cell.unit
@@ -106,7 +110,15 @@ class CellDelegate(QStyledItemDelegate):
         """
         return elide_name(cell.text, metrics, width)
 
-    def _paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
+    def paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
+        """Paint a cell that is no number: its symbol, and what fits of its text.
+
+        Args:
+            painter: Has the text's font.
+            area: The area of the text.
+            cell: What it shows.
+            index: The cell's index.
+        """
         colour = QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text)
         painter.setPen(colour)
         if cell.symbol:
@@ -291,7 +303,7 @@ class CellTable(QTableView):
             if column.numeric:
                 second = column.second if cell.unit else ""
                 self._delegate.unit_widths[n] = max(_unit_width(metrics, each) for each in (cell.unit, second))
-            width = self.width_for(n, _content_width(metrics, column, title_suffix, cell))
+            width = self.width_for(n, content_width(metrics, column, title_suffix, cell))
             if n == self._elastic:
                 self._elastic_preferred = width
             else:
@@ -363,8 +375,15 @@ class CellTable(QTableView):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
 
 
-def _content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
-    """Return the width of a column whose longest cell is this one, title included."""
+def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
+    """Return the width of a column in pixels.
+
+    Args:
+        metrics: Of the font of the cells.
+        column: Its title and that of what stands behind its numbers.
+        title_suffix: What may stand behind the title.
+        cell: The longest cell.
+    """
     symbol = SYMBOL_WIDTH if cell.symbol else 0
     text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
     unit = _unit_width(metrics, cell.unit)

@@ -1,6 +1,6 @@
 """What a search found, as the list of runs shows it: where each run matched, what is marked, what was left out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.queries import FREE_TEXT, RUN_ORDERS, FoundRuns, SearchWord, parse_search
 from app.records import RunRow
@@ -31,7 +31,8 @@ def marked_terms(text: str) -> dict[str, tuple[str, ...]]:
     for word in parse_search(text):
         if word.text:
             column = _COLUMNS.get(word.field, word.field if word.field in RUN_ORDERS else "match" if word.field else "")
-            found[column] = (*found.get(column, ()), word.text.lower())
+            for place in {column, "match"} if column else {""}:
+                found[place] = (*found.get(place, ()), word.text.lower())
     return found
 
 
@@ -71,3 +72,10 @@ def excerpt(text: str, word: str) -> str:
     at = text.lower().find(word.lower())
     first, end = max(0, at - _BEFORE), at + len(word) + _AFTER
     return f"{'…' if first else ''}{text[first:end]}{'…' if end < len(text) else ''}"
+
+
+def from_word(text: str, words: Iterable[str]) -> str:
+    """Return where a run matched without what stands between the field and the first of these words."""
+    field, colon, rest = text.partition(": ")
+    at = min((rest.lower().find(word) for word in words if word in rest.lower()), default=0)
+    return f"{field}{colon}…{rest[at:]}" if at > 0 else text

@@ -86,7 +86,7 @@ class RowView:
 class HistoryColumn(NamedTuple):
     """A column of the table: what orders by it, a cell as wide as it is expected to need, and a run's cell.
 
-    `cell` takes the run's row, and what it is seen with.
+    `cell` takes the run's row, and what it is seen with. `bare_title` heads its numbers where they have no unit.
     """
 
     column: Column
@@ -94,6 +94,7 @@ class HistoryColumn(NamedTuple):
     expected: Cell
     cell: Callable[[RunRow, RowView], Cell]
     shown: bool = True
+    bare_title: str = ""
 
 
 def _metric_column(metric: Metric, listed: ListColumn) -> HistoryColumn:
@@ -103,7 +104,14 @@ def _metric_column(metric: Metric, listed: ListColumn) -> HistoryColumn:
         Cell(text=listed.widest),
         lambda run, _view: cells.row_metric_cell(metric, run),
         listed.shown,
+        _bare_title(metric.unit) if "{" in metric.unit else "",
     )
+
+
+def _bare_title(unit: str) -> str:
+    """Return a unit per example as a title: `Examples/s`, `mJ/example`."""
+    title = unit.format(example="example", examples="examples")
+    return title.capitalize() if unit.startswith("{") else title
 
 
 _LISTED: tuple[HistoryColumn, ...] = (
@@ -132,28 +140,10 @@ _LISTED: tuple[HistoryColumn, ...] = (
         lambda run, _view: cells.variant(run.spec, run.purpose),
     ),
     HistoryColumn(
-        Column("Tags, note", "Your own words on a run: T changes its tags, N its note", numeric=False),
-        "tags",
-        Cell(text="baseline, warm-up"),
-        lambda run, _view: cells.annotations(run),
-    ),
-    HistoryColumn(
         Column("Match", "Where the search found the run, the best match first", numeric=False),
         "match",
         Cell(text="variant"),
         lambda run, view: match_cell(run, view.found.fields.get(run.run, ()), view.words),
-    ),
-    HistoryColumn(
-        Column("Host", "The host that the run was made on; empty for this machine", numeric=False),
-        "host",
-        Cell(text="gpu-server-1"),
-        lambda run, _view: cells.host(run),
-    ),
-    HistoryColumn(
-        Column("Devices", "What it ran on", numeric=False),
-        "devices",
-        Cell(text="2× H200"),
-        lambda run, _view: cells.devices(run),
     ),
     HistoryColumn(
         Column("Outcome", "How the run ended", numeric=False),
@@ -168,16 +158,36 @@ _LISTED: tuple[HistoryColumn, ...] = (
         lambda run, _view: cells.verified(run),
     ),
     *(_metric_column(metric, metric.list_column) for metric in METRICS if metric.list_column),
+    HistoryColumn(
+        Column("Host", "The host that the run was made on; empty for this machine", numeric=False),
+        "host",
+        Cell(text="gpu-server-1"),
+        lambda run, _view: cells.host(run),
+    ),
+    HistoryColumn(
+        Column("Devices", "What it ran on", numeric=False),
+        "devices",
+        Cell(text="2× H200"),
+        lambda run, _view: cells.devices(run),
+    ),
+    HistoryColumn(
+        Column("Tags, note", "Your own words on a run: T changes its tags, N its note", numeric=False),
+        "tags",
+        Cell(text="baseline, warm-up"),
+        lambda run, _view: cells.annotations(run),
+    ),
 )
 COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LISTED)
 ORDERS: tuple[str, ...] = tuple(listed.order for listed in _LISTED)
 DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if listed.shown)
-"""More columns would leave no room for the variant in a window of usual width."""
+"""More columns would leave no room for the variant in a window of usual width; notes are last and take what is left."""
 
 _CHIP_ROOM = " " * 5
 
-VARIANT_COLUMN, ANNOTATIONS_COLUMN, MATCH_COLUMN, HOST_COLUMN = 3, 4, 5, 6
-DEVICES_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 7, 8, 9
+VARIANT_COLUMN, MATCH_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 3, 4, 5, 6
+HOST_COLUMN, DEVICES_COLUMN, ANNOTATIONS_COLUMN = len(ORDERS) - 3, len(ORDERS) - 2, len(ORDERS) - 1
+BARE_TITLES: Mapping[int, str] = {n: listed.bare_title for n, listed in enumerate(_LISTED) if listed.bare_title}
+"""The titles of figures that are shown without their unit, by column."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
-from app.gui.history.table_model import HistoryDelegate, elide_note
+from app.gui.history.fitting import chips_that_fit, elide_note, two_lines
+from app.gui.history.table_model import HistoryDelegate
 from app.gui.theme import GRID
 from app.gui.widgets.cell_table import CELL_ROLE, elide_name
 from app.storage.store import Store
+from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, EVIDENCE_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
-from tests.gui.history_page import HistoryPage
+from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 NOTE = "The first night after the driver was updated; the fans were loud"
@@ -90,3 +92,62 @@ def test_notes_have_the_room_that_they_need_where_there_is_some(
     page.view.resize(2000, 700)
     assert table.columnWidth(ANNOTATIONS_COLUMN) > wanted
     assert table.columnWidth(VARIANT_COLUMN) == variant, "as wide as its own words"
+
+
+@pytest.fixture
+def long_name(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
+    """Two runs, of which one has a name as wide as a window."""
+    long = run_row(
+        2, xla=True, layers=8, units=2048, timesteps=1000, features=1024, memory_growth=False, mode="inference"
+    )
+    with Store.open(database_path) as store:
+        for row in (run_row(1), long):
+            summary = replace(row.summary, energy_mj_per_example=20.0)
+            keep(store, stored_run(replace(row, summary=summary), measured=False))
+    return history_on(database_path)
+
+
+def test_in_a_narrow_table_figures_are_in_view_and_their_units_in_the_titles(long_name: HistoryPage) -> None:
+    table, column = long_name.view.table, TITLES.index("Throughput")
+    long_name.view.resize(1024, 700)
+    long_name.refresh()
+    assert table.columnViewportPosition(column) + table.columnWidth(column) <= table.viewport().width()
+    titles = [long_name.model.headerData(n, Qt.Orientation.Horizontal) for n in (column, TITLES.index("Energy"))]
+    assert titles == ["Examples/s", "mJ/example"]
+    assert long_name.column("Throughput") == ["1,000 sequences/s"] * 2, "also copied and read with their unit"
+    long_name.view.resize(2400, 700)
+    assert long_name.model.headerData(column, Qt.Orientation.Horizontal) == "Throughput"
+
+
+def test_one_very_long_name_takes_two_lines_and_no_room_from_other_columns(long_name: HistoryPage) -> None:
+    table, metrics = long_name.view.table, QFontMetrics(long_name.view.table.font())
+    long_name.view.resize(1280, 700)
+    long_name.refresh()
+    name = long_name.column("Variant")[0]
+    assert "memory growth off" in name
+    assert table.columnWidth(VARIANT_COLUMN) < min(metrics.horizontalAdvance(name), 0.5 * table.width())
+    first, second = two_lines(name, len)
+    assert f"{first} · {second}" == name
+    assert abs(len(first) - len(second)) < len(name) / 4
+
+
+def test_a_name_of_one_part_stays_in_a_line() -> None:
+    assert two_lines("a/very/long/path.py:model", len) == ("a/very/long/path.py:model", "")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (12, ["night", "paper"]),
+        (9, ["night", "+1"]),
+        (7, ["2 tags"]),
+    ],
+)
+def test_of_tags_as_many_are_shown_as_fit_whole(width: int, shown: list[str]) -> None:
+    assert chips_that_fit(["night", "paper"], len, width, 1) == shown
+
+
+def test_a_match_without_room_begins_with_the_word() -> None:
+    assert from_word("note: … driver 580.159.04, warm", ["580"]) == "note: …580.159.04, warm"
+    assert from_word("note: warm", ["580"]) == "note: warm"
+    assert from_word("variant", ["variant"]) == "variant"
