@@ -10,9 +10,6 @@ what is left of it.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,9 +100,10 @@ class Pyramid:
 
     def _level_for(self, start: float, width: float) -> int:
         """Return the coarsest level with rows no wider than `width`, or a coarser one if only that reaches `start`."""
-        fitting = max((k for k, level in enumerate(self._levels) if k and level.width_s <= width), default=0)
-        reaching = (k for k in range(fitting, len(self._levels)) if self._levels[k].reaches(start))
-        return next(reaching, len(self._levels) - 1)
+        found, last = 0, len(self._levels) - 1
+        while found < last and (self._levels[found + 1].width_s <= width or not self._levels[found].reaches(start)):
+            found += 1
+        return found
 
     def _rows(self, level: int, start: float, end: float) -> tuple[Floats, Floats, Floats]:
         """Return a level's rows in a window, then of each finer level the newest rows, which no coarser one has yet."""
@@ -222,124 +220,3 @@ def _rows_between(rows: Floats, start: float, end: float) -> Floats:
     """Return the rows of a window and one beyond each end."""
     x = rows[0]
     return rows[:, max(0, int(x.searchsorted(start)) - 1) : int(x.searchsorted(end, side="right")) + 1]
-
-
-ColumnIndices = NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stroke:
-    """The lowest and highest value of a line in every pixel column, NaN where it is not.
-
-    `top` and `bottom` are the extremes over all columns, `dots` the columns that stand alone. `start` is the time at
-    the left edge, `width` that of a column, `known` the time before which rows that come later change nothing.
-    """
-
-    low: Floats
-    high: Floats
-    top: float
-    bottom: float
-    dots: ColumnIndices
-    start: float
-    width: float
-    known: float
-
-
-Rows = tuple[Floats, Floats, Floats]
-
-
-def stroke_columns(rows: Rows, start: float, end: float, columns: int) -> Stroke:
-    """Return the line through rows, by pixel columns; a row of NaN breaks it.
-
-    Args:
-        rows: Times, smallest and largest values, each of shape (n,).
-        start: The time at the left edge.
-        end: The time at the right edge.
-        columns: The number of pixel columns.
-    """
-    return _stroke(*_columns(rows, start, end, columns), start, (end - start) / columns, _known(rows, start, end))
-
-
-def _columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest value of every column, of rows and of the line between them."""
-    x, lowest, highest = rows
-    low, high = _between_columns(rows, start, end, columns)
-    first, last = x.searchsorted((start, end))
-    if last > first:
-        column_of = ((x[first:last] - start) * (columns / (end - start))).astype(np.intp)
-        starts = (column_of[1:] != column_of[:-1]).nonzero()[0]
-        starts += 1
-        starts = np.concatenate([[0], starts])
-        column_of = np.minimum(column_of[starts], columns - 1)
-        low[column_of] = np.fmin(low[column_of], np.fmin.reduceat(lowest[first:last], starts))
-        high[column_of] = np.fmax(high[column_of], np.fmax.reduceat(highest[first:last], starts))
-    return low, high
-
-
-def _known(rows: Rows, start: float, end: float) -> float:
-    """Return the time before which nothing changes when rows are added."""
-    return min(float(rows[0][-1]), end) if len(rows[0]) else start
-
-
-def continued_stroke(
-    before: Stroke | None, window: Callable[[float, float, int], Rows], start: float, end: float, columns: int
-) -> Stroke:
-    """Return a stroke whose columns are those of an earlier one where they can be, moved: only the newest are made.
-
-    The left edge is then up to half a column beside `start`. No column moves over the data as the time goes on, so a
-    curve does not shimmer, and a column only ever grows: rows that were reduced meanwhile lose no peak.
-
-    Args:
-        before: An earlier stroke of the same curve, to which rows have only been added; None without one.
-        window: Returns the rows between two times and one beyond each end, no finer than so many columns need.
-        start: The time at the left edge.
-        end: The time at the right edge.
-        columns: The number of pixel columns.
-    """
-    width = (end - start) / columns
-    if before is None or len(before.low) != columns or not math.isclose(before.width, width, rel_tol=1e-9):
-        return stroke_columns(window(start, end, columns), start, end, columns)
-    shift = round((start - before.start) / width)
-    # A row stands where its first sample was, up to a column before its last one.
-    first = int((before.known - before.start) / width) - 1 - shift
-    if shift < 0 or first <= 0:
-        return stroke_columns(window(start, end, columns), start, end, columns)
-    start = before.start + shift * width
-    left, end = start + first * width, start + columns * width
-    rows = window(left, end, columns - first)
-    low, high = _columns(rows, left, end, columns - first)
-    overlap = columns - shift - first
-    np.fmin(low[:overlap], before.low[shift + first :], out=low[:overlap])
-    np.fmax(high[:overlap], before.high[shift + first :], out=high[:overlap])
-    same = slice(shift, shift + first)
-    low, high = np.concatenate([before.low[same], low]), np.concatenate([before.high[same], high])
-    return _stroke(low, high, start, width, _known(rows, start, end))
-
-
-def _stroke(low: Floats, high: Floats, start: float, width: float, known: float) -> Stroke:
-    top, bottom = float(np.fmax.reduce(high)), float(np.fmin.reduce(low))
-    return Stroke(low, high, top, bottom, _isolated_columns(np.isnan(low)), start, width, known)
-
-
-def _between_columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
-    """Return for every column the lower and the higher of the values where the line enters and leaves it."""
-    x, lowest, highest = rows
-    if len(x) < 2:
-        return np.full(columns, np.nan), np.full(columns, np.nan)
-    middle = lowest if lowest is highest else (lowest + highest) / 2
-    borders = np.interp(_column_borders(start, end, columns), x, middle, left=np.nan, right=np.nan)
-    return np.fmin(borders[:-1], borders[1:]), np.fmax(borders[:-1], borders[1:])
-
-
-@lru_cache(maxsize=4)
-def _column_borders(start: float, end: float, columns: int) -> Floats:
-    """Return the times between pixel columns, and those at both edges; all curves of a stack of plots share them."""
-    return np.linspace(start, end, columns + 1)
-
-
-def _isolated_columns(empty: NDArray[np.bool_]) -> ColumnIndices:
-    """Return the columns with something between columns with nothing."""
-    if not empty.any():
-        return np.empty(0, dtype=np.intp)
-    padded = np.concatenate([[True], empty, [True]])
-    return np.flatnonzero(~empty & padded[:-2] & padded[2:])

@@ -143,16 +143,22 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self.setCentralItem(central)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
+    def update_columns(self, first_px: float, last_px: float) -> None:
+        """Have a part of the view painted, from and to so many pixels from its left."""
+        area = self.view.mapRectToScene(self.view.rect())
+        part = QRectF(area.left() + first_px, area.top(), last_px - first_px, area.height())
+        self.viewport().update((part & area).toAlignedRect().adjusted(-1, 0, 1, 1))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Let the owner bring its curves up to date first: only a plot that is seen is drawn."""
         painter = QPainter(self.viewport())
         if self._frame.isNull() or self.turns is None or self.turns.take(self.viewport()):
-            self._paint_frame(painter)
+            self._paint_frame(painter, QRectF(event.rect()))
         else:
             painter.drawPixmap(self.viewport().rect(), self._frame)
         painter.end()
 
-    def _paint_frame(self, painter: QPainter) -> None:
+    def _paint_frame(self, painter: QPainter, part: QRectF) -> None:
         self.painting.emit()
         self.scene().prepareForPaint()
         area = self.view.mapRectToScene(self.view.rect())
@@ -168,7 +174,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             painter.drawPixmap(0, 0, self._frame)
             return
         painter.drawPixmap(0, 0, self._ground)
-        self._paint_on(painter, area, self.front)
+        self._paint_on(painter, area, self.front, part)
 
     def release(self) -> None:
         """Give the memory of the axes' image back until it is painted again; the last frame stays."""
@@ -190,10 +196,14 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         painter.end()
         return ground
 
-    def _paint_on(self, painter: QPainter, area: QRectF, parts: Sequence[Paintable]) -> None:
-        painter.setClipRect(area.adjusted(0, 0, 0.5, 0.5))
-        for part in parts:
-            part.paint(painter, area)
+    def _paint_on(
+        self, painter: QPainter, area: QRectF, layers: Sequence[Paintable], part: QRectF | None = None
+    ) -> None:
+        """Paint layers on the view, or on what of it is in a part of the canvas."""
+        whole = area.adjusted(0, 0, 0.5, 0.5)
+        painter.setClipRect(whole if part is None else whole & part)
+        for layer in layers:
+            layer.paint(painter, area)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom about the pointer, or leave the wheel to whatever scrolls."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
-from app.analysis.pyramid import Stroke
+from app.analysis.strokes import ColumnIndices, Stroke
 from app.records import Floats
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ Dash = tuple[int, ...]
 _MAX_BYTE_ROWS = 254
 """Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
 _DOT_REACH = 2
-"""A changed column changes what is painted so many columns to its left: one that stands alone is painted wider."""
+"""A changed column changes what is painted so many columns beside it: one that stands alone is painted wider."""
+_FEW_COLUMNS = 64
+"""So many columns are drawn one by one; arrays cost less only for more of them."""
 _RASTERS = 4
 """Plots of so many sizes are painted in turn without making arrays anew."""
 
@@ -47,23 +49,21 @@ class _Raster:
         self._below = np.empty((rows, columns), dtype=row_type)
         self._covered = np.empty((rows, columns), dtype=np.bool_)
 
-    def draw(self, first: Floats, depth: Floats, rank: int, *, over: bool) -> None:
-        """Fill the last columns, so many as are given, from a row down.
+    def draw(self, first: Floats, length: Floats, rank: int, *, over: bool) -> None:
+        """Fill every column from a row down.
 
         Args:
             first: The uppermost row of each column.
-            depth: The rows below it to fill.
+            length: How many rows to fill.
             rank: The pixel value.
             over: Keep what is there; of two ranks the higher is seen.
         """
-        drawn = np.s_[:, self.ranks.shape[1] - len(first) :]
-        below, covered, ranks = self._below[drawn], self._covered[drawn], self.ranks[drawn]
+        below, layer = self._below, self._layer if over else self.ranks
         np.subtract(self._row, first.astype(below.dtype), out=below)
-        np.less_equal(below, depth.astype(below.dtype), out=covered)
-        layer = self._layer[drawn] if over else ranks
-        np.multiply(covered.view(np.uint8), np.uint8(rank), out=layer)
+        np.less(below, length.astype(below.dtype), out=self._covered)
+        np.multiply(self._covered.view(np.uint8), np.uint8(rank), out=layer)
         if over:
-            np.maximum(ranks, layer, out=ranks)
+            np.maximum(self.ranks, layer, out=self.ranks)
 
     def image(self, colours: Sequence[int]) -> QImage:
         """Return what is drawn, with these colours in the order of their ranks; rank 0 is clear."""
@@ -95,13 +95,20 @@ class Curves:
     def release(self) -> None:
         """Give the memory of the image back until it is painted again."""
         self._shown: tuple[Drawn, ...] = ()
+        self._moved: tuple[int, range] | None = None
         self._image = QImage()
         self._pixels: NDArray[np.uint32] = np.empty((0, 0), dtype=np.uint32)
         self._rendered_as: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)
 
-    def set_strokes(self, strokes: Sequence[Drawn]) -> None:
-        """Replace all curves, each with its colour and its dash; the caller has the view painted again."""
+    def set_strokes(self, strokes: Sequence[Drawn]) -> range | None:
+        """Replace all curves, each with its colour and its dash; the caller has them painted.
+
+        Returns:
+            The pixel columns that look different from those that were painted last; None for all.
+        """
         self._strokes = tuple(strokes)
+        self._moved = _moved(self._shown, self._strokes)
+        return self._moved[1] if self._moved is not None and self._moved[0] == 0 else None
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
         """Lay the image over the view, brought up to date where curves, range or size have changed."""
@@ -111,53 +118,72 @@ class Curves:
         bottom, top = self._view.viewRange()[1]
         rendered_as = (bottom, top, max(2, round(area.height() * ratio)), ratio)
         if rendered_as != self._rendered_as or self._strokes is not self._shown:
-            moved = _moved(self._shown, self._strokes) if rendered_as == self._rendered_as else None
+            moved = self._moved if rendered_as == self._rendered_as else None
             self._shown, self._rendered_as = self._strokes, rendered_as
-            self._render(*(moved or (0, 0)))
+            if moved is None or len(moved[1]) > _FEW_COLUMNS:
+                self._render()
+            elif moved[1]:
+                self._render_columns(*moved)
         painter.drawImage(QPoint(round(area.left()), round(area.top())), self._image)
 
-    def _render(self, shift: int, begin: int) -> None:
-        """Draw the columns from `begin`, and move those before."""
-        bottom, top, rows, ratio = self._rendered_as
-        columns, thickness = len(self._shown[0][0].low), round(ratio)
+    def _render(self) -> None:
+        """Draw all columns."""
+        _, _, rows, ratio = self._rendered_as
+        columns = len(self._shown[0][0].low)
         raster = _raster(rows, columns)
-        # Of two colours the more opaque, then the larger one is seen.
-        pixels = [_premultiplied(colour) for _, colour, _ in self._shown]
+        pixels = self._colours()
         colours = sorted(set(pixels))
-        for index, (line, _, dash) in enumerate(self._shown):
-            first, depth = _row_extents(line, bottom, top, rows, thickness, begin)
-            if dash:
-                gaps = _dash_gaps(dash, line, thickness)
-                gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, columns - 1)] = False
-                first[gaps[begin:]], depth[gaps[begin:]] = rows, 0
-            raster.draw(first, depth, colours.index(pixels[index]) + 1, over=index > 0)
-        if not begin:
-            self._image = raster.image(colours)
-            self._image.setDevicePixelRatio(ratio)
-            self._pixels = np.frombuffer(self._image.bits(), dtype=np.uint32).reshape(rows, columns)
-            return
+        firsts, lengths = self._extents(range(columns))
+        for index, pixel in enumerate(pixels):
+            raster.draw(firsts[index], lengths[index], colours.index(pixel) + 1, over=index > 0)
+        self._image = raster.image(colours)
+        self._image.setDevicePixelRatio(ratio)
+        self._pixels = np.frombuffer(self._image.bits(), dtype=np.uint32).reshape(rows, columns)
+
+    def _render_columns(self, shift: int, columns: range) -> None:
+        """Move all columns to the left, and draw these anew."""
         if shift:
-            self._pixels[:, :-shift] = self._pixels[:, shift:]
-        self._pixels[:, begin:] = np.array([0, *colours], dtype=np.uint32)[raster.ranks[:, begin:]]
+            line = self._pixels.reshape(-1)  # rows one after the other: what comes in at the right is drawn anew
+            line[:-shift] = line[shift:]
+        pixels = self._colours()
+        firsts, lengths = (each.astype(np.intp).tolist() for each in self._extents(columns))
+        drawn = np.zeros((len(columns), len(self._pixels)), dtype=np.uint32)
+        for index in sorted(range(len(pixels)), key=lambda index: pixels[index]):
+            for column, first, length in zip(drawn, firsts[index], lengths[index], strict=True):
+                column[first : first + length] = pixels[index]
+        self._pixels[:, columns.start : columns.stop] = drawn.T
+
+    def _colours(self) -> list[int]:
+        """Return the pixel of each curve. Of two colours the more opaque, then the larger one is seen."""
+        return [_premultiplied(colour) for _, colour, _ in self._shown]
+
+    def _extents(self, columns: range) -> tuple[Floats, Floats]:
+        """Return the uppermost row of every curve in these columns, and how many rows it takes."""
+        bottom, top, rows, ratio = self._rendered_as
+        lines = [line for line, *_ in self._shown]
+        firsts, lengths = _row_extents(lines, bottom, top, rows, round(ratio), columns)
+        for (line, _, dash), length in zip(self._shown, lengths, strict=True):
+            if dash:
+                gaps = _dash_gaps(dash, line, round(ratio))
+                gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, len(gaps) - 1)] = False
+                length[gaps[columns.start : columns.stop]] = 0
+        return firsts, lengths
 
 
-def _moved(before: Sequence[Drawn], after: Sequence[Drawn]) -> tuple[int, int] | None:
-    """Return by how many columns all curves have moved, and the first column that looks different; None if all may."""
-    if [each[1:] for each in before] != [each[1:] for each in after]:
+def _moved(before: Sequence[Drawn], after: Sequence[Drawn]) -> tuple[int, range] | None:
+    """Return by how many columns all curves have moved, and which then look different; None if all may."""
+    if not before or [each[1:] for each in before] != [each[1:] for each in after]:
         return None
-    columns = len(after[0][0].low)
-    shifts, begin = set(), columns
-    for (old, *_), (new, *_) in zip(before, after, strict=True):
-        shift = round((new.start - old.start) / new.width)
-        if old.width != new.width or len(old.low) != len(new.low) or not 0 <= shift < columns:
-            return None
-        common = columns - shift
-        # As whole numbers, for NaN is not equal to NaN.
-        changed = old.low[shift:].view(np.int64) != new.low[:common].view(np.int64)
-        changed |= old.high[shift:].view(np.int64) != new.high[:common].view(np.int64)
-        shifts.add(shift)
-        begin = min(begin, int(changed.argmax()) if changed.any() else common)
-    return (shifts.pop(), max(0, begin - _DOT_REACH)) if len(shifts) == 1 else None
+    changes = [new.changed_since(old) for (old, *_), (new, *_) in zip(before, after, strict=True)]
+    known = [each for each in changes if each is not None]
+    shift = known[0][0] if known else 0
+    if len(known) < len(changes) or any(each[0] != shift for each in known):
+        return None
+    changed = [columns for _, columns in known if columns]
+    if not changed:
+        return shift, range(0)
+    first, stop = min(each.start for each in changed), max(each.stop for each in changed)
+    return shift, range(max(0, first - _DOT_REACH), min(len(after[0][0].low), stop + _DOT_REACH))
 
 
 def _premultiplied(colour: QColor) -> int:
@@ -168,30 +194,32 @@ def _premultiplied(colour: QColor) -> int:
 
 
 def _row_extents(
-    line: Stroke, bottom: float, top: float, rows: int, thickness: int, begin: int
+    lines: Sequence[Stroke], bottom: float, top: float, rows: int, thickness: int, columns: range
 ) -> tuple[Floats, Floats]:
-    """Return for every column from `begin` on the uppermost row of a stroke and how many rows it reaches below that.
+    """Return the uppermost row of every stroke in these columns, and how many rows it takes.
 
-    On screens with several device pixels to one, a level line is as thick as one.
+    Both of shape (strokes, columns). On screens with several device pixels to one, a level line is as thick as one.
     """
     scale = (rows - 1) / ((top - bottom) or 1.0)
-    before = max(0, begin - 1)
-    first = np.rint((top - line.high[before:]) * scale)
-    last = np.rint((top - line.low[before:]) * scale) + (thickness - 1)
-    dots = line.dots[line.dots >= before] - before
-    if len(dots):
-        for side in (-1, 1):
-            adjacent = np.clip(dots + side, 0, len(first) - 1)
-            first[adjacent], last[adjacent] = first[dots] - 1, last[dots] + 1
-        first[dots] -= 1
-        last[dots] += 1
-    first, last = first[begin - before :], last[begin - before :]
-    outside = ~((last >= 0) & (first <= rows - 1))
-    first = np.maximum(first, 0)
-    depth = np.minimum(last, rows - 1) - first
-    first[outside] = rows
-    depth[outside] = 0
-    return first, depth
+    before = max(0, columns.start - 1)
+    around = slice(before, columns.stop + 1)
+    ends = np.array([[line.high[around] for line in lines], [line.low[around] for line in lines]])
+    first, end = np.rint((top - ends) * scale)
+    end += thickness
+    for line, upper, lower in zip(lines, first, end, strict=True):
+        if len(line.dots):
+            _widen(line.dots[(line.dots >= before) & (line.dots <= columns.stop)] - before, upper, lower)
+    wanted = np.s_[:, columns.start - before : columns.stop - before]
+    first = np.fmin(np.fmax(first[wanted], 0), rows)
+    return first, np.fmax(np.fmin(np.fmax(end[wanted], 0), rows) - first, 0)
+
+
+def _widen(dots: ColumnIndices, first: Floats, end: Floats) -> None:
+    """Paint columns that stand alone three by three."""
+    upper, lower = first[dots] - 1, end[dots] + 1
+    for side in (-1, 0, 1):
+        around = np.clip(dots + side, 0, len(first) - 1)
+        first[around], end[around] = upper, lower
 
 
 def _dash_gaps(dash: Dash, line: Stroke, thickness: int) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from PySide6.QtGui import QColor
 
-from app.analysis.pyramid import Stroke, continued_stroke
+from app.analysis.strokes import Stroke, continued_stroke
 from app.gui.plot.curves import Dash
 from app.gui.plot.labels import LabelledLine
 from app.gui.theme import Theme
@@ -120,7 +120,10 @@ class DrawnCurves(dict[str, PanelCurve]):
         return drawn
 
     def labelled(self) -> list[LabelledLine]:
-        """Return every line that was drawn, and what names it; faint ones are not named."""
+        """Return every line that was drawn, and what names it, if anything is named; faint ones are not."""
+        shown = [self[key] for key in self.shown()]
+        if not any(curve.mark or curve.end_name for curve in shown):
+            return []
         named = ((self[key], not self._is_faint(key)) for key in self.shown())
         return [
             LabelledLine(

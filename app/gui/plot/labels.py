@@ -1,5 +1,6 @@
 """What tells curves apart without their colours: marks along them, and names at their ends where there is room."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPixmap
 
-from app.analysis.pyramid import Stroke
+from app.analysis.strokes import Stroke
 from app.gui.plot.bands import Layer
 from app.gui.plot.legend import MARK_PX, paint_mark
 from app.gui.theme import Theme
@@ -45,9 +46,17 @@ class CurveLabels(Layer):
         self._range = 0.0, 1.0
         self._marks: dict[tuple[str, str, float], QPixmap] = {}
 
-    def set_lines(self, lines: Sequence[LabelledLine]) -> None:
-        """Replace all lines; the caller has the view painted again."""
+    def set_lines(self, lines: Sequence[LabelledLine]) -> float:
+        """Replace all lines; the caller has them painted again.
+
+        Returns:
+            How many pixels beside a column that has changed must be painted too; infinity for all.
+        """
+        named, before = ([(line.mark, line.name) for line in each] for each in (lines, self._lines))
         self._lines = tuple(lines)
+        if named != before or any(name for _, name in named):
+            return math.inf
+        return MARK_PX if any(mark for mark, _ in named) else 0.0
 
     def _is_empty(self) -> bool:
         return not any(line.mark or line.name for line in self._lines)
@@ -60,12 +69,15 @@ class CurveLabels(Layer):
     def _paint_marks(self, painter: QPainter, area: QRectF) -> None:
         """Paint every mark once or more, the further apart the more there are, and those of two curves never as one."""
         marked = [each for each in self._lines if each.mark and each.line is not None]
+        shown = painter.clipBoundingRect()
         distance = max(_MARK_DISTANCE_PX, _MARK_ROOM_PX * len(marked))
         for number, each in enumerate(marked):
             assert each.line is not None
             first = _FIRST_MARK_PX + number * min(distance, area.width() - 2 * _FIRST_MARK_PX) / len(marked)
-            for x in np.arange(first, area.width() - MARK_PX / 2, distance):
-                y = self._y_at(each.line, float(x) / area.width(), area)
+            for x in np.arange(first, area.width() - MARK_PX / 2, distance).tolist():
+                if not shown.left() - MARK_PX < area.left() + x < shown.right() + MARK_PX:
+                    continue
+                y = self._y_at(each.line, x / area.width(), area)
                 if y is not None:
                     y = min(max(y, area.top() + MARK_PX / 2), area.bottom() - MARK_PX / 2)
                     pixmap = self._mark(each, painter.device().devicePixelRatioF())
@@ -75,7 +87,7 @@ class CurveLabels(Layer):
         """Write each name once, a bar of its colour before it, where it covers no name and no other line."""
         taken: list[QRectF] = []
         names: set[str] = set()
-        for each in self._lines:
+        for each in filter(lambda line: line.name, self._lines):
             box = None if each.name in names else self._name_box(each, painter.fontMetrics(), area)
             if box is None or any(box.intersects(other) for other in taken) or self._covers(box, each.name, area):
                 continue
@@ -91,7 +103,7 @@ class CurveLabels(Layer):
     def _name_box(self, line: LabelledLine, metrics: QFontMetrics, area: QRectF) -> QRectF | None:
         """Return where a name would be: right of the end of its line, or above it where that is at the edge."""
         end = None if line.line is None else _last_column(line.line)
-        if end is None or line.line is None or not line.name or len(line.name) > _MAX_NAME_CHARS:
+        if end is None or line.line is None or len(line.name) > _MAX_NAME_CHARS:
             return None
         share = (end + 0.5) / len(line.line.low)
         x, y = area.left() + share * area.width(), self._y_at(line.line, share, area)

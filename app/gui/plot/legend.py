@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen, QRegion
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, ink_on, tabular_font
@@ -69,10 +69,12 @@ class Legend(QWidget):
     def set_value(self, key: str, text: str) -> None:
         """Set the value next to an entry's label; entries that do not exist are ignored."""
         entry = self._entries.get(key)
-        if entry is not None and entry.value != text:
-            entry.value = text
-            self.update()
-            self.setAccessibleDescription(self.text())
+        if entry is None or entry.value == text:
+            return
+        entry.value = text
+        fits = QFontMetrics(tabular_font()).horizontalAdvance(text) <= entry.value_width
+        self.update(self._value_area(key) if fits and self._arranged else self.rect())
+        self.setAccessibleDescription(self.text())
 
     def remove(self, key: str) -> None:
         """Forget an entry."""
@@ -103,7 +105,7 @@ class Legend(QWidget):
         if key is not None and event.button() == Qt.MouseButton.LeftButton:
             self.clicked.emit(key)
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Paint all entries that fit, each in its place."""
         painter = QPainter(self)
         painter.setFont(tabular_font())
@@ -115,7 +117,8 @@ class Legend(QWidget):
             self._arranged = arranged
             self._arrange(metrics)
         for key, area in self._areas.items():
-            self._paint_entry(painter, key, area)
+            if area.intersects(event.rect()):
+                self._paint_entry(painter, key, area, event.region())
         painter.end()
 
     def _arrange(self, metrics: QFontMetrics) -> None:
@@ -140,9 +143,24 @@ class Legend(QWidget):
         room = GRID + entry.value_width if value and entry.value_width else 0
         return swatch_width(entry.colour) + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
 
-    def _paint_entry(self, painter: QPainter, key: str, area: QRect) -> None:
-        entry, colours = self._entries[key], self._theme.colours
-        dimmed = key in self._dimmed
+    def _value_area(self, key: str) -> QRect:
+        """Return where the value of an entry is; empty where there is no room for it."""
+        area, width = self._areas.get(key), self._entries[key].value_width
+        if area is None or not self._has_values:
+            return QRect()
+        return QRect(area.right() + 1 - width, 0, width, area.height())
+
+    def _paint_entry(self, painter: QPainter, key: str, area: QRect, part: QRegion) -> None:
+        entry = self._entries[key]
+        text_area = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
+        if part.intersects(area.adjusted(0, 0, -entry.value_width if self._has_values else 0, 0)):
+            self._paint_name(painter, key, area, text_area)
+        if self._has_values:
+            painter.setPen(QColor(self._theme.colours.text))
+            painter.drawText(text_area, RIGHT, entry.value)
+
+    def _paint_name(self, painter: QPainter, key: str, area: QRect, text_area: QRect) -> None:
+        entry, dimmed = self._entries[key], key in self._dimmed
         colour = self._theme.curve_colour(entry.colour)
         colour.setAlpha(_DIMMED_ALPHA if dimmed else 255)
         paint_swatch(painter, area.left(), area.center().y(), colour, entry.colour)
@@ -150,12 +168,9 @@ class Legend(QWidget):
             centre = QPointF(area.left() + swatch_width(entry.colour) / 2, area.center().y() + 0.5)
             paint_mark(painter, centre, colour, entry.mark, self._theme)
             painter.setFont(tabular_font())
+        colours = self._theme.colours
         painter.setPen(QColor(colours.faint if dimmed else colours.muted))
-        text_area = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
         painter.drawText(text_area, LEFT, entry.label)
-        if self._has_values:
-            painter.setPen(QColor(colours.text))
-            painter.drawText(text_area, RIGHT, entry.value)
 
     def _changed(self) -> None:
         self._arranged = ()

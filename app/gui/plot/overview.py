@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPai
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import units
-from app.analysis.pyramid import Stroke, stroke_columns
+from app.analysis.strokes import Stroke, stroke_columns
 from app.gui.plot.legend import AXIS_WIDTH
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.theme import GRID, Theme

@@ -1,5 +1,6 @@
 """A plot over time: one-pixel curves, shaded phases, and redrawing of only what changed."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -220,9 +221,12 @@ class TimePanel(QWidget):
         ratio = self.devicePixelRatioF()
         columns = max(_MIN_COLUMNS, round(self._view.width() * ratio))
         strokes = self._curves.draw(self.span, columns)
-        self._image.set_strokes(strokes)
-        self._labels.set_lines(self._curves.labelled())
-        self.plot.viewport().update()
+        changed = self._image.set_strokes(strokes)
+        reach = self._labels.set_lines(self._curves.labelled())
+        if changed is None or reach == math.inf:
+            self.plot.viewport().update()
+        elif changed:
+            self.plot.update_columns(changed.start / ratio - reach, changed.stop / ratio + reach)
         self.values.follow([stroke for stroke, _, _ in strokes], shrink=self._fit)
 
     def snapshot(self) -> "CurvePlot":

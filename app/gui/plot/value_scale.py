@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pyqtgraph as pg
 
-from app.analysis.pyramid import Stroke
+from app.analysis.strokes import Stroke
 from app.gui.plot.canvas import ValueAxis
 from app.viewmodels.charts.model import round_step
 from app.viewmodels.plot.look import Look

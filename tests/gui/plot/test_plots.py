@@ -2,9 +2,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QColor, QGuiApplication, QImage, QPainter
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt
+from PySide6.QtGui import QColor, QGuiApplication, QImage, QPainter, QPaintEvent
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.plot.canvas import TimeAxis, ValueAxis
@@ -136,6 +137,47 @@ def test_a_curve_that_moves_with_the_time_looks_as_if_drawn_anew(qtbot: QtBot, t
         other.set_x_range(0.0, 60.0 + now)
         other.plot.grab()
     assert moved == drawn_anew(made)
+
+
+class PaintedParts(QObject):
+    """The widths of what was painted of a widget, in pixels."""
+
+    def __init__(self, watched: QWidget) -> None:
+        super().__init__()
+        self.widths: list[int] = []
+        watched.installEventFilter(self)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QPaintEvent):
+            self.widths.append(event.rect().width())
+        return False
+
+
+@pytest.mark.parametrize("mark", ["", "A"])
+def test_a_frame_paints_only_what_it_changes_and_leaves_the_window_as_if_painted_whole(
+    qtbot: QtBot, theme: Theme, mark: str
+) -> None:
+    made = panel(qtbot, theme)
+    made.values.fix(0.0, 120.0)
+    made.set_x_range(-0.3 * round(made.plot.view.width()), 0.0)  # a column is 0.3 s wide
+    random = np.random.default_rng(0)
+    series = (LiveSeries(periodic=False), LiveSeries(periodic=False))
+    painted, named = PaintedParts(made.plot.viewport()), PaintedParts(made.legend)
+    for each in series:
+        each.extend(0.05 * np.arange(2000.0), random.uniform(0, 130, 2000))
+    for frame in range(2000, 2400):
+        for colour, each in enumerate(series):
+            value = None if random.random() < 0.3 else random.uniform(0, 130)
+            each.append(0.05 * frame, value)
+            made.give(f"{colour}", PanelCurve(colour, f"GPU {colour}", ShiftedCurve(each, 0.05 * frame), mark))
+            made.set_value(f"{colour}", f"{value or 0:.0f}")
+        made.refresh()
+        QApplication.processEvents()
+    shown = made.screen().grabWindow(made.winId()).toImage()
+    assert shown.convertToFormat(QImage.Format.Format_RGB32) == made.grab().toImage()
+    assert len(painted.widths) < 300, "what is beyond the last whole column is not seen"
+    assert sum(width < 60 for width in painted.widths) > 100
+    assert np.median(named.widths) < 200
 
 
 def test_a_lone_point_that_gets_a_neighbour_is_no_longer_painted_wider(qtbot: QtBot, theme: Theme) -> None:

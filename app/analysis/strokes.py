@@ -1,0 +1,201 @@
+"""Curves by pixel columns: what a plot paints of them. As the time goes on, only the newest columns are made anew."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.records import Floats
+
+ColumnIndices = NDArray[np.intp]
+Rows = tuple[Floats, Floats, Floats]
+"""Times, smallest and largest values, each of shape (n,); NaN is a gap."""
+
+_FEW = 16
+"""So many new samples, over so many columns, are taken one by one; arrays cost less only for more of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stroke:
+    """The lowest and highest value of a line in every pixel column, NaN where it is not.
+
+    `top` and `bottom` are the extremes over all columns, `dots` the columns that stand alone. `start` is the time at
+    the left edge, `width` that of a column, `known` the time before which rows that come later change nothing.
+    Strokes that continue one another share their `lineage`; `number` counts by how many columns they have moved.
+    """
+
+    low: Floats
+    high: Floats
+    top: float
+    bottom: float
+    dots: ColumnIndices
+    start: float
+    width: float
+    known: float
+    lineage: object = field(default_factory=object)
+    number: int = 0
+
+    def changed_since(self, before: "Stroke") -> tuple[int, range] | None:
+        """Return by how many columns an earlier stroke has moved, and the columns that may differ then.
+
+        None where all may: this one does not continue that one, or nothing of it is left.
+        """
+        shift = self.number - before.number
+        if self.lineage is not before.lineage or not 0 <= shift < len(self.low):
+            return None
+        begin, end = len(self.low) - shift, len(self.low)
+        if self.known != before.known:
+            begin = min(begin, _first_open(before, shift))
+            end = end if shift else min(end, int((self.known - self.start) / self.width) + 1)
+        return (shift, range(begin, end)) if begin > 0 else None
+
+
+def stroke_columns(rows: Rows, start: float, end: float, columns: int) -> Stroke:
+    """Return the line through rows, by pixel columns; a row of NaN breaks it.
+
+    Args:
+        rows: Times, smallest and largest values, each of shape (n,).
+        start: The time at the left edge.
+        end: The time at the right edge.
+        columns: The number of pixel columns.
+    """
+    low, high = _columns(rows, start, end, columns)
+    return Stroke(low, high, *_extent(low, high), start, (end - start) / columns, _known(rows, start, end))
+
+
+def continued_stroke(
+    before: Stroke | None, window: Callable[[float, float, int], Rows], start: float, end: float, columns: int
+) -> Stroke:
+    """Return a stroke whose columns are those of an earlier one where they can be, moved: only the newest are made.
+
+    The left edge is then up to half a column beside `start`. No column moves over the data as the time goes on, so a
+    curve does not shimmer, and a column only ever grows: rows that were reduced meanwhile lose no peak.
+
+    Args:
+        before: An earlier stroke of the same curve, to which rows have only been added; None without one.
+        window: Returns the rows between two times and one beyond each end, no finer than so many columns need.
+        start: The time at the left edge.
+        end: The time at the right edge.
+        columns: The number of pixel columns.
+    """
+    width = (end - start) / columns
+    if before is None or len(before.low) != columns or not math.isclose(before.width, width, rel_tol=1e-9):
+        return stroke_columns(window(start, end, columns), start, end, columns)
+    shift = round((start - before.start) / width)
+    first = _first_open(before, shift)
+    if shift < 0 or first <= 0:
+        return stroke_columns(window(start, end, columns), start, end, columns)
+    start = before.start + shift * width
+    end = start + columns * width
+    low, high = _moved(before.low, shift), _moved(before.high, shift)
+    rows = window(before.known, end, columns)
+    known = _known(rows, start, end)
+    if rows[1] is rows[2] and len(rows[0]) <= _FEW and known - before.known <= _FEW * width:
+        _add_samples(low, high, _crossings(rows, before.known, start, end, width))
+    else:
+        left = start + first * width
+        lowest, highest = _columns(window(left, end, columns - first), left, end, columns - first)
+        np.fmin(low[first:], lowest, out=low[first:])
+        np.fmax(high[first:], highest, out=high[first:])
+    return Stroke(low, high, *_extent(low, high), start, width, known, before.lineage, before.number + shift)
+
+
+def _first_open(before: Stroke, shift: int) -> int:
+    """Return the first column that later rows may still change, after a move by so many columns.
+
+    A row stands where its first sample was, up to a column before its last one.
+    """
+    return int((before.known - before.start) / before.width) - 1 - shift
+
+
+def _moved(values: Floats, shift: int) -> Floats:
+    """Return the values of columns moved to the left, NaN where there was nothing."""
+    return np.concatenate([values[shift:], np.full(shift, np.nan)]) if shift else values.copy()
+
+
+def _add_samples(low: Floats, high: Floats, crossings: Iterator[tuple[int, float]]) -> None:
+    """Widen columns by values of theirs; columns out of view are left out."""
+    for column, value in crossings:
+        if 0 <= column < len(low):
+            if not low[column] <= value:  # which NaN is not either
+                low[column] = value
+            if not high[column] >= value:
+                high[column] = value
+
+
+def _crossings(rows: Rows, known: float, start: float, end: float, width: float) -> Iterator[tuple[int, float]]:
+    """Yield the columns of samples with their values, and those that the line to each of them enters and leaves.
+
+    Args:
+        rows: The samples; the line to those before `known` is there.
+        known: The time of the newest one so far.
+        start: The time at the left edge.
+        end: The time at the right edge.
+        width: That of a column.
+    """
+    x0 = y0 = math.nan
+    for x, y in zip(rows[0].tolist(), rows[1].tolist(), strict=True):
+        if x >= known and not math.isnan(y):
+            yield int((x - start) / width), y
+            if not math.isnan(y0) and x > known:
+                first, last = (int((time - start) / width) for time in (max(x0, known), min(x, end)))
+                for border in range(first, last + 1):
+                    at = start + border * width
+                    if at >= x0:
+                        value = y0 + (at - x0) * (y - y0) / (x - x0)
+                        yield border - 1, value
+                        yield border, value
+        x0, y0 = x, y
+
+
+def _columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
+    """Return the lowest and the highest value of every column, of rows and of the line between them."""
+    x, lowest, highest = rows
+    low, high = _between_columns(rows, start, end, columns)
+    first, last = x.searchsorted((start, end))
+    if last > first:
+        column_of = ((x[first:last] - start) * (columns / (end - start))).astype(np.intp)
+        starts = (column_of[1:] != column_of[:-1]).nonzero()[0]
+        starts += 1
+        starts = np.concatenate([[0], starts])
+        column_of = np.minimum(column_of[starts], columns - 1)
+        low[column_of] = np.fmin(low[column_of], np.fmin.reduceat(lowest[first:last], starts))
+        high[column_of] = np.fmax(high[column_of], np.fmax.reduceat(highest[first:last], starts))
+    return low, high
+
+
+def _known(rows: Rows, start: float, end: float) -> float:
+    """Return the time before which nothing changes when rows are added."""
+    return min(float(rows[0][-1]), end) if len(rows[0]) else start
+
+
+def _extent(low: Floats, high: Floats) -> tuple[float, float, ColumnIndices]:
+    """Return the highest and the lowest value over all columns, and the columns that stand alone."""
+    return float(np.fmax.reduce(high)), float(np.fmin.reduce(low)), _isolated_columns(np.isnan(low))
+
+
+def _between_columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
+    """Return for every column the lower and the higher of the values where the line enters and leaves it."""
+    x, lowest, highest = rows
+    if len(x) < 2:
+        return np.full(columns, np.nan), np.full(columns, np.nan)
+    middle = lowest if lowest is highest else (lowest + highest) / 2
+    borders = np.interp(_column_borders(start, end, columns), x, middle, left=np.nan, right=np.nan)
+    return np.fmin(borders[:-1], borders[1:]), np.fmax(borders[:-1], borders[1:])
+
+
+@lru_cache(maxsize=4)
+def _column_borders(start: float, end: float, columns: int) -> Floats:
+    """Return the times between pixel columns, and those at both edges; all curves of a stack of plots share them."""
+    return np.linspace(start, end, columns + 1)
+
+
+def _isolated_columns(empty: NDArray[np.bool_]) -> ColumnIndices:
+    """Return the columns with something between columns with nothing."""
+    if not empty.any():
+        return np.empty(0, dtype=np.intp)
+    padded = np.concatenate([[True], empty, [True]])
+    return np.flatnonzero(~empty & padded[:-2] & padded[2:])
