@@ -77,7 +77,7 @@ class ProgramPanels(QWidget):
         for panel, pair, ys in zip(self.panels, self._series, self._curves, strict=True):
             for index, (series, y) in enumerate(zip(pair, ys, strict=True)):
                 series.append(now, y[number % self._count])
-                panel.give(f"{index}", PanelCurve(index, f"GPU {index}", ShiftedCurve(series, now)))
+                panel.give(f"{index}", PanelCurve(index, f"GPU {index}", ShiftedCurve(series, now), mark=f"{index}"))
                 panel.set_value(f"{index}", f"{y[number % self._count]:.0f}")
             panel.refresh()
 
