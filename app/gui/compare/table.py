@@ -22,6 +22,8 @@ _VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32
 _BASE_WIDTH = 6 * GRID
 _HOST_MAX = 24 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
+_NAMES = 2
+"""The column of the variants' names."""
 _FROZEN_COLUMNS = 3
 """Run, baseline and name stay while the others scroll."""
 
@@ -44,7 +46,7 @@ class CompareTableView(CellTable):
         self._model = CompareModel()
         self._hidden_columns: frozenset[str] = frozenset()
         self.preferred_height = 0
-        super().__init__(self._model, CompareDelegate(theme), elastic=2, elastic_max=_VARIANT_MAX)
+        super().__init__(self._model, CompareDelegate(theme, names=_NAMES), elastic=_NAMES, elastic_max=_VARIANT_MAX)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         heads = self.horizontalHeader()
         heads.setSectionsClickable(True)

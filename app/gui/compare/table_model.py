@@ -6,7 +6,7 @@ from PySide6.QtCore import QModelIndex, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QStyleOptionViewItem
 
-from app.gui.plot.legend import paint_swatch, swatch_width
+from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID
 from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel
 from app.viewmodels.compare.arrangement import Arrangement
@@ -146,6 +146,10 @@ class CompareDelegate(CellDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         left = area.left() + EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID + (_SWATCH_WIDTH - swatch_width(row.style)) // 2
         paint_swatch(painter, left, middle, colour, row.style)
+        if row.mark:
+            paint_mark(
+                painter, QPointF(left + swatch_width(row.style) / 2, middle + 0.5), colour, row.mark, self._theme
+            )
 
     def _paint_expander(self, painter: QPainter, position: QPointF, expanded: bool) -> None:
         painter.save()

@@ -3,22 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import QByteArray, QObject, QRectF, QSize, Qt, QTimer
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QTabBar
 
-from app.gui.theme import Theme
+from app.gui.theme import GRID, Theme
 from app.report.charts.draw import MIN_WIDTH, draw_chart
 from app.viewmodels.charts.model import BarChart, Chart, Plot, PointChart
 
 SIZE = QSize(64, 36)
+_TAB_PADDING, _ICON_GAP = 4 * GRID, GRID
+"""Of a tab around its title, by the style sheet, and between picture and title."""
 
 
 class Thumbnails(QObject):
     """Draws the charts of a tab bar as its icons, one in each turn of the event loop so that nothing waits for all.
 
-    Thread: GUI only.
+    Where the tabs would not fit with all of them, there are none. Thread: GUI only.
     """
 
     def __init__(self, tabs: QTabBar, theme: Theme) -> None:
@@ -27,15 +29,24 @@ class Thumbnails(QObject):
         self._theme = theme
         self._charts: dict[str, Chart] = {}
         self._waiting: list[str] = []
+        self._icons: dict[str, QIcon] = {}
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
         self._turn.timeout.connect(self._draw_next)
         theme.follow(tabs, self._draw_all)
         tabs.setIconSize(SIZE)
+        tabs.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Show or hide the pictures when the tab bar becomes wider or narrower."""
+        if event.type() == QEvent.Type.Resize:
+            self._fit()
+        return super().eventFilter(watched, event)
 
     def show_charts(self, charts: Mapping[str, Chart]) -> None:
         """Show these charts on the tabs whose data are their keys."""
         self._charts = dict(charts)
+        self._icons = {}
         self._draw_all()
 
     def _draw_all(self) -> None:
@@ -46,10 +57,20 @@ class Thumbnails(QObject):
         if not self._waiting:
             return
         key = self._waiting.pop(0)
-        for tab in range(self._tabs.count()):
-            if self._tabs.tabData(tab) == key:
-                self._tabs.setTabIcon(tab, QIcon(self._picture(self._charts[key])))
+        self._icons[key] = QIcon(self._picture(self._charts[key]))
+        self._fit()
         self._turn.start()
+
+    def _fit(self) -> None:
+        """Show the pictures that are drawn, if there is room for those of all charts."""
+        tabs, titles = self._tabs, range(self._tabs.count())
+        metrics = tabs.fontMetrics()
+        needed = sum(metrics.horizontalAdvance(tabs.tabText(tab)) + _TAB_PADDING for tab in titles)
+        has_room = needed + len(self._charts) * (SIZE.width() + _ICON_GAP) <= tabs.width()
+        for tab in titles:
+            icon = self._icons.get(tabs.tabData(tab)) if has_room else None
+            if (icon is None) != tabs.tabIcon(tab).isNull():
+                tabs.setTabIcon(tab, icon or QIcon())
 
     def _picture(self, chart: Chart) -> QPixmap:
         """Return the upper part of a chart as wide as a thumbnail."""

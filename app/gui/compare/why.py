@@ -38,7 +38,7 @@ class WhyPanel(QWidget):
         self.hide()
 
     def show_views(self, views: tuple[WhyView, ...]) -> None:
-        """Show the view of the variant chosen before, if it is there, else the first."""
+        """Show the view of the variant chosen before, if it is there, else the first that explains something."""
         if views is self._views:
             return
         chosen = self.choice.currentText()
@@ -47,7 +47,8 @@ class WhyPanel(QWidget):
         self.choice.blockSignals(True)
         self.choice.clear()
         self.choice.addItems(names)
-        self.choice.setCurrentIndex(names.index(chosen) if chosen in names else 0)
+        first = next((n for n, view in enumerate(views) if view.found), 0)
+        self.choice.setCurrentIndex(names.index(chosen) if chosen in names else first)
         self.choice.blockSignals(False)
         self._show_chosen()
         self.setVisible(bool(views))

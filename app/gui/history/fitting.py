@@ -1,4 +1,4 @@
-"""What fits into the table of runs: the widths of its columns, names in two lines, chips, notes."""
+"""What fits into the table of runs: the widths of its columns, chips, notes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics
 
 from app.gui.theme import GRID
-from app.gui.widgets.cell_table import SYMBOL_WIDTH
-from app.viewmodels.format.naming import SEPARATOR
+from app.gui.widgets.text_widths import SYMBOL_WIDTH
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     EVIDENCE_COLUMN,
@@ -126,13 +125,6 @@ def _grants(needs: ColumnNeeds, variant: int) -> list[tuple[int, int]]:
 def _set(widths: dict[int, int], needs: ColumnNeeds, wanted: Mapping[int, int]) -> None:
     """Set the widths of those of these columns that are shown and that the user has not chosen a width for."""
     widths.update({c: width for c, width in wanted.items() if c in widths and c not in needs.chosen})
-
-
-def two_lines(name: str, advance: Callable[[str], int]) -> tuple[str, str]:
-    """Return a name in two lines, divided between its parts so that the longer line is as short as can be."""
-    parts = name.split(SEPARATOR)
-    divided = [(SEPARATOR.join(parts[:n]), SEPARATOR.join(parts[n:])) for n in range(1, len(parts))]
-    return min(divided, key=lambda lines: max(map(advance, lines)), default=(name, ""))
 
 
 def chips_that_fit(chips: Sequence[str], width_of: Callable[[str], int], width: int, gap: int) -> list[str]:

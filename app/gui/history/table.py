@@ -7,10 +7,11 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt,
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
-from app.gui.history.fitting import MARKS, SYMBOL_ONLY, VARIANT_MIN, ColumnNeeds, divide_width, two_lines
-from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel, small_font
+from app.gui.history.fitting import MARKS, SYMBOL_ONLY, VARIANT_MIN, ColumnNeeds, divide_width
+from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable, content_width, tabular
+from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
+from app.gui.widgets.text_widths import content_width, small_font, tabular, two_lines
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.search import marked_terms

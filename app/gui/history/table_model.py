@@ -9,9 +9,10 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPo
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QStyleOptionViewItem
 
-from app.gui.history.fitting import chips_that_fit, elide_note, two_lines
-from app.gui.theme import GRID, LEFT
-from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel, elide_name, tabular
+from app.gui.history.fitting import chips_that_fit, elide_note
+from app.gui.theme import GRID, LEFT, Theme
+from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.text_widths import tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
@@ -181,8 +182,6 @@ class HistoryModel(CellModel):
 EXPANDER_WIDTH = 3 * GRID
 """Width of a group's arrow, which a click folds."""
 
-_SMALL_PX, _SMALL_LINE = 11, 13
-"""Letters and height of each line of a name that takes two."""
 _CHIP_HEIGHT = 18
 _CHIP_PX = 12
 
@@ -190,8 +189,11 @@ _CHIP_PX = 12
 class HistoryDelegate(CellDelegate):
     """Adds groups and chips to the cells of all tables."""
 
+    def __init__(self, theme: Theme) -> None:
+        super().__init__(theme, names=VARIANT_COLUMN)
+
     def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
-        """Return what fits of a cell's text; of a variant's name nothing is left out that tells it from others.
+        """Return what fits of a cell's text; of a match the word that was found, of an outcome all or nothing.
 
         Args:
             cell: The cell.
@@ -200,16 +202,14 @@ class HistoryDelegate(CellDelegate):
             width: In pixels.
         """
         text = cell.text
-        if index.column() == VARIANT_COLUMN:
-            return self._without_shared(text, index, lambda tried: metrics.horizontalAdvance(tried) <= width)
         if index.column() in (OUTCOME_COLUMN, EVIDENCE_COLUMN):
             return text if metrics.horizontalAdvance(text) <= width else ""
         if index.column() == MATCH_COLUMN and metrics.horizontalAdvance(text) > width:
             words = itertools.chain.from_iterable(self.marked.values())
             return metrics.elidedText(from_word(text, words), Qt.TextElideMode.ElideRight, width)
-        return elide_name(text, metrics, width)
+        return super().shown_text(cell, index, metrics, width)
 
-    def _without_shared(self, name: str, index: AnyIndex, fits: Callable[[str], bool]) -> str:
+    def shortened(self, name: str, index: AnyIndex, fits: Callable[[str], bool]) -> str:
         """Return a variant's name without as many of the parts that all share as it takes to fit.
 
         Args:
@@ -220,34 +220,6 @@ class HistoryDelegate(CellDelegate):
         model = index.model()
         assert isinstance(model, HistoryModel)
         return leave_out(name, model.shared_parts(index.row()), fits)
-
-    def paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
-        """Paint a text, a variant's name that is too long for its column in two lines of small letters.
-
-        Args:
-            painter: Has the text's font.
-            area: The area of the text.
-            cell: What it shows.
-            index: The cell's index.
-        """
-        advance, width = painter.fontMetrics().horizontalAdvance, area.width()
-        if (
-            index.column() != VARIANT_COLUMN
-            or advance(self.shown_text(cell, index, painter.fontMetrics(), width)) <= width
-        ):
-            super().paint_text(painter, area, cell, index)
-            return
-        painter.setFont(small_font(painter.font()))
-        painter.setPen(QColor(self._theme.colours.text))
-        advance = painter.fontMetrics().horizontalAdvance
-        name = self._without_shared(
-            cell.text, index, lambda tried: max(map(advance, two_lines(tried, advance))) <= width
-        )
-        line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)
-        for text in two_lines(name, advance):
-            self.paint_marks(painter, line, text, VARIANT_COLUMN)
-            painter.drawText(line, LEFT, text)
-            line.translate(0, _SMALL_LINE)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint a group's line, a cell with chips, or a plain cell."""
@@ -320,13 +292,6 @@ class HistoryDelegate(CellDelegate):
 
 def _chip_width(painter: QPainter, text: str) -> int:
     return painter.fontMetrics().horizontalAdvance(text) + 2 * (GRID - 2) + 2
-
-
-def small_font(font: QFont) -> QFont:
-    """Return the font of a name that takes two lines."""
-    made = tabular(font)
-    made.setPixelSize(_SMALL_PX)
-    return made
 
 
 def _bold(font: QFont) -> QFont:

@@ -9,7 +9,8 @@ from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.cell_table import SYMBOL_WIDTH, AnyIndex, CellDelegate, CellModel, CellTable
+from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
+from app.gui.widgets.text_widths import SYMBOL_WIDTH
 from app.records import Floats
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell

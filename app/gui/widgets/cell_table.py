@@ -1,10 +1,10 @@
 """Tables of runs: a model over cells, the delegate that paints them, and a view whose columns fit their content."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPalette, QResizeEvent
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -18,13 +18,22 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme
 from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.text_widths import (
+    SYMBOL_WIDTH,
+    content_width,
+    elide_name,
+    small_font,
+    tabular,
+    two_lines,
+    unit_width,
+)
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell, Column
 
 CELL_ROLE = Qt.ItemDataRole.UserRole
 ROW_HEIGHT = 28
-SYMBOL_WIDTH = 18
-_NAME_SEPARATOR = " · "
+_SMALL_LINE = 13
+"""Height of each line of a name that takes two."""
 
 _SELECTED_ALPHA = 46
 _MARKED_ALPHA = 64
@@ -39,9 +48,16 @@ class CellDelegate(QStyledItemDelegate):
     `marked` has the words, in lower case, that are marked in the texts of a column, or of all columns (None).
     """
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, *, names: int = -1) -> None:
+        """Make a delegate.
+
+        Args:
+            theme: Colours and fonts.
+            names: The column of names, which take two lines of small letters where one is too short.
+        """
         super().__init__()
         self._theme = theme
+        self._names = names
         self.unit_widths: dict[int, int] = {}
         self.bare: Collection[int] = ()
         self.marked: Mapping[int | None, Sequence[str]] = {}
@@ -99,16 +115,28 @@ class CellDelegate(QStyledItemDelegate):
             QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), LEFT, cell.unit
         )
 
-    def shown_text(self, cell: Cell, _index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
+    def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
         """Return what fits of a cell's text.
 
         Args:
             cell: The cell.
-            _index: Its index.
+            index: Its index.
             metrics: Of the font that it is painted in.
             width: In pixels.
         """
+        if index.column() == self._names:
+            return self.shortened(cell.text, index, lambda tried: metrics.horizontalAdvance(tried) <= width)
         return elide_name(cell.text, metrics, width)
+
+    def shortened(self, name: str, _index: AnyIndex, _fits: Callable[[str], bool]) -> str:
+        """Return a name without what may be left out of it until it fits; here nothing may.
+
+        Args:
+            name: The whole name.
+            _index: Its index.
+            _fits: Whether a text fits.
+        """
+        return name
 
     def paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
         """Paint a cell that is no number: its symbol, and what fits of its text.
@@ -125,8 +153,26 @@ class CellDelegate(QStyledItemDelegate):
             painter.drawText(area, LEFT, cell.symbol)
             area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
         shown = self.shown_text(cell, index, painter.fontMetrics(), area.width())
+        if index.column() == self._names and painter.fontMetrics().horizontalAdvance(shown) > area.width():
+            self._paint_lines(painter, area, cell.text, index)
+            return
         self.paint_marks(painter, area, shown, index.column())
         painter.drawText(area, LEFT, shown)
+
+    def _paint_lines(self, painter: QPainter, area: QRect, name: str, index: AnyIndex) -> None:
+        """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
+        painter.setFont(small_font(painter.font()))
+        metrics, width = painter.fontMetrics(), area.width()
+
+        def fits(tried: str) -> bool:
+            return max(map(metrics.horizontalAdvance, two_lines(tried, metrics.horizontalAdvance))) <= width
+
+        line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)
+        for text in two_lines(self.shortened(name, index, fits), metrics.horizontalAdvance):
+            shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, width)
+            self.paint_marks(painter, line, shown, index.column())
+            painter.drawText(line, LEFT, shown)
+            line.translate(0, _SMALL_LINE)
 
     def paint_marks(self, painter: QPainter, area: QRect, shown: str, column: int) -> None:
         """Paint a wash behind each marked word of a text.
@@ -147,29 +193,6 @@ class CellDelegate(QStyledItemDelegate):
         for found in re.finditer("|".join(map(re.escape, words)), shown.lower()):
             left, end = (metrics.horizontalAdvance(shown[:at]) for at in found.span())
             painter.fillRect(area.left() + left, top, end - left, height, wash)
-
-
-def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:
-    """Return what fits of a name: of one with parts the first ones and the last, else both ends.
-
-    Args:
-        name: The whole name.
-        metrics: Of the font that it is painted in.
-        width: In pixels.
-    """
-    if metrics.horizontalAdvance(name) <= width:
-        return name
-    parts = name.split(_NAME_SEPARATOR)
-    shorter = (_NAME_SEPARATOR.join([*parts[:count], "…", parts[-1]]) for count in range(len(parts) - 2, 0, -1))
-    fitting = (shown for shown in shorter if metrics.horizontalAdvance(shown) <= width)
-    return next(fitting, None) or metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, width)
-
-
-def tabular(font: QFont) -> QFont:
-    """Return the font with digits of equal width."""
-    made = QFont(font)
-    made.setFeature(QFont.Tag("tnum"), 1)
-    return made
 
 
 class CellHeader(QHeaderView):
@@ -302,7 +325,7 @@ class CellTable(QTableView):
         for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
             if column.numeric:
                 second = column.second if cell.unit else ""
-                self._delegate.unit_widths[n] = max(_unit_width(metrics, each) for each in (cell.unit, second))
+                self._delegate.unit_widths[n] = max(unit_width(metrics, each) for each in (cell.unit, second))
             width = self.width_for(n, content_width(metrics, column, title_suffix, cell))
             if n == self._elastic:
                 self._elastic_preferred = width
@@ -373,27 +396,3 @@ class CellTable(QTableView):
         header.setHighlightSections(False)
         header.setMinimumSectionSize(5 * GRID)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-
-
-def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
-    """Return the width of a column in pixels.
-
-    Args:
-        metrics: Of the font of the cells.
-        column: Its title and that of what stands behind its numbers.
-        title_suffix: What may stand behind the title.
-        cell: The longest cell.
-    """
-    symbol = SYMBOL_WIDTH if cell.symbol else 0
-    text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
-    unit = _unit_width(metrics, cell.unit)
-    if column.second and cell.unit:
-        content = max(text, title) + max(unit, _unit_width(metrics, column.second))
-    else:
-        content = max(text + unit + symbol, title)
-    return content + 2 * GRID + 2
-
-
-def _unit_width(metrics: QFontMetrics, unit: str) -> int:
-    """Return the width of a unit and the space before it."""
-    return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0

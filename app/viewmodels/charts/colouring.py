@@ -42,8 +42,22 @@ def default_colouring(chart: PointChart, specs: Specs) -> str:
     return max(names, key=explained)
 
 
+def colour_automatically(chart: PointChart, specs: Specs) -> PointChart:
+    """Return a chart with each of its plots coloured by the parameter that explains most in it, where there is one.
+
+    Args:
+        chart: A chart of points that no line joins.
+        specs: The specs of the runs.
+    """
+    alone = (replace(chart, plots=(plot,)) for plot in chart.plots)
+    coloured = (colour_by(each, default_colouring(each, specs), specs) for each in alone)
+    return replace(chart, plots=tuple(plot for each in coloured for plot in each.plots))
+
+
 def colour_by(chart: PointChart, parameter: str, specs: Specs) -> PointChart:
     """Return a chart whose points have a colour and a shape by the value of a parameter.
+
+    A plot in which no point has another value than the others stays as it is.
 
     Args:
         chart: A chart of points that no line joins.
@@ -54,7 +68,12 @@ def colour_by(chart: PointChart, parameter: str, specs: Specs) -> PointChart:
         return chart
     values = [_value(specs[point.runs[0]], parameter) for plot in chart.plots for point in _points(plot)]
     order = list(dict.fromkeys(values))
-    plots = (replace(plot, series=tuple(_series(plot, parameter, order, specs))) for plot in chart.plots)
+    plots = (
+        replace(plot, series=tuple(_series(plot, parameter, order, specs)))
+        if len({_value(specs[point.runs[0]], parameter) for point in _points(plot)}) > 1
+        else plot
+        for plot in chart.plots
+    )
     return replace(chart, plots=tuple(plots))
 
 

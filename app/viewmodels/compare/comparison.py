@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from app import units
+from app.analysis.effects import step_differences
 from app.analysis.intervals import level_at
 from app.analysis.training import compare_accuracy, group_by_training, trainings
 from app.analysis.verdict import group_by_variant, join_seeds, same_workload, throughputs, without_seed
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunRow, StoredRun
-from app.viewmodels.charts.colouring import colour_by, default_colouring
+from app.viewmodels.charts.colouring import colour_automatically
 from app.viewmodels.charts.model import Chart, NoData, PointChart
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
 from app.viewmodels.charts.roofline import roofline_chart
@@ -22,7 +23,7 @@ from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curv
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, Severity
 from app.viewmodels.compare.equality import VariantEquality, compared_equality, equality_warnings
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
-from app.viewmodels.compare.table import ComparedVariant, CompareTable, compare_table, compared_variants
+from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
 from app.viewmodels.compare.why import WhyView, why_views
@@ -68,7 +69,7 @@ def _coloured(chart: Chart | NoData, runs: Sequence[StoredRun]) -> Chart | NoDat
     if not isinstance(chart, PointChart):
         return chart
     specs = {run.row.run: run.row.spec for run in runs}
-    return colour_by(chart, default_colouring(chart, specs), specs)
+    return colour_automatically(chart, specs)
 
 
 COMPARED_FIELDS = tuple(
@@ -162,16 +163,36 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
     )
 
 
+_MANY_VARIANTS = 8
+"""Of more the baseline is one that many others differ from in one setting alone."""
+
+
 def default_baseline(rows: Sequence[RunRow]) -> int:
     """Return the run that others are compared with by default.
 
     It is of the first variant with several runs that measured, if another of its workload has several too: a ratio to a
-    single run has no interval. Else it is the first run that measured, or the first.
+    single run has no interval. Of many variants it is the one from which most others differ in one setting alone, if
+    these are at least twice as many as differ so from the first. Else it is the first run that measured, or the first.
     """
-    repeated = [variant for variant in group_by_variant(rows) if len(throughputs(variant)) > 1]
-    compared = (one for one in repeated if any(other is not one and same_workload(one, other) for other in repeated))
-    candidates = next(compared, rows)
+    groups = group_by_variant(rows)
+    repeated = [variant for variant in groups if len(throughputs(variant)) > 1]
+    compared = [one for one in repeated if any(other is not one and same_workload(one, other) for other in repeated)]
+    if len(groups) > _MANY_VARIANTS and compared:
+        central = max(compared, key=lambda one: _count_matched(one, groups))
+        if _count_matched(central, groups) >= 2 * _count_matched(compared[0], groups):
+            compared = [central]
+    candidates = compared[0] if compared else rows
     return next((row.run for row in candidates if throughputs([row])), rows[0].run)
+
+
+def _count_matched(variant: Sequence[RunRow], groups: Sequence[Sequence[RunRow]]) -> int:
+    """Return how many variants that measured differ from one in a single setting of a step."""
+    return sum(
+        same_workload(variant, other)
+        and len(step_differences(variant[0].spec, other[0].spec)) == 1
+        and bool(throughputs(other))
+        for other in groups
+    )
 
 
 def compare(
@@ -209,7 +230,7 @@ def compare(
             *accuracy,
         ),
         accuracy=accuracy,
-        table=compare_table(variants, found.metrics, drawn_styles, baseline),
+        table=compare_table(variants, found.metrics, _curve_looks(found), baseline),
         styles=drawn_styles,
         gallery=chart_gallery(found.runs, verdict, found.styles),
         scaling=tuple(scaling_views(found.runs)),
@@ -226,10 +247,19 @@ _MAX_SEEDS = 5
 """Seeds that are named in a note."""
 
 
+def _curve_looks(found: ComparedRuns) -> dict[int, CurveLook]:
+    """Return how the curves of the runs that are drawn look, by number."""
+    groups = curve_groups([run.row for run in found.runs], found.drawn, found.styles)
+    return {run: CurveLook(found.styles[run], group.mark) for group in groups for run in group.runs}
+
+
 def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
     """Return the curves of the runs that are drawn."""
     groups = curve_groups([run.row for run in found.runs], found.drawn, found.styles)
     return compare_curves([run for run in found.runs if run.row.run in found.drawn], groups, found.styles, align)
+
+
+_REPEATED = "the first variant with repeats, as a ratio to a single run has no interval"
 
 
 def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
@@ -240,10 +270,9 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
     if baseline != default_baseline(rows) or any(row.run == first for row in base):
         return ""
     name = variant_names([group[0].spec for group in groups])[groups.index(base)]
-    return (
-        f"The baseline is {name}: the first variant with repeats, as a ratio to a single run has no interval. "
-        "Any other can be chosen."
-    )
+    count = _count_matched(base, groups) if len(groups) > _MANY_VARIANTS else 0
+    why = f"{count} variants differ from it in one setting alone, and it has repeats" if count > 1 else _REPEATED
+    return f"The baseline is {name}: {why}. Any other can be chosen."
 
 
 def _seed_notes(found: ComparedRuns) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app import units
 from app.analysis.intervals import Estimate
@@ -38,9 +38,22 @@ class ComparedVariant:
     metrics: RunMetrics
 
 
+class CurveLook(NamedTuple):
+    """How the curves of a run are drawn: a style, and the letter of its variant where there are several."""
+
+    style: int | None
+    mark: str = ""
+
+
+_NOT_DRAWN = CurveLook(None)
+
+
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row; `runs` are those it stands for, `style` is None if its curves are not drawn, `title` is of a group."""
+    """One row; `runs` are those it stands for, `title` is of a group.
+
+    `style` is None if its curves are not drawn; `mark` is the letter that tells them from others without their colour.
+    """
 
     kind: RowKind
     cells: tuple[Cell, ...]
@@ -48,6 +61,7 @@ class TableRow:
     style: int | None
     is_baseline: bool
     title: str = ""
+    mark: str = ""
 
     @property
     def is_parent(self) -> bool:
@@ -99,18 +113,21 @@ def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tu
 
 
 def compare_table(
-    variants: Sequence[ComparedVariant], metrics: Mapping[int, RunMetrics], styles: Mapping[int, int], baseline: int
+    variants: Sequence[ComparedVariant],
+    metrics: Mapping[int, RunMetrics],
+    looks: Mapping[int, CurveLook],
+    baseline: int,
 ) -> CompareTable:
     """Return the table of a comparison.
 
     Args:
         variants: The variants, in order.
         metrics: The metrics of each run, by number.
-        styles: The style of each run whose curves are drawn, by number.
+        looks: The look of each run whose curves are drawn, by number.
         baseline: The run that the others are compared with.
     """
     base = next(variant.result for variant in variants if variant.result.is_baseline)
-    builder = _RowBuilder(metrics=metrics, styles=styles, baseline=baseline, base=base)
+    builder = _RowBuilder(metrics=metrics, looks=looks, baseline=baseline, base=base)
     rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]
     columns = _columns([variant.result for variant in variants])
@@ -156,7 +173,7 @@ class _RowBuilder:
     """Builds the rows of one table."""
 
     metrics: Mapping[int, RunMetrics]
-    styles: Mapping[int, int]
+    looks: Mapping[int, CurveLook]
     baseline: int
     base: VariantResult
 
@@ -166,7 +183,7 @@ class _RowBuilder:
 
     def _variant_row(self, variant: ComparedVariant) -> TableRow:
         result = variant.result
-        count = len(result.runs)
+        count, look = len(result.runs), self.looks.get(result.runs[0].run, _NOT_DRAWN)
         shown = (
             Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
             _NO_TEXT,
@@ -184,12 +201,14 @@ class _RowBuilder:
             kind="variant",
             cells=shown,
             runs=tuple(row.run for row in result.runs),
-            style=self.styles.get(result.runs[0].run),
+            style=look.style,
+            mark=look.mark,
             is_baseline=result.is_baseline,
         )
 
     def _run_row(self, row: RunRow, name: str, result: VariantResult) -> TableRow:
         """Return a run's row; its ratios are to the mean of the baseline's runs."""
+        look = self.looks.get(row.run, _NOT_DRAWN)
         alone = result.is_baseline and len(self.base.runs) == 1
         comparable = row.spec.workload == self.base.runs[0].spec.workload
         throughput, energy = row.summary.throughput, row.summary.energy_mj_per_example
@@ -212,7 +231,8 @@ class _RowBuilder:
             kind="run",
             cells=shown,
             runs=(row.run,),
-            style=self.styles.get(row.run),
+            style=look.style,
+            mark=look.mark,
             is_baseline=row.run == self.baseline,
         )
 

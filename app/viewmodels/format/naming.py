@@ -181,31 +181,53 @@ def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
     return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
 
 
+_MANY = 4
+"""From more differing parameters on, names have no room for what is at its default."""
+
+
 def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[str]:
     """Return for each variant what tells it from the others, `NCHW · Batch size 64`; its short name if nothing does.
 
     GPUs by UUID and the measured length are named only if nothing else tells variants apart. Of three or more, a
-    switch or way to exchange gradients at its default is named only where some variant has no other name. With
-    `in_sentence` parameters are written as within a sentence.
+    switch or way to exchange gradients at its default is named only where some variant has no other name; where many
+    parameters differ, so is everything that a short name has only where it is changed. Several variants of one
+    workload are told from each other by what differs between them alone. With `in_sentence` parameters are written as
+    within a sentence.
     """
-    names = differing_parameters(specs)
     step_counts = Counter(_step_identity(spec) for spec in specs)
+    differing = _differing_by_workload(specs)
     names_by_spec = [
         [
             name
-            for name in names
+            for name in differing[spec.workload]
             if name == "workload"
             or (name in spec.variant and (name not in catalog.OUTSIDE_STEP or step_counts[_step_identity(spec)] > 1))
         ]
         for spec in specs
     ]
     short_names = [
-        [name for name in own if not _is_omittable(spec, name)] for spec, own in zip(specs, names_by_spec, strict=True)
+        [name for name in own if not _is_omittable(spec, name, among=len(differing[spec.workload]))]
+        for spec, own in zip(specs, names_by_spec, strict=True)
     ]
     return [
         " · ".join(format_setting(spec, name, in_sentence=in_sentence) for name in own) or short_name(spec)
         for spec, own in zip(specs, short_names if len(specs) > 2 and all(short_names) else names_by_spec, strict=True)
     ]
+
+
+def _differing_by_workload(specs: Sequence[RunSpec]) -> dict[str, list[str]]:
+    """Return for each workload the parameters by which its variants are named."""
+    by_workload: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        by_workload.setdefault(spec.workload, []).append(spec)
+    if len(by_workload) == 1:
+        return {specs[0].workload: differing_parameters(specs)}
+    everywhere = differing_parameters(specs)
+    among = {workload: {"workload", *_NAMED_FIRST, *differing_parameters(own)} for workload, own in by_workload.items()}
+    return {
+        workload: [name for name in everywhere if len(own) == 1 or name in among[workload]]
+        for workload, own in by_workload.items()
+    }
 
 
 def experiment_name(specs: Sequence[RunSpec]) -> str:
@@ -298,6 +320,15 @@ def _value_with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
     return f"{text} {parameter.unit}" if parameter and parameter.unit else text
 
 
-def _is_omittable(spec: RunSpec, name: str) -> bool:
+def _is_omittable(spec: RunSpec, name: str, *, among: int) -> bool:
+    """Return whether a parameter may be left out of a name.
+
+    Args:
+        spec: The run spec.
+        name: The parameter.
+        among: How many parameters differ.
+    """
     parameter = parameters_by_name(spec).get(name)
-    return parameter is not None and parameter.silent and not is_non_default(spec, name, parameter)
+    if parameter is None or is_non_default(spec, name, parameter):
+        return False
+    return parameter.silent or (among > _MANY and parameter.named == "changed")

@@ -510,6 +510,8 @@ def test_charts_are_seen_small_on_their_tabs(screen: ComparePage) -> None:
     picture = bar.tabIcon(speed).pixmap(bar.iconSize()).toImage()
     assert len({picture.pixel(x, y) for x in range(picture.width()) for y in range(picture.height())}) > 3
     assert bar.tabIcon(titles.index("Curves")).isNull()
+    bar.resize(200, bar.height())
+    assert bar.tabIcon(speed).isNull(), "without room for all"
 
 
 def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage) -> None:

@@ -14,6 +14,7 @@ from app.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.gui.actions import RecordedActions
+from tests.unit.viewmodels.stored import run_row, stored_run
 
 NHWC = traced_run(1, 20.0, {POOL: 4.0, CONV: 10.0}, layout="NHWC")
 NCHW = traced_run(2, 18.0, {POOL: 1.0, CONV: 9.0, SLOW_GEMM: 2.0}, layout="NCHW")
@@ -42,6 +43,13 @@ def visible(screen: CompareView) -> str:
 def labels(table: PartsTable) -> list[str]:
     items = [table.topLevelItem(n) for n in range(table.topLevelItemCount())]
     return [item.text(0) for item in items if item is not None]
+
+
+def test_the_first_variant_shown_is_one_of_which_there_is_something_to_say(screen: CompareView) -> None:
+    untraced = stored_run(run_row(9, workload="cnn10", layout="NHWC", gpus=0, batch_size=8))
+    show(screen, NHWC, untraced, NCHW)
+    screen.tabs.open_tab("Why")
+    assert screen.tabs.why.choice.currentText().startswith("NCHW")
 
 
 def test_the_tab_says_why_and_unfolds_the_kernels_of_a_part(screen: CompareView) -> None:

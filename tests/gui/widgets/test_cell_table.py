@@ -9,10 +9,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
-from app.gui.history.fitting import chips_that_fit, elide_note, two_lines
+from app.gui.history.fitting import chips_that_fit, elide_note
 from app.gui.history.table_model import HistoryDelegate
 from app.gui.theme import GRID
-from app.gui.widgets.cell_table import CELL_ROLE, elide_name
+from app.gui.widgets.cell_table import CELL_ROLE
+from app.gui.widgets.text_widths import elide_name, two_lines
 from app.storage.store import Store
 from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, EVIDENCE_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN

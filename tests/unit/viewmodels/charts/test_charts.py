@@ -192,6 +192,7 @@ def test_many_variants_are_coloured_by_the_parameter_that_explains_most() -> Non
     assert len({(series.colour, series.shape) for series in chart.series}) == 3
     layouts = colour_by(charts(gallery_of(runs, 1), "frontier"), "layout", specs)
     assert [series.label for series in layouts.plots[0].series] == ["NHWC", "NCHW"]
+    assert colour_by(layouts, "units", specs) == layouts, "no run has it"
     few = gallery_of(runs[:4], 1)
     assert all(not series.label for series in charts(few, "frontier").plots[0].series), "a hue for each"
 

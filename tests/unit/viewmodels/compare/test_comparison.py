@@ -27,7 +27,7 @@ from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import panned, zoomed
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
-from workloads.protocol import Epoch
+from workloads.protocol import Epoch, RunSpec, Value
 
 
 def of(rows: Sequence[RunRow], baseline: int = 1) -> Comparison:
@@ -65,6 +65,34 @@ def test_the_default_baseline_is_the_first_variant_whose_ratios_have_intervals()
     assert default_baseline([single, *repeated(2, first=11)[::2]]) == 9, "only one variant is repeated"
     assert default_baseline([failed]) == 8
     assert default_baseline(repeated(2)) == 1, "an experiment's first variant stays"
+
+
+def test_of_many_variants_the_baseline_is_one_that_others_differ_from_in_one_setting() -> None:
+    lone = [run_row(run, units=96, layers=3, timesteps=50) for run in (1, 2)]
+    central = [run_row(run, units=128) for run in (3, 4)]
+    around = [_changed(run_row(5 + n, units=128), *change) for n, change in enumerate(_CHANGES)]
+    assert default_baseline([*lone, *central]) == 1, "of a few the first"
+    assert default_baseline([*lone, *central, *around]) == 3
+    found = of([*lone, *central, *around], 3)
+    assert found.baseline_note.startswith(f"The baseline is {found.against.split(' against ')[1].split(' (')[0]}: ")
+    assert f"{len(_CHANGES)} variants differ from it in one setting alone" in found.baseline_note
+
+
+def _changed(row: RunRow, name: str, value: Value) -> RunRow:
+    return replace(row, spec=RunSpec(workload=row.spec.workload, variant={**row.spec.variant, name: value}))
+
+
+_CHANGES: tuple[tuple[str, Value], ...] = (
+    *(("batch_size", size) for size in (8, 16, 128)),
+    *(("layers", layers) for layers in (2, 4)),
+    ("xla", True),
+    ("mode", "inference"),
+)
+
+
+def test_rows_have_the_letters_of_their_curves() -> None:
+    table = of([run_row(1), run_row(2, layers=2), run_row(3, layers=2)]).table
+    assert [row.mark for variant in table.variants for row in (variant.summary, *variant.runs)] == list("AABBB")
 
 
 def test_ratios_are_against_the_chosen_baseline() -> None:

@@ -14,7 +14,7 @@ from app.viewmodels.format.naming import (
 )
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import Gpu, Machine, complete, with_defaults
-from workloads.protocol import RunSpec
+from workloads.protocol import RunSpec, Value
 
 MIXED = ("NVIDIA H200", "NVIDIA GeForce RTX 4090", "NVIDIA H200")
 
@@ -88,6 +88,36 @@ def test_how_long_is_measured_is_named_only_of_those_that_nothing_else_tells_apa
     ]
     assert variant_names(specs) == ["NHWC · Warm-up steps 10", "NHWC · Warm-up steps 20", "NCHW"]
     assert short_name(specs[0]) == short_name(specs[1])
+
+
+def test_of_many_differences_those_at_their_default_are_not_named() -> None:
+    settings: list[dict[str, Value]] = [
+        {},
+        {"implementation": "block_fused"},
+        {"layers": 4, "mode": "inference"},
+        {"batch_size": 64, "bidirectional": True},
+        {"timesteps": 25},
+    ]
+    specs = [complete("lstm", {"gpus": 0, **each}, Machine()) for each in settings]
+    assert variant_names(specs) == [
+        "Standard · Batch size 32",
+        "Block-fused · Batch size 32",
+        "Standard · Layers 4 · Batch size 32 · Inference",
+        "Standard · Bidirectional on · Batch size 64",
+        "Standard · Time steps 25 · Batch size 32",
+    ]
+    assert variant_names([specs[0], specs[2]]) == ["Layers 1 · Train", "Layers 4 · Inference"]
+
+
+def test_variants_of_one_workload_are_not_told_apart_from_those_of_another() -> None:
+    image = [complete("cnn10", {"gpus": 0, "layout": layout}, Machine()) for layout in ("NHWC", "NCHW")]
+    specs = [*image, *(complete("lstm", {"gpus": 0, "batch_size": size}, Machine()) for size in (8, 16))]
+    assert variant_names(specs) == [
+        "cnn10 · Native · NHWC",
+        "cnn10 · Native · NCHW",
+        "lstm · Standard · Batch size 8",
+        "lstm · Standard · Batch size 16",
+    ]
 
 
 def test_a_workload_of_the_user_s_own_is_named_by_what_its_file_adds_and_by_the_state_of_it() -> None:

@@ -1,0 +1,74 @@
+"""The fonts of table cells, how wide a column has to be for them, and what fits of a name."""
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QFontMetrics
+
+from app.gui.theme import GRID
+from app.viewmodels.format.cells import Cell, Column
+from app.viewmodels.format.naming import SEPARATOR
+
+SYMBOL_WIDTH = 18
+_SMALL_PX = 11
+
+
+def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:
+    """Return what fits of a name: of one with parts the first ones and the last, else both ends.
+
+    Args:
+        name: The whole name.
+        metrics: Of the font that it is painted in.
+        width: In pixels.
+    """
+    if metrics.horizontalAdvance(name) <= width:
+        return name
+    parts = name.split(SEPARATOR)
+    shorter = (SEPARATOR.join([*parts[:count], "…", parts[-1]]) for count in range(len(parts) - 2, 0, -1))
+    fitting = (shown for shown in shorter if metrics.horizontalAdvance(shown) <= width)
+    return next(fitting, None) or metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, width)
+
+
+def two_lines(name: str, advance: Callable[[str], int]) -> tuple[str, str]:
+    """Return a name in two lines, divided between its parts so that the longer line is as short as can be."""
+    parts = name.split(SEPARATOR)
+    divided = [(SEPARATOR.join(parts[:n]), SEPARATOR.join(parts[n:])) for n in range(1, len(parts))]
+    return min(divided, key=lambda lines: max(map(advance, lines)), default=(name, ""))
+
+
+def small_font(font: QFont) -> QFont:
+    """Return the font of a name that takes two lines."""
+    made = tabular(font)
+    made.setPixelSize(_SMALL_PX)
+    return made
+
+
+def tabular(font: QFont) -> QFont:
+    """Return the font with digits of equal width."""
+    made = QFont(font)
+    made.setFeature(QFont.Tag("tnum"), 1)
+    return made
+
+
+def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
+    """Return the width of a column in pixels.
+
+    Args:
+        metrics: Of the font of the cells.
+        column: Its title and that of what stands behind its numbers.
+        title_suffix: What may stand behind the title.
+        cell: The longest cell.
+    """
+    symbol = SYMBOL_WIDTH if cell.symbol else 0
+    text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
+    unit = unit_width(metrics, cell.unit)
+    if column.second and cell.unit:
+        content = max(text, title) + max(unit, unit_width(metrics, column.second))
+    else:
+        content = max(text + unit + symbol, title)
+    return content + 2 * GRID + 2
+
+
+def unit_width(metrics: QFontMetrics, unit: str) -> int:
+    """Return the width of a unit and the space before it."""
+    return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0
