@@ -22,7 +22,7 @@ from app import units
 from app.gui.actions import Actions
 from app.gui.compare.header import CompareHeader
 from app.gui.compare.offers import OffersView
-from app.gui.compare.table import CompareTableView, group_menu
+from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text, splitter, text_label, toggle_button
@@ -229,7 +229,7 @@ class CompareView(QWidget):
         self._restore_key.setEnabled(enlarged)
 
     def _choose_columns(self) -> None:
-        self.table.columns_menu().popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
+        columns_menu(self.table).popup(self._columns.mapToGlobal(QPoint(0, self._columns.height())))
 
     def _choose_group(self) -> None:
         group_menu(self.table).popup(self._group.mapToGlobal(QPoint(0, self._group.height())))
@@ -243,6 +243,7 @@ class CompareView(QWidget):
             action.triggered.connect(lambda _=False, chosen=margin_pct: self.margin_chosen.emit(chosen))
             menu.addAction(action)
         self._margin.setMenu(menu)
+        self._margin.setProperty("menu", True)
 
     def _connect(self) -> None:
         self._add_margins()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from PySide6.QtCore import QItemSelectionModel, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QActionGroup, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QResizeEvent
+from PySide6.QtGui import QAction, QActionGroup, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu
 
 from app.gui.actions import Actions
@@ -13,12 +13,13 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import plain_tooltip
 from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
 from app.gui.widgets.frozen_columns import FrozenColumns
+from app.gui.widgets.text_widths import SYMBOL_ONLY, width_in_two_lines
 from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
 
 _MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 2
-_VARIANT_MAX, _VARIANT_PCT = 36 * GRID, 32
-"""Largest width of names: in pixels in any window, and in percent of a wide one."""
+_VARIANT_MIN, _VARIANT_MAX, _VARIANT_PCT = 24 * GRID, 36 * GRID, 32
+"""Width of names: at least; at most, in pixels in any window, and in percent of a wide one."""
 _BASE_WIDTH = 6 * GRID
 _HOST_MAX = 24 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
@@ -44,15 +45,18 @@ class CompareTableView(CellTable):
     def __init__(self, theme: Theme, actions: Actions) -> None:
         self._actions = actions
         self._model = CompareModel()
-        self._hidden_columns: frozenset[str] = frozenset()
+        self.hidden_columns: frozenset[str] = frozenset()
+        self._content_widths: dict[int, int] = {}
+        self._least_name_width = _VARIANT_MIN
         self.preferred_height = 0
         super().__init__(self._model, CompareDelegate(theme, names=_NAMES), elastic=_NAMES, elastic_max=_VARIANT_MAX)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         heads = self.horizontalHeader()
         heads.setSectionsClickable(True)
+        heads.setMinimumSectionSize(SYMBOL_ONLY)
         heads.sectionClicked.connect(self._sort)
         heads.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        heads.customContextMenuRequested.connect(lambda at: self.columns_menu().popup(heads.mapToGlobal(at)))
+        heads.customContextMenuRequested.connect(lambda at: columns_menu(self).popup(heads.mapToGlobal(at)))
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self.setAccessibleName("Compared runs")
@@ -67,14 +71,14 @@ class CompareTableView(CellTable):
         self.arrange(replace(self.arrangement, by_variant=by_variant))
 
     @property
+    def table(self) -> CompareTable:
+        """The table that is shown."""
+        return self._model.table
+
+    @property
     def arrangement(self) -> Arrangement:
         """How the rows are arranged."""
         return self._model.arrangement
-
-    @property
-    def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Name and label of each parameter that variants may be grouped by."""
-        return self._model.table.parameters
 
     def arrange(self, arrangement: Arrangement) -> None:
         """Show the rows in another arrangement."""
@@ -84,9 +88,9 @@ class CompareTableView(CellTable):
 
     def hide_columns(self, names: Collection[str]) -> None:
         """Hide these columns, and those without any value."""
-        self._hidden_columns = frozenset(names)
+        self.hidden_columns = frozenset(names)
         for n, key in enumerate(self._model.table.keys):
-            self.setColumnHidden(n, key in self._hidden_columns or key in self._model.table.empty)
+            self.setColumnHidden(n, key in self.hidden_columns or key in self._model.table.empty)
         self._stretch()
 
     def rows(self) -> list[TableRow]:
@@ -116,22 +120,9 @@ class CompareTableView(CellTable):
 
     def copy(self, *, markdown: bool = False) -> None:
         """Copy what is shown, tab-separated or as a Markdown table."""
-        hidden = self._hidden_columns | self._model.table.empty
+        hidden = self.hidden_columns | self._model.table.empty
         text = table_text(self._model.table, self._model.rows, hidden, markdown=markdown)
         QGuiApplication.clipboard().setText(text)
-
-    def columns_menu(self) -> QMenu:
-        """Make a menu with a check box for each column with a value."""
-        menu = QMenu(self)
-        table = self._model.table
-        for key, column in zip(table.keys, table.columns, strict=True):
-            if key not in _ALWAYS_SHOWN and key not in table.empty:
-                entry = QAction(column.title, menu, checkable=True, checked=key not in self._hidden_columns)
-                entry.setToolTip(plain_tooltip(column.help))
-                entry.toggled.connect(lambda shown, key=key: self._show_column(key, shown))
-                menu.addAction(entry)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        return menu
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Handle the table's own keys."""
@@ -169,25 +160,34 @@ class CompareTableView(CellTable):
         if index.isValid() and index.column() > 1:
             self._open(self._model.rows[index.row()])
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Let names be wider in a wide window."""
-        self._elastic_max = max(_VARIANT_MAX, self.width() * _VARIANT_PCT // 100)
-        super().resizeEvent(event)
-
     def width_for(self, column: int, content: int) -> int:
         """Add the width of the marks in the first column."""
         key = self._model.table.keys[column]
-        if key == "host":
-            return min(content, _HOST_MAX)
-        return _BASE_WIDTH if key == BASE else content + MARKS_WIDTH if key == RUN else content
+        wanted = {"host": min(content, _HOST_MAX), BASE: _BASE_WIDTH, RUN: content + MARKS_WIDTH}.get(key, content)
+        self._content_widths[column] = wanted
+        return wanted
+
+    def _stretch(self) -> None:
+        """Give way until the figures of interest are in view: words to symbols, names to two lines."""
+        model = self._model
+        content = {n: width for n, width in self._content_widths.items() if not self.isColumnHidden(n)}
+        names = min(self._elastic_preferred, max(_VARIANT_MAX, self.width() * _VARIANT_PCT // 100))
+        widths = model.divide_width(content, names, self._least_name_width, self.fontMetrics(), self.viewport().width())
+        for n, width in widths.items():
+            model.show_title(n, shown=width > SYMBOL_ONLY)
+            self.setColumnWidth(n, width)
+        self._elastic_max = widths.get(_NAMES, names)
+        super()._stretch()
 
     def _show(self, table: CompareTable, arrangement: Arrangement) -> None:
         row, same_runs = self.current_row(), table is self._model.table
         before = self.currentIndex().row() if same_runs else 0
         self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
         self._delegate.unit_widths.clear()
+        self._content_widths.clear()
+        self._least_name_width = max(_VARIANT_MIN, width_in_two_lines(_names(table), self.font()))
         self.fit(table.widest(), title_suffix=" ↓")
-        self.hide_columns(self._hidden_columns)
+        self.hide_columns(self.hidden_columns)
         if self._model.rows:
             rows = self._model.rows
             there = (n for n, each in enumerate(rows) if row and _are_alike(each, row) and each.runs[0] in row.runs)
@@ -246,9 +246,10 @@ class CompareTableView(CellTable):
         numeric = self._model.columns[column].numeric
         self.arrange(self.arrangement.sorted_by(column, numeric=numeric))
 
-    def _show_column(self, key: str, shown: bool) -> None:
-        self.hide_columns(self._hidden_columns - {key} if shown else self._hidden_columns | {key})
-        self.columns_changed.emit(self._hidden_columns)
+    def show_column(self, key: str, shown: bool) -> None:
+        """Show or hide a column, as the user chose."""
+        self.hide_columns(self.hidden_columns - {key} if shown else self.hidden_columns | {key})
+        self.columns_changed.emit(self.hidden_columns)
 
     def _show_menu(self, position: QPoint) -> None:
         """Show the menu of the current row."""
@@ -273,7 +274,7 @@ class CompareTableView(CellTable):
             menu.addSeparator()
         menu.addAction("&Copy the table").triggered.connect(self.copy)
         menu.addAction("Copy as &Markdown").triggered.connect(lambda: self.copy(markdown=True))
-        for title, below in (("&Group by", group_menu(self)), ("Co&lumns", self.columns_menu())):
+        for title, below in (("&Group by", group_menu(self)), ("Co&lumns", columns_menu(self))):
             below.setTitle(title)
             menu.addMenu(below)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -291,15 +292,34 @@ def _variants_of(row: TableRow, table: CompareTable) -> frozenset[int]:
     return frozenset(runs[0] for runs in found if set(runs) & set(row.runs))
 
 
+def _names(table: CompareTable) -> list[str]:
+    place = table.keys.index(VARIANT) if table.variants else 0
+    return [variant.summary.cells[place].text for variant in table.variants]
+
+
 def _runs(table: CompareTable) -> set[int]:
     return {run for variant in table.variants for run in variant.summary.runs}
+
+
+def columns_menu(view: CompareTableView) -> QMenu:
+    """Make a menu with a check box for each column of a table with a value."""
+    menu = QMenu(view)
+    for key, column in zip(view.table.keys, view.table.columns, strict=True):
+        if key in _ALWAYS_SHOWN or key in view.table.empty:
+            continue
+        entry = QAction(column.title, menu, checkable=True, checked=key not in view.hidden_columns)
+        entry.setToolTip(plain_tooltip(column.help))
+        entry.toggled.connect(lambda shown, key=key: view.show_column(key, shown))
+        menu.addAction(entry)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    return menu
 
 
 def group_menu(view: CompareTableView) -> QMenu:
     """Make a menu of the parameters that the variants of a table may be grouped by."""
     menu = QMenu(view)
     group = QActionGroup(menu)
-    for name, title in (("", "No groups"), *view.parameters):
+    for name, title in (("", "No groups"), *view.table.parameters):
         entry = QAction(title.replace("&", "&&"), group, checkable=True, checked=name == view.arrangement.group_by)
         entry.triggered.connect(
             lambda _=False, name=name: view.arrange(replace(view.arrangement, group_by=name, folded=frozenset()))

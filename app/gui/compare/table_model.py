@@ -1,16 +1,18 @@
 """The rows of a comparison's table: their model, and how its first columns are painted."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from PySide6.QtCore import QModelIndex, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QStyleOptionViewItem
 
 from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID
-from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
+from app.gui.widgets.cell_table import CellDelegate
+from app.gui.widgets.text_widths import SYMBOL_ONLY, give_way
 from app.viewmodels.compare.arrangement import Arrangement
-from app.viewmodels.compare.table import BASE, CompareTable, TableRow
+from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
 
 ROW_ROLE = CELL_ROLE + 1
@@ -19,6 +21,10 @@ _SWATCH_WIDTH = 24
 MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
 """Width of expander, check box and swatch at the left of the first column."""
 
+_MARKS = ("outcome", "evidence")
+"""The columns of symbols, whose words give way where the width is little."""
+_OF_INTEREST = (RUN, BASE, VARIANT, "host", *_MARKS, "throughput", "speedup", "energy")
+"""The columns that should be in view without scrolling."""
 _NO_PARENT = QModelIndex()
 _RADIO, _DOT = 6.0, 3.0
 _HIDDEN_ALPHA = 60
@@ -68,6 +74,31 @@ class CompareModel(CellModel):
         if column != self.arrangement.column:
             return title
         return f"{title} {'↓' if self.arrangement.descending else '↑'}"
+
+    def divide_width(
+        self, content: Mapping[int, int], names: int, least: int, metrics: QFontMetrics, view: int
+    ) -> dict[int, int]:
+        """Return the widths of the columns up to the last figure of interest, such that they fit if they can.
+
+        Args:
+            content: Width of each shown column with everything in it.
+            names: Width of the variants' names.
+            least: The least width of names.
+            metrics: Of the font of the titles.
+            view: In pixels.
+        """
+        keys = self.table.keys
+        shown = {n: names if keys[n] == VARIANT else width for n, width in content.items() if keys[n] in _OF_INTEREST}
+        marks = [n for n in shown if keys[n] in _MARKS]
+        titles = {n: metrics.horizontalAdvance(self.title(n)) + 2 * GRID + 2 for n in marks}
+        steps = [
+            *({n: width} for n, width in titles.items()),
+            *({n: SYMBOL_ONLY} for n in marks),
+            {n: least for n in shown if keys[n] == VARIANT},
+        ]
+        widths = give_way(shown, steps, (), view)
+        spare = max(0, view - sum(widths.values()))
+        return {n: min(shown[n], width + spare) if keys[n] == VARIANT else width for n, width in widths.items()}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Return the row itself or its check state; the rest as in every table."""
@@ -126,6 +157,20 @@ class CompareDelegate(CellDelegate):
         """Return the area of the text, in the first column right of its marks."""
         area = super().content_area(option, index)
         return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
+
+    def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
+        """Return what fits of a cell's text, of an outcome all or nothing.
+
+        Args:
+            cell: The cell.
+            index: Its index.
+            metrics: Of the font that it is painted in.
+            width: In pixels.
+        """
+        model = index.model()
+        if isinstance(model, CompareModel) and model.table.keys[index.column()] in _MARKS:
+            return cell.text if metrics.horizontalAdvance(cell.text) <= width else ""
+        return super().shown_text(cell, index, metrics, width)
 
     def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, index: AnyIndex) -> None:
         model = index.model()

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics
 
 from app.gui.theme import GRID
-from app.gui.widgets.text_widths import SYMBOL_WIDTH
+from app.gui.widgets.text_widths import SYMBOL_ONLY, give_way
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     EVIDENCE_COLUMN,
@@ -18,7 +18,6 @@ from app.viewmodels.history.table import (
 
 MARKS = (OUTCOME_COLUMN, EVIDENCE_COLUMN)
 """Columns of symbols; the first gives way before the second, which says less without its title."""
-SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 VARIANT_MIN = 24 * GRID
 
 _VARIANT_PCT = 40
@@ -75,9 +74,7 @@ def divide_width(needs: ColumnNeeds, view: int) -> dict[int, int]:
     first = min(whole, max(_FIRST_SHARE, least))
     widths = dict(needs.content)
     _set(widths, needs, {VARIANT_COLUMN: first, ANNOTATIONS_COLUMN: min(notes, _ANNOTATIONS_MIN)})
-    for step in _steps(needs, least):
-        if sum(widths.values()) > view:
-            _set(widths, needs, {column: min(width, widths.get(column, 0)) for column, width in step.items()})
+    widths = give_way(widths, _steps(needs, least), needs.chosen, view)
     missing = sum(widths.values()) - view
     if 0 < missing <= least - max(needs.squeezed_variant, least * _SQUEEZED_PCT // 100):
         _set(widths, needs, {VARIANT_COLUMN: least - missing})

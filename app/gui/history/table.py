@@ -7,11 +7,11 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt,
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
-from app.gui.history.fitting import MARKS, SYMBOL_ONLY, VARIANT_MIN, ColumnNeeds, divide_width
+from app.gui.history.fitting import MARKS, VARIANT_MIN, ColumnNeeds, divide_width
 from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
-from app.gui.widgets.text_widths import content_width, small_font, tabular, two_lines
+from app.gui.widgets.text_widths import SYMBOL_ONLY, content_width, tabular, width_in_two_lines
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.search import marked_terms
@@ -212,10 +212,8 @@ class HistoryTable(CellTable):
     def _name_widths(self, name: str, metrics: QFontMetrics) -> tuple[int, int]:
         """Return the width that a name needs in one line, and in two."""
         if name not in self._known_widths:
-            small = QFontMetrics(small_font(self.font()))
-            longer = max(map(small.horizontalAdvance, two_lines(name, small.horizontalAdvance)))
-            margins = 2 * GRID + 2
-            self._known_widths[name] = metrics.horizontalAdvance(name) + margins, longer + margins
+            one_line = metrics.horizontalAdvance(name) + 2 * GRID + 2
+            self._known_widths[name] = one_line, width_in_two_lines([name], self.font())
         return self._known_widths[name]
 
     def _metrics(self) -> QFontMetrics:

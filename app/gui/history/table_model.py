@@ -1,7 +1,7 @@
 """Model, group selection and painting of the table of stored runs; rows are loaded page by page."""
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QStyleOptionViewItem
 
 from app.gui.history.fitting import chips_that_fit, elide_note
 from app.gui.theme import GRID, LEFT, Theme
-from app.gui.widgets.cell_table import CELL_ROLE, AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
+from app.gui.widgets.cell_table import CellDelegate
 from app.gui.widgets.text_widths import tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
@@ -52,7 +53,6 @@ class HistoryModel(CellModel):
         self._up_to_date: set[int] = set()
         self._query = RunQuery()
         self._shared: dict[str, frozenset[str]] = {}
-        self._untitled: set[int] = set()
         self.searched: Collection[str] = ()
         """Words in lower case that are never left out of a variant's name."""
         self.bare: Collection[int] = ()
@@ -151,20 +151,6 @@ class HistoryModel(CellModel):
         line = self.lines[row]
         return bool(self.folded_runs(line)) if isinstance(line, Group) else None
 
-    def show_title(self, column: int, *, shown: bool) -> None:
-        """Show the title of a column, or leave it out where there is no room for it."""
-        if shown == (column in self._untitled):
-            self._untitled ^= {column}
-            self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return the title, also for screen readers where it is not shown."""
-        if section in self._untitled and role == Qt.ItemDataRole.DisplayRole:
-            return ""
-        if role == Qt.ItemDataRole.AccessibleTextRole and orientation == Qt.Orientation.Horizontal:
-            return self.title(section)
-        return super().headerData(section, orientation, role)
-
     def title(self, column: int) -> str:
         """Return the title, with an arrow where the rows are ordered by it: Qt's own would cover right-aligned text."""
         title = BARE_TITLES[column] if column in self.bare else super().title(column)
@@ -209,17 +195,11 @@ class HistoryDelegate(CellDelegate):
             return metrics.elidedText(from_word(text, words), Qt.TextElideMode.ElideRight, width)
         return super().shown_text(cell, index, metrics, width)
 
-    def shortened(self, name: str, index: AnyIndex, fits: Callable[[str], bool]) -> str:
-        """Return a variant's name without as many of the parts that all share as it takes to fit.
-
-        Args:
-            name: The whole name.
-            index: Its index.
-            fits: Whether a text fits.
-        """
+    def optional_parts(self, index: AnyIndex) -> Collection[str]:
+        """Return the parts of a variant's name that all runs of its workload have."""
         model = index.model()
         assert isinstance(model, HistoryModel)
-        return leave_out(name, model.shared_parts(index.row()), fits)
+        return model.shared_parts(index.row())
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint a group's line, a cell with chips, or a plain cell."""

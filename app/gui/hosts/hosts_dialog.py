@@ -23,7 +23,8 @@ from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
 from app.gui.widgets.basic import BreakingLabel, PageScroller, button, separator, set_role, text_label
-from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
+from app.gui.widgets.cell_model import AnyIndex, CellModel
+from app.gui.widgets.cell_table import CellDelegate, CellTable
 from app.hosts.address import parse_address
 from app.hosts.book import HostEntry, add_host, remove_host
 from app.hosts.check import HostCheck, check_hosts

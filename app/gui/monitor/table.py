@@ -9,7 +9,8 @@ from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
+from app.gui.widgets.cell_model import AnyIndex, CellModel
+from app.gui.widgets.cell_table import CellDelegate, CellTable
 from app.gui.widgets.text_widths import SYMBOL_WIDTH
 from app.records import Floats
 from app.viewmodels.format.cells import Cell

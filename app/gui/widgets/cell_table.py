@@ -1,9 +1,9 @@
-"""Tables of runs: a model over cells, the delegate that paints them, and a view whose columns fit their content."""
+"""Tables of runs: the delegate that paints their cells, and a view whose columns fit their content."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -17,8 +17,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme
-from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
 from app.gui.widgets.text_widths import (
+    PAIR_GAP,
     SYMBOL_WIDTH,
     content_width,
     elide_name,
@@ -28,9 +29,9 @@ from app.gui.widgets.text_widths import (
     unit_width,
 )
 from app.gui.window_state import WindowState
-from app.viewmodels.format.cells import Cell, Column
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.format.naming import leave_out
 
-CELL_ROLE = Qt.ItemDataRole.UserRole
 ROW_HEIGHT = 28
 _SMALL_LINE = 13
 """Height of each line of a name that takes two."""
@@ -38,14 +39,13 @@ _SMALL_LINE = 13
 _SELECTED_ALPHA = 46
 _MARKED_ALPHA = 64
 
-AnyIndex = QModelIndex | QPersistentModelIndex
-
 
 class CellDelegate(QStyledItemDelegate):
     """Paints the `Cell` under `CELL_ROLE`.
 
-    `unit_widths` has the pixels for the unit in each numeric column, `bare` the columns whose units are not shown.
-    `marked` has the words, in lower case, that are marked in the texts of a column, or of all columns (None).
+    `unit_widths` has the pixels for the unit in each numeric column, `bare` the columns whose units are not shown,
+    `pairs` those in which something else than a unit stands behind the number. `marked` has the words, in lower case,
+    that are marked in the texts of a column, or of all columns (None).
     """
 
     def __init__(self, theme: Theme, *, names: int = -1) -> None:
@@ -60,6 +60,7 @@ class CellDelegate(QStyledItemDelegate):
         self._names = names
         self.unit_widths: dict[int, int] = {}
         self.bare: Collection[int] = ()
+        self.pairs: Collection[int] = ()
         self.marked: Mapping[int | None, Sequence[str]] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
@@ -80,11 +81,14 @@ class CellDelegate(QStyledItemDelegate):
         painter.setFont(tabular(option.font))
         area = self.content_area(option, index)
         if index.column() in self.unit_widths:
-            unit_width = 0 if index.column() in self.bare else self.unit_widths[index.column()]
-            self._paint_quantity(painter, area, cell, unit_width)
+            self._paint_quantity(painter, area, cell, index.column())
         else:
             self.paint_text(painter, area, cell, index)
         painter.restore()
+
+    def gap(self, column: int) -> int:
+        """Return the pixels between a number and what stands behind it."""
+        return PAIR_GAP if column in self.pairs else GRID // 2
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
         """Return the size of one line; columns get their width from the longest text, not from every cell."""
@@ -104,15 +108,18 @@ class CellDelegate(QStyledItemDelegate):
         elif option.state & QStyle.StateFlag.State_MouseOver:
             painter.fillRect(option.rect, QColor(colours.raised))
 
-    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, unit_width: int) -> None:
+    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, column: int) -> None:
         colours = self._theme.colours
+        unit_width = 0 if column in self.bare else self.unit_widths[column]
         painter.setPen(QColor(colours.faint if cell.key is None else colours.text))
         painter.drawText(area.adjusted(0, 0, -unit_width, 0), RIGHT, cell.text)
         if not unit_width:
             return
         painter.setPen(QColor(colours.muted))
         painter.drawText(
-            QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height()), LEFT, cell.unit
+            QRect(area.right() + 1 - unit_width + self.gap(column), area.y(), unit_width, area.height()),
+            LEFT,
+            cell.unit,
         )
 
     def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
@@ -125,18 +132,13 @@ class CellDelegate(QStyledItemDelegate):
             width: In pixels.
         """
         if index.column() == self._names:
-            return self.shortened(cell.text, index, lambda tried: metrics.horizontalAdvance(tried) <= width)
+            parts = self.optional_parts(index)
+            return leave_out(cell.text, parts, lambda tried: metrics.horizontalAdvance(tried) <= width)
         return elide_name(cell.text, metrics, width)
 
-    def shortened(self, name: str, _index: AnyIndex, _fits: Callable[[str], bool]) -> str:
-        """Return a name without what may be left out of it until it fits; here nothing may.
-
-        Args:
-            name: The whole name.
-            _index: Its index.
-            _fits: Whether a text fits.
-        """
-        return name
+    def optional_parts(self, _index: AnyIndex) -> Collection[str]:
+        """Return the parts that may be left out of a name; here none."""
+        return ()
 
     def paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
         """Paint a cell that is no number: its symbol, and what fits of its text.
@@ -168,7 +170,7 @@ class CellDelegate(QStyledItemDelegate):
             return max(map(metrics.horizontalAdvance, two_lines(tried, metrics.horizontalAdvance))) <= width
 
         line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)
-        for text in two_lines(self.shortened(name, index, fits), metrics.horizontalAdvance):
+        for text in two_lines(leave_out(name, self.optional_parts(index), fits), metrics.horizontalAdvance):
             shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, width)
             self.paint_marks(painter, line, shown, index.column())
             painter.drawText(line, LEFT, shown)
@@ -217,63 +219,12 @@ class CellHeader(QHeaderView):
         option.rect, option.text = area, ""
         painter.save()
         self.style().drawControl(QStyle.ControlElement.CE_Header, option, painter, self)
-        painter.setPen(option.palette.color(QPalette.ColorRole.ButtonText))
+        painter.setPen(option.palette.color(QPalette.ColorRole.PlaceholderText))  # the style sheet's muted colour
         inside = area.adjusted(GRID, 0, -GRID, 0)
         painter.drawText(inside.adjusted(0, 0, -unit_width, 0), RIGHT, model.title(section))
-        painter.drawText(inside.adjusted(inside.width() - unit_width + GRID // 2, 0, 0, 0), LEFT, second)
+        gap = self._delegate.gap(section)
+        painter.drawText(inside.adjusted(inside.width() - unit_width + gap, 0, 0, 0), LEFT, second)
         painter.restore()
-
-
-_NO_PARENT = QModelIndex()
-
-
-class CellModel(QAbstractTableModel):
-    """Model of thousands of rows of cells; nothing is made for a cell before it is painted."""
-
-    def __init__(self, columns: Sequence[Column]) -> None:
-        super().__init__()
-        self.columns = columns
-
-    def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a row, one per column."""
-        raise NotImplementedError
-
-    def title(self, column: int) -> str:
-        """Return the title of a column."""
-        return self.columns[column].title
-
-    def is_folded(self, _row: int) -> bool | None:
-        """Return whether the lines below a row are folded away; None where it has none."""
-        return None
-
-    def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """Return the number of columns."""
-        return 0 if parent.isValid() else len(self.columns)
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return the cell for the delegate, its text for everything else."""
-        cell = self.row_cells(index.row())[index.column()]
-        if role == CELL_ROLE:
-            return cell
-        if role == Qt.ItemDataRole.DisplayRole:
-            return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
-        if role == Qt.ItemDataRole.AccessibleTextRole and (folded := self._folded_at(index)) is not None:
-            return f"{self.data(index)}, {'folded' if folded else 'unfolded'}"
-        return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
-
-    def _folded_at(self, index: AnyIndex) -> bool | None:
-        return None if index.column() else self.is_folded(index.row())
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return titles, their help and alignment."""
-        if orientation != Qt.Orientation.Horizontal:
-            return None
-        column = self.columns[section]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return RIGHT if column.numeric else LEFT
-        if role == Qt.ItemDataRole.DisplayRole:
-            return self.title(section)
-        return plain_tooltip(column.help) if role == Qt.ItemDataRole.ToolTipRole else None
 
 
 class CellTable(QTableView):
@@ -322,10 +273,13 @@ class CellTable(QTableView):
     def fit(self, widest: Sequence[Cell], *, title_suffix: str = "") -> None:
         """Give every column the width of its widest cell, or of its title with `title_suffix`."""
         metrics = QFontMetrics(tabular(self.font()))
+        self._delegate.pairs = {n for n, column in enumerate(self._cells.columns) if column.second}
         for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
             if column.numeric:
                 second = column.second if cell.unit else ""
-                self._delegate.unit_widths[n] = max(unit_width(metrics, each) for each in (cell.unit, second))
+                self._delegate.unit_widths[n] = max(
+                    unit_width(metrics, each, self._delegate.gap(n)) for each in (cell.unit, second)
+                )
             width = self.width_for(n, content_width(metrics, column, title_suffix, cell))
             if n == self._elastic:
                 self._elastic_preferred = width

@@ -1,6 +1,6 @@
 """The fonts of table cells, how wide a column has to be for them, and what fits of a name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics
@@ -10,6 +10,10 @@ from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.format.naming import SEPARATOR
 
 SYMBOL_WIDTH = 18
+SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
+"""Width of a column of symbols whose words are in their tooltips."""
+PAIR_GAP = GRID + GRID // 2
+"""Pixels between a number and what stands behind it under a title of its own."""
 _SMALL_PX = 11
 
 
@@ -34,6 +38,12 @@ def two_lines(name: str, advance: Callable[[str], int]) -> tuple[str, str]:
     parts = name.split(SEPARATOR)
     divided = [(SEPARATOR.join(parts[:n]), SEPARATOR.join(parts[n:])) for n in range(1, len(parts))]
     return min(divided, key=lambda lines: max(map(advance, lines)), default=(name, ""))
+
+
+def width_in_two_lines(names: Iterable[str], font: QFont) -> int:
+    """Return the width of a column in which each of these names fits in two lines of small letters."""
+    advance = QFontMetrics(small_font(font)).horizontalAdvance
+    return max((advance(line) for name in names for line in two_lines(name, advance)), default=0) + 2 * GRID + 2
 
 
 def small_font(font: QFont) -> QFont:
@@ -63,12 +73,36 @@ def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell
     text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
     unit = unit_width(metrics, cell.unit)
     if column.second and cell.unit:
-        content = max(text, title) + max(unit, unit_width(metrics, column.second))
+        content = max(text, title) + max(unit_width(metrics, each, PAIR_GAP) for each in (cell.unit, column.second))
     else:
         content = max(text + unit + symbol, title)
     return content + 2 * GRID + 2
 
 
-def unit_width(metrics: QFontMetrics, unit: str) -> int:
-    """Return the width of a unit and the space before it."""
-    return metrics.horizontalAdvance(unit) + GRID // 2 if unit else 0
+def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
+    """Return the width of a unit and the space before it.
+
+    Args:
+        metrics: Of the font of the cells.
+        unit: The unit, or what else stands behind a number.
+        gap: The space.
+    """
+    return metrics.horizontalAdvance(unit) + gap if unit else 0
+
+
+def give_way(
+    widths: Mapping[int, int], steps: Iterable[Mapping[int, int]], fixed: Collection[int], view: int
+) -> dict[int, int]:
+    """Return the widths of columns after as many steps as it takes until they fit into a view together.
+
+    Args:
+        widths: Width of each column.
+        steps: Columns with their next smaller width, in the order in which they give way.
+        fixed: Columns whose width stays.
+        view: In pixels.
+    """
+    shown = dict(widths)
+    for step in steps:
+        if sum(shown.values()) > view:
+            shown.update({n: min(width, shown[n]) for n, width in step.items() if n in shown and n not in fixed})
+    return shown

@@ -76,7 +76,7 @@ def css_variables(palette: Palette) -> str:
 DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10))
 """Pixels drawn and skipped in turn, the first solid. A style is the index of a hue plus `HUES` times that of a dash."""
 
-MAX_COMPARED = 200
+MAX_COMPARED = 300
 """Largest number of runs in one comparison."""
 
 MAX_DRAWN = 20

@@ -16,6 +16,8 @@ Each = TypeVar("Each")
 
 
 _PINNED, _OTHERS = "Pinned", "Others"
+_IN_SIGHT = 8
+"""Rows that are seen at once; of more the baseline is first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class Arrangement:
     Attributes:
         by_variant: One row per variant, else one per run.
         unfolded: The variants whose runs are shown below them.
-        column: The column to sort by; None is the order in which the runs were chosen.
+        column: The column to sort by; None is the order in which the runs were chosen, of many after the baseline.
         descending: The direction of that order.
         group_by: The parameter by whose values variants are grouped; "" is none.
         folded: The groups, by their titles, of which only the head is shown.
@@ -53,6 +55,8 @@ class Arrangement:
     def rows(self, table: CompareTable) -> list[TableRow]:
         """Return the rows to show: pinned variants under a head of their own, then groups or all others."""
         shown = [variant for variant in table.variants if not self.is_hidden(variant)]
+        if len(shown) > _IN_SIGHT and self.column is None:
+            shown.sort(key=lambda variant: not variant.summary.is_baseline)
         pinned = [variant for variant in shown if variant.summary.runs[0] in self.pinned]
         others = [variant for variant in shown if variant not in pinned]
         groups = {_PINNED: pinned} if pinned else {}

@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
+from app.gui.compare.table import columns_menu
 from app.gui.plot.canvas import PlotCanvas
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.time_panel import TimePanel
@@ -358,7 +359,7 @@ def test_columns_can_be_left_out_and_that_is_remembered(screen: ComparePage, dat
     screen.compare(1, 2)
     table = screen.view.table
     outcome = screen.titles().index("Outcome")
-    menu = table.columns_menu()
+    menu = columns_menu(table)
     next(entry for entry in menu.actions() if entry.text() == "Outcome").trigger()
     assert table.isColumnHidden(outcome)
     screen.compare(1, 2, 3)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 from app.gui.history.fitting import chips_that_fit, elide_note
 from app.gui.history.table_model import HistoryDelegate
 from app.gui.theme import GRID
-from app.gui.widgets.cell_table import CELL_ROLE
+from app.gui.widgets.cell_model import CELL_ROLE
 from app.gui.widgets.text_widths import elide_name, two_lines
 from app.storage.store import Store
 from app.viewmodels.history.search import from_word

@@ -90,6 +90,14 @@ _CHANGES: tuple[tuple[str, Value], ...] = (
 )
 
 
+def test_of_more_variants_than_are_seen_at_once_the_baseline_is_first() -> None:
+    rows = [run_row(run, units=run) for run in range(1, 10)]
+    assert column(of(rows, 7), "Variant")[:3] == ["Units 7", "Units 1", "Units 2"]
+    assert column(of(rows[:8], 7), "Variant")[:3] == ["Units 1", "Units 2", "Units 3"]
+    by_run = Arrangement(column=0, descending=False)
+    assert column(of(rows, 7), "Variant", by_run)[:2] == ["Units 1", "Units 2"], "but where they are sorted"
+
+
 def test_rows_have_the_letters_of_their_curves() -> None:
     table = of([run_row(1), run_row(2, layers=2), run_row(3, layers=2)]).table
     assert [row.mark for variant in table.variants for row in (variant.summary, *variant.runs)] == list("AABBB")
