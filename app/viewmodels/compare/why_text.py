@@ -174,14 +174,15 @@ def _explain(changed: Sequence[Part], found: StepDifference, figures: Figures) -
     difference = found.step.difference.value
     with_it = [part for part in changed if part.change.difference.value * difference > 0]
     against = sum(part.change.difference.value for part in changed if part not in with_it)
-    if not with_it:
-        return ", without a part that surely differs"
-    if abs(against) >= _BALANCE * abs(difference):
+    if with_it and abs(against) >= _BALANCE * abs(difference):
         return f", the balance of {_balance(changed, figures)}"
+    named = _named(with_it, abs(difference))
+    if not named:
+        return ", without a large part that surely differs"
     clauses = [
         f"{figures.ms(abs(part.change.difference.value))}{'' if n else ' of it'}"
         f" ({units.percent(100 * part.change.difference.value / difference)}) in {_noun(part, figures)}"
-        for n, part in enumerate(_named(with_it, abs(difference)))
+        for n, part in enumerate(named)
     ]
     return f", {join_with_and(clauses)}{_describe_unchanged(found, figures)}"
 

@@ -84,6 +84,15 @@ def test_steps_that_are_alike_in_all_parts_are_said_to_be() -> None:
     assert "nor does any part of a step by more than 1 % of it for certain" in plain(found.sentence)
 
 
+def test_where_only_small_parts_surely_differ_the_sentence_names_none() -> None:
+    def step(number: int, layout: str, step_ms: float, conv: float, pool: float) -> StoredRun:
+        return traced_run(number, step_ms, {CONV: conv, POOL: pool}, layout=layout)
+
+    runs = [step(1, "NHWC", 20.0, 9.0, 0.5), step(2, "NHWC", 20.1, 4.0, 0.5)]
+    found = view(runs, [step(3, "NCHW", 15.0, 3.0, 0.4), step(4, "NCHW", 15.1, 8.0, 0.4)])
+    assert plain(found.sentence).endswith("), without a large part that surely differs.")
+
+
 def test_runs_that_are_equal_in_everything_can_be_drawn() -> None:
     found = view([traced_run(1, 20.0, {CONV: 9.0}, layout="NHWC")], [traced_run(2, 20.0, {CONV: 9.0}, layout="NCHW")])
     assert found.chart is not None
