@@ -73,14 +73,15 @@ class Thumbnails(QObject):
                 tabs.setTabIcon(tab, icon or QIcon())
 
     def _picture(self, chart: Chart) -> QPixmap:
-        """Return the upper part of a chart as wide as a thumbnail."""
+        """Return a chart as wide as a thumbnail: its upper part, or all of a low one in the middle."""
         drawing = draw_chart(_without_names(chart), self._theme.colours, MIN_WIDTH, titled=False)
         ratio = self._tabs.devicePixelRatioF()
         picture = QPixmap(SIZE * ratio)
         picture.setDevicePixelRatio(ratio)
         picture.fill(Qt.GlobalColor.transparent)
         painter = QPainter(picture)
-        area = QRectF(0, 0, SIZE.width(), SIZE.width() * drawing.height / drawing.width)
+        height = SIZE.width() * drawing.height / drawing.width
+        area = QRectF(0, max(0.0, (SIZE.height() - height) / 2), SIZE.width(), height)
         QSvgRenderer(QByteArray(drawing.svg().encode())).render(painter, area)
         painter.end()
         return picture
