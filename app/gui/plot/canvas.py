@@ -11,10 +11,12 @@ from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
 from app import units
 from app.gui.widgets.pacing import PaintTurns
-from app.viewmodels.charts.model import log_ticks, round_step, tick_labels, time_labels
+from app.viewmodels.charts.model import clock_step, log_ticks, round_step, tick_labels, time_labels
 
 _LABEL_PX = 18
 _MAX_LABELS = 6
+_FEWEST_STEPS, _WIDTH_OF_FEWEST = 2.25, 300.0
+"""Steps of time that an axis of that width has at least, as pyqtgraph has them; more width has more by its root."""
 
 
 class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
@@ -41,6 +43,12 @@ class TimeAxis(_Axis):
         """Show or hide the times, which not each of stacked panels needs."""
         self.setStyle(showValues=shown)
         self.setHeight(None if shown else 4)
+
+    def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
+        """Return the levels of ticks; from ten seconds on they are where a clock is round."""
+        steps = _FEWEST_STEPS * math.sqrt(max(1.0, size / _WIDTH_OF_FEWEST))
+        step = None if self.counted else clock_step(abs(most - least) / steps)
+        return super().tickSpacing(least, most, size) if step is None else [(step, 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """Return the labels; whole seconds as a clock, finer steps as seconds."""

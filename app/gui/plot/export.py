@@ -119,8 +119,11 @@ def make_curve_plot(
         curves: The curves as drawn.
         bands: Named ranges of the axis.
     """
-    values = [value for value, _ in model.linear_ticks(*x_range, _X_TICKS)]
-    labels = axis.tickStrings(values, 1.0, values[1] - values[0] if len(values) > 1 else 1.0)
+    wanted = (x_range[1] - x_range[0]) / _X_TICKS
+    clock = None if axis.counted else model.clock_step(2.5 * wanted)
+    step = clock or model.round_step(wanted)
+    values = model.multiples(*x_range, step)
+    labels = axis.tickStrings(values, 1.0, step)
     return CurvePlot(
         title=title,
         x=Axis(title="", low=x_range[0], high=x_range[1], ticks=tuple(zip(values, labels, strict=True))),

@@ -21,6 +21,14 @@ def round_step(wanted: float) -> float:
     return next((m * power for m in (1.0, 2.0, 5.0) if m * power >= wanted), 10 * power)
 
 
+_CLOCK_STEPS_S = (10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400)
+
+
+def clock_step(longest_s: float) -> float | None:
+    """Return the longest step at which a clock is round, as half a minute, 5 minutes, an hour; None below 10 s."""
+    return next((float(step) for step in reversed(_CLOCK_STEPS_S) if step <= longest_s), None)
+
+
 def tick_labels(values: Sequence[float], spacing: float) -> list[str]:
     """Format numbers with thousands separators, `80,000`, and as many decimals as their spacing needs."""
     decimals = max(0, -math.floor(math.log10(spacing))) if spacing > 0 else 0
@@ -46,8 +54,13 @@ def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
         most: About how many ticks have room.
     """
     step = round_step((high - low) / most)
-    values = [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    values = multiples(low, high, step)
     return list(zip(values, tick_labels(values, step), strict=True))
+
+
+def multiples(low: float, high: float, step: float) -> list[float]:
+    """Return the multiples of a step from `low` to `high`."""
+    return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def percent_ticks(high: float) -> tuple[Tick, ...]:

@@ -320,5 +320,7 @@ def test_a_legend_too_narrow_gives_up_values_first_and_then_names(qtbot: QtBot, 
 def test_an_axis_can_count(qtbot: QtBot, theme: Theme) -> None:
     axis = TimeAxis("bottom")
     assert axis.tickStrings([-60.0, 0.0], 1.0, 60.0) == ["−1:00", "0:00"]
+    assert axis.tickSpacing(-2_000.0, 0.0, 1_000.0) == [(300.0, 0.0)], "not 500 s, which a clock reads as 8:20"
     axis.set_counted(True)
+    assert axis.tickSpacing(-2_000.0, 0.0, 1_000.0)[0] == (200.0, 0)
     assert axis.tickStrings([-1000.0, 0.0, 2000.0], 1.0, 1000.0) == ["−1,000", "0", "2,000"]

@@ -308,6 +308,8 @@ def test_batches_keep_their_own_numbers() -> None:
 
 
 def test_times_are_a_clock_or_seconds() -> None:
+    steps = [model.clock_step(longest_s) for longest_s in (9.9, 15.0, 59.0, 500.0, 5_000.0, 1e6)]
+    assert steps == [None, 10.0, 30.0, 300.0, 3_600.0, 86_400.0]
     assert model.time_labels([-30.0, 0.0, 90.0], 30.0) == ["−0:30", "0:00", "1:30"]
     assert model.time_labels([-0.5, 0.0, 0.5], 0.5) == ["−0.5\xa0s", "0.0\xa0s", "0.5\xa0s"]
 
