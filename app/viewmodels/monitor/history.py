@@ -127,12 +127,20 @@ class History:
         return x, low, low if np.array_equal(low, high, equal_nan=True) else high
 
     def course(self, key: SeriesKey, start: float, end: float, columns: int) -> Floats:
-        """Return the largest value in each of so many equal parts of a time; NaN where there is none."""
+        """Return the largest value in each of so many equal parts of a time; NaN where there is none.
+
+        A part without a row, because the next one came a little late, has that row's value.
+        """
         x, _, high = self.window(key, start, end)
         found: Floats = np.full(columns, np.nan)
+        if not len(x):
+            return found
         # Rows are of times after `start` up to `end`, both stored with rounding errors.
-        bins = np.ceil((x - start) / (end - start) * columns - 1e-6).astype(int) - 1
-        np.fmax.at(found, np.clip(bins, 0, columns - 1), high)
+        bins = np.clip(np.ceil((x - start) / (end - start) * columns - 1e-6).astype(int) - 1, 0, columns - 1)
+        np.fmax.at(found, bins, high)
+        parts = np.arange(bins[0], bins[-1] + 1)
+        before, after = np.searchsorted(bins, parts, side="right") - 1, np.searchsorted(bins, parts)
+        found[parts] = np.where(x[after] - x[before] <= _GAP_S, found[bins[after]], np.nan)
         return found
 
     def _push(self, t_s: float, row: _Values) -> None:
