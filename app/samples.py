@@ -63,12 +63,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that uses a GPU.
 
-    Its memory is None where the driver does not tell this user; `user`, and for how long it has been running, where the
-    system does not, as of a process outside of this container.
+    Its memory is None where the driver does not tell this user; its name, `user`, and for how long it has been running,
+    where the system does not, as of a process outside of this container.
     """
 
     pid: int
-    name: str
+    name: str | None = None
     memory_bytes: int | None = None
     user: str | None = None
     running_s: float | None = None

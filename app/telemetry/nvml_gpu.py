@@ -286,4 +286,4 @@ def _describe_process(pid: int, memory_bytes: int | None) -> GpuProcess:
             known["user"] = process.username()
     except (psutil.Error, KeyError):  # a user without a name
         pass
-    return GpuProcess(pid=pid, memory_bytes=memory_bytes, **{"name": "unknown", **known})
+    return GpuProcess(pid=pid, memory_bytes=memory_bytes, **known)

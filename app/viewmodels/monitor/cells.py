@@ -140,7 +140,7 @@ class MonitoredHost:
     def mentions(self, device: Device, words: Sequence[str]) -> bool:
         """Return whether host, device, its state or its processes have all these words, which are in small letters."""
         listed = self.readings_of(device.device).processes
-        users = (f"{each.name} {each.user} {each.pid}" for each in listed.processes) if listed else ()
+        users = (f"{each.name or 'process'} {each.user} {each.pid}" for each in listed.processes) if listed else ()
         text = " ".join((self.title, device_title(device), device.name, self.state(device).text, *users)).lower()
         return all(word in text for word in words)
 
@@ -316,7 +316,8 @@ def _processes_cell(listed: Processes | None) -> Cell:
         return Cell(text="No process", tone="quiet")
     largest = sorted(listed.processes, key=lambda process: -(process.memory_bytes or 0))
     first, more = largest[0], len(largest) - 1
-    name = f"{first.name} ({first.user})" if first.user else first.name
+    shown = first.name or f"process {first.pid}"
+    name = f"{shown} ({first.user})" if first.user else shown
     lines = [" · ".join(process_parts(each)) for each in largest]
     return Cell(text=f"{name} and {more} more" if more else name, key=len(largest), tooltip="\n".join(lines))
 

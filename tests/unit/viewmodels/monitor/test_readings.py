@@ -161,6 +161,9 @@ def test_a_gpu_names_its_processes_the_largest_first() -> None:
         ("python3 (1)", "ann", f"1{NBSP}min", f"1.0{NBSP}MiB"),
         ("Xorg (77)", "unknown user", "–", "–"),
     )
+    model.handle(Processes(t_ns=ns(3), device="GPU-0", processes=(GpuProcess(pid=99),)))
+    assert details(model).processes == (("process (99)", "unknown user", "–", "–"),)
+    assert "process 99" in [cell.text for cell in model.cells(Place("", "GPU-0"))]
 
 
 def test_who_uses_a_gpu_is_one_line_in_the_terminal() -> None:
