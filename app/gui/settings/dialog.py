@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.settings.stored import StoredChoice
@@ -20,7 +21,7 @@ from app.gui.widgets.basic import (
 from app.viewmodels.settings import MOTIONS, THEMES, SettingsState
 from workloads.catalog import FRAMEWORK
 
-_WIDTH, _HEIGHT = 76 * GRID, 84 * GRID
+_WIDTH = 76 * GRID
 _LABEL_WIDTH = 18 * GRID
 _SHORTEST = 8
 """Characters of an option that are always seen: the path of a database may be long, a screen small."""
@@ -78,7 +79,7 @@ class SettingsDialog(QDialog):
         """
         super().__init__(parent)
         self._state: SettingsState | None = None
-        self._busy = False
+        self._busy = self._is_sized = False
         self.theme_box, self.motion_box = ChoiceBox(), ChoiceBox()
         self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
@@ -88,6 +89,8 @@ class SettingsDialog(QDialog):
         self._problem = BreakingLabel("problem")
         self._captions: dict[QWidget, BreakingLabel] = {}
         self._grid = QGridLayout()
+        self._content = QWidget()
+        self._scroller = Scroller(self._content, horizontal=False)
         self._build()
         self._connect()
         for box, choice in ((self.notice_box, notice), (self.standby_box, standby)):
@@ -125,6 +128,16 @@ class SettingsDialog(QDialog):
             box.setEnabled(not busy)
             self._captions[box].setText(_WHEN_IDLE if busy else words)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        """Open so high that nothing scrolls, where the screen is high enough."""
+        super().showEvent(event)
+        if not self._is_sized:
+            self._is_sized = True
+            line = self.fontMetrics().lineSpacing()  # the database's size is not read yet
+            foot = self.height() - self._scroller.height()
+            wanted = QSize(_WIDTH, self._content.heightForWidth(_WIDTH) + line + foot)
+            self.resize(wanted.boundedTo(self.screen().availableSize() - QSize(4 * GRID, 8 * GRID)))
+
     def _connect(self) -> None:
         self.theme_box.chosen.connect(self.theme_chosen)
         self.motion_box.chosen.connect(self.motion_chosen)
@@ -137,7 +150,6 @@ class SettingsDialog(QDialog):
 
     def _build(self) -> None:
         self.setWindowTitle("Settings")
-        self.resize(QSize(_WIDTH, _HEIGHT).boundedTo(self.screen().availableSize() - QSize(4 * GRID, 8 * GRID)))
         self._grid.setHorizontalSpacing(2 * GRID)
         self._grid.setVerticalSpacing(GRID // 2)
         self._grid.setColumnMinimumWidth(0, _LABEL_WIDTH)
@@ -153,8 +165,7 @@ class SettingsDialog(QDialog):
         self._add_row("&Retention", self.retention_box, _RETENTION)
         self._add_row("&Notifications", self.notice_box, _NOTICE)
         self._add_row("Stand&by", self.standby_box, _STANDBY)
-        content = QWidget()
-        column = QVBoxLayout(content)
+        column = QVBoxLayout(self._content)
         column.setContentsMargins(3 * GRID, GRID, 3 * GRID, 2 * GRID)
         column.addLayout(self._grid)
         column.addWidget(self._problem)
@@ -164,7 +175,7 @@ class SettingsDialog(QDialog):
         buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 2 * GRID)
-        layout.addWidget(Scroller(content, horizontal=False), 1)
+        layout.addWidget(self._scroller, 1)
         foot = QHBoxLayout()
         foot.setContentsMargins(3 * GRID, 0, 3 * GRID, 0)
         foot.addWidget(buttons)
