@@ -9,6 +9,8 @@ from app.viewmodels.format.naming import short_name
 
 RUNS = "Runs"
 RECENT = "Recent"
+_SHORT_FOR = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""What engineers call precisions, and the values that names of runs have."""
 MAX_MATCHES = 100
 """Nobody reads further down a list that three letters more would shorten."""
 
@@ -51,7 +53,7 @@ def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> 
         query: What the user typed.
         recent: Keys of what was used, the last one first; these come first.
     """
-    words = query.lower().replace("#", " ").split()
+    words = [_SHORT_FOR.get(word, word) for word in query.lower().replace("#", " ").split()]
     rank = {key: place for place, key in enumerate(recent)}
     if not words:
         listed = list(entries)

@@ -9,7 +9,9 @@ ENTRIES = [
     Entry(key="stop", title="Stop the run", group="Everywhere", keys="Ctrl+."),
     Entry(key="values", title="Compare several values", group="Run", keys="Ctrl+E"),
     Entry(key="compare", title="Show Compare", group="Everywhere", keys="Ctrl+4"),
-    *run_entries([run_row(12, batch_size=64), run_row(112, batch_size=512), run_row(5, outcome="failed")]),
+    *run_entries(
+        [run_row(12, batch_size=64), run_row(112, batch_size=512, precision="bfloat16"), run_row(5, outcome="failed")]
+    ),
 ]
 
 
@@ -27,6 +29,7 @@ def found(query: str, *recent: str) -> list[str]:
         ("12", ["run 12", "run 112"]),
         ("#112", ["run 112"]),
         ("512", ["run 112"]),
+        ("512 bf16", ["run 112"]),
         ("failed", ["run 5"]),
         ("lstm", ["run 12", "run 112", "run 5"]),
         ("run", ["stop", "values", "run 12", "run 112", "run 5"]),
