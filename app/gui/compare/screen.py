@@ -218,6 +218,8 @@ class CompareView(QWidget):
         self._hidden.setText(f"Show {hidden} hidden")
         self._hidden.setVisible(bool(hidden))
         self._group.setVisible(len(table.variants) > 1)
+        grouped = dict(table.parameters).get(self.table.arrangement.group_by)
+        self._group.setText(f"Group: {grouped.replace('&', '&&')}" if grouped else "Group …")
         (self._by_variant if self.table.arrangement.by_variant else self._by_run).setChecked(True)
         self.tabs.hide_variants(self.table.arrangement.hidden_runs(table))
 

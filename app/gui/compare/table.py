@@ -17,7 +17,7 @@ from app.gui.widgets.text_widths import SYMBOL_ONLY, width_in_two_lines
 from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
 
-_MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 2
+_MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 4
 _VARIANT_MIN, _VARIANT_MAX, _VARIANT_PCT = 24 * GRID, 36 * GRID, 32
 """Width of names: at least; at most, in pixels in any window, and in percent of a wide one."""
 _BASE_WIDTH = 6 * GRID

@@ -141,9 +141,12 @@ class CompareDelegate(CellDelegate):
     """Paints expander, check box and swatch in the first column and the radio mark of the baseline."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint the cell, then the marks of its column."""
-        super().paint(painter, option, index)
+        """Paint the cell, then the marks of its column; the head of a group stands out."""
         row = index.data(ROW_ROLE)
+        if row.kind == "group":
+            painter.fillRect(option.rect, QColor(self._theme.colours.window))
+            option.font.setBold(True)
+        super().paint(painter, option, index)
         area = QRect(option.rect)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

@@ -20,7 +20,7 @@ from app.viewmodels.charts.colouring import COLOURED, colour_by, colour_choices
 from app.viewmodels.charts.model import Chart, PointChart, without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.why import WHY
-from app.viewmodels.format.naming import parameter_label
+from app.viewmodels.format.naming import setting_label
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class CompareTabs(QWidget):
         self.colouring.clear()
         self.colouring.addItem("Automatic", "")
         for name in names:
-            self.colouring.addItem(parameter_label(next(s for s in specs.values() if name in s.variant), name), name)
+            self.colouring.addItem(setting_label(specs.values(), name), name)
         self.colouring.setCurrentIndex(max(0, self.colouring.findData(self._coloured_by)))
         for shown in (self.colouring, self._colouring_label):
             shown.setVisible(len(names) > 1)

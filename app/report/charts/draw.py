@@ -92,7 +92,7 @@ _REACH = 9.0
 _WHISKER = 3.0
 _RIGHT_MARGIN = 26.0
 """Pixels at the right of a frame for half of its last tick label."""
-_POINT_NAME, _NAME_SHARE = 300.0, 0.35
+_POINT_NAME, _NAME_SHARE = 300.0, 0.6
 _LABEL_SHARE = 0.4
 """Largest share of a plot's width for the names of its lines."""
 _AFTER_LINE = 14.0

@@ -18,19 +18,24 @@ Specs = Mapping[int, RunSpec]
 
 
 def colour_choices(chart: PointChart, specs: Specs) -> tuple[str, ...]:
-    """Return the parameters that a chart's points can be coloured by: those with as many values as there are hues."""
+    """Return the parameters that a chart's points can be coloured by: those with as many values as there are hues.
+
+    The workload is one of them where the points of one plot are of several.
+    """
     shown = [specs[point.runs[0]] for plot in chart.plots for point in _points(plot)]
-    names = (name for name in differing_parameters(shown) if name != "workload")
+    mixed = any(len({specs[point.runs[0]].workload for point in _points(plot)}) > 1 for plot in chart.plots)
+    names = (name for name in differing_parameters(shown) if mixed or name != "workload")
     return tuple(name for name in names if 1 < len({_value(spec, name) for spec in shown}) <= HUES)
 
 
 def default_colouring(chart: PointChart, specs: Specs) -> str:
     """Return the parameter that explains most of how points differ, "" where each can have a hue of its own.
 
-    What a parameter explains is its adjusted share of the variance of the logarithms, over both axes.
+    What a parameter explains is its adjusted share of the variance of the logarithms, over both axes. One that some
+    points do not have is left to the user.
     """
     points = [point for plot in chart.plots for point in _points(plot) if point.y is not None]
-    names = colour_choices(chart, specs)
+    names = [n for n in colour_choices(chart, specs) if all(_has(specs[point.runs[0]], n) for point in points)]
     if len(points) <= HUES or not names:
         return ""
 
@@ -83,7 +88,7 @@ def _series(plot: Plot, parameter: str, order: Sequence[object], specs: Specs) -
         points = tuple(point for point in _points(plot) if _value(specs[point.runs[0]], parameter) == value)
         if points:
             spec = specs[points[0].runs[0]]
-            label = format_setting(spec, parameter) if parameter in spec.variant else "not set"
+            label = format_setting(spec, parameter) if _has(spec, parameter) else "not set"
             found.append(PointSeries(label=label, colour=place, shape=place, points=points, joined=False))
     return found
 
@@ -92,5 +97,9 @@ def _points(plot: Plot) -> list[Point]:
     return [point for series in plot.series for point in series.points]
 
 
+def _has(spec: RunSpec, name: str) -> bool:
+    return name == "workload" or name in spec.variant
+
+
 def _value(spec: RunSpec, name: str) -> object:
-    return spec.variant.get(name)
+    return spec.workload if name == "workload" else spec.variant.get(name)

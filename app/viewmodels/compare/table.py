@@ -12,7 +12,7 @@ from app.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
-from app.viewmodels.format.naming import differing_parameters, parameter_label
+from app.viewmodels.format.naming import differing_parameters, setting_label
 from app.viewmodels.format.ratios import CI
 from app.viewmodels.format.sentences import join_with_and
 from workloads.protocol import RunSpec
@@ -91,17 +91,13 @@ class CompareTable:
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Return name and label of each parameter that variants may be grouped by."""
         specs = [variant.spec for variant in self.variants]
-        return tuple((name, _parameter_title(specs, name)) for name in differing_parameters(specs))
+        return tuple((name, setting_label(specs, name)) for name in differing_parameters(specs))
 
     def widest(self) -> list[Cell]:
         """Return for each column a cell as wide as its widest."""
         rows = [row for variant in self.variants for row in variant.runs]
         rows += [variant.summary for variant in self.variants if len(variant.runs) > 1]
         return [cells.widest([row.cells[n] for row in rows]) for n in range(len(self.columns))]
-
-
-def _parameter_title(specs: Sequence[RunSpec], name: str) -> str:
-    return "Workload" if name == "workload" else parameter_label(next(s for s in specs if name in s.variant), name)
 
 
 def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:

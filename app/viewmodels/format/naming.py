@@ -86,6 +86,11 @@ def parameter_label(spec: RunSpec, name: str) -> str:
     return parameter.label if parameter else catalog.label_from_name(name)
 
 
+def setting_label(specs: Iterable[RunSpec], name: str) -> str:
+    """Return the label of a parameter that some of these have, or of the workload."""
+    return "Workload" if name == "workload" else parameter_label(next(s for s in specs if name in s.variant), name)
+
+
 def workload_title(name: str) -> str:
     """Return the title of a workload, or its name if the catalog does not know it."""
     known = catalog.find_workload(name)

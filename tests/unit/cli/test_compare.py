@@ -144,7 +144,7 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     add_reference(database_path)
     document = json.loads(printed(database_path, capsys, "--tag", "reference", "--workload", "lstm", "--json"))
     baseline, *_ = (row for row in document["rows"] if row["decision"] == "baseline")
-    assert baseline["n"] == 3
+    assert (baseline["label"], baseline["n"]) == ("Standard · TF32", 6)
     assert sum(row["speedup"]["interval"] is not None for row in document["rows"]) > 30
     (xla,) = (effect for effect in document["effects"] if effect["parameter"] == "xla")
     with closing(sqlite3.connect(database_path)) as connection:

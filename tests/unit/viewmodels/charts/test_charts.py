@@ -12,7 +12,7 @@ from app.analysis.verdict import judge
 from app.records import StoredRun
 from app.report.charts.draw import draw_chart
 from app.viewmodels.charts import model
-from app.viewmodels.charts.colouring import colour_by
+from app.viewmodels.charts.colouring import colour_by, colour_choices
 from app.viewmodels.charts.model import BarChart, Chart, PointChart
 from app.viewmodels.charts.palette import LIGHT
 from app.viewmodels.charts.roofline import memory_bandwidth
@@ -193,6 +193,10 @@ def test_many_variants_are_coloured_by_the_parameter_that_explains_most() -> Non
     layouts = colour_by(charts(gallery_of(runs, 1), "frontier"), "layout", specs)
     assert [series.label for series in layouts.plots[0].series] == ["NHWC", "NCHW"]
     assert colour_by(layouts, "units", specs) == layouts, "no run has it"
+    mixed = {n: replace(spec, workload="gru") if n % 2 else spec for n, spec in specs.items()}
+    assert "workload" not in colour_choices(layouts, specs)
+    assert "workload" in colour_choices(layouts, mixed)
+    assert {series.label for series in colour_by(layouts, "workload", mixed).plots[0].series} == {"gru", "cnn10"}
     few = gallery_of(runs[:4], 1)
     assert all(not series.label for series in charts(few, "frontier").plots[0].series), "a hue for each"
 
