@@ -193,7 +193,7 @@ def test_many_variants_are_coloured_by_the_parameter_that_explains_most() -> Non
     layouts = colour_by(charts(gallery_of(runs, 1), "frontier"), "layout", specs)
     assert [series.label for series in layouts.plots[0].series] == ["NHWC", "NCHW"]
     assert colour_by(layouts, "units", specs) == layouts, "no run has it"
-    mixed = {n: replace(spec, workload="gru") if n % 2 else spec for n, spec in specs.items()}
+    mixed = {n: RunSpec(workload="gru", variant=spec.variant) if n % 2 else spec for n, spec in specs.items()}
     assert "workload" not in colour_choices(layouts, specs)
     assert "workload" in colour_choices(layouts, mixed)
     assert {series.label for series in colour_by(layouts, "workload", mixed).plots[0].series} == {"gru", "cnn10"}
