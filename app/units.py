@@ -9,6 +9,9 @@ from typing import TypeGuard
 ABSENT = "–"
 _SPACE = "\N{NO-BREAK SPACE}"
 _LOOSE_PERCENT = re.compile(r"(?<=\d) %")
+_NAMED_NUMBER = re.compile(r"(?<=[^\W\d_]) (?=[±−~]?\d)|(?<=\d) (?=GPUs?\b)")
+_PART, _LONGEST_PART = " · ", 28
+"""What stands between the parts of a name, and up to how many letters a part is never broken."""
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -35,6 +38,16 @@ def with_minus(figures: str) -> str:
 def tied(text: str) -> str:
     """Return a sentence that came from elsewhere with its numbers tied to their percent signs."""
     return _LOOSE_PERCENT.sub(f"{_SPACE}%", text)
+
+
+def bound(text: str) -> str:
+    """Return a text that breaks neither between a word and its number nor within a short part of a name.
+
+    `batch 64` and `2 GPUs` stay in a line, and so does `hierarchical copy` between two ` · `; no line begins with one.
+    """
+    parts = text.split(_PART)
+    short = [part.replace(" ", _SPACE) if len(part) <= _LONGEST_PART and len(parts) > 1 else part for part in parts]
+    return _NAMED_NUMBER.sub(_SPACE, f"{_SPACE}· ".join(short))
 
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:

@@ -31,6 +31,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID
+from app.gui.widgets.text_widths import SentenceLabel
 from app.plain import plain_text
 
 
@@ -130,10 +131,9 @@ def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
         role: Its role in the style sheet: heading, title, figure, big, muted, caption, problem, good, warning or bad.
         wrap: Break long text into lines.
     """
-    label = QLabel(text)
+    label = SentenceLabel(text) if wrap else QLabel(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setProperty("role", role)
-    label.setWordWrap(wrap)
     return label
 
 

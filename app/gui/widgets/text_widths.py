@@ -1,10 +1,12 @@
-"""The fonts of table cells, how wide a column has to be for them, and what fits of a name."""
+"""Where text breaks and what fits: sentences in lines, names in cells, the fonts of cells and the widths of columns."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics
+from PySide6.QtWidgets import QLabel
 
+from app import units
 from app.gui.theme import GRID
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.format.naming import SEPARATOR
@@ -15,6 +17,25 @@ SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 PAIR_GAP = GRID + GRID // 2
 """Pixels between a number and what stands behind it under a title of its own."""
 _SMALL_PX = 11
+
+
+class SentenceLabel(QLabel):
+    """A text in as many lines as it needs, none of which begins with the number that belongs to the word before."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._whole = ""
+        self.setWordWrap(True)
+        self.setText(text)
+
+    def setText(self, text: str) -> None:
+        """Show a text."""
+        self._whole = text
+        super().setText(units.bound(text))
+
+    def text(self) -> str:
+        """Return the text as it was set."""
+        return self._whole
 
 
 def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:

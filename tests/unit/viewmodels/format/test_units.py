@@ -86,3 +86,19 @@ def test_absent_is_a_dash_never_zero(value: float | None) -> None:
     assert units.bytes_of_total(value, 2**30) == units.ABSENT
     assert units.rate(value, "image") == units.ABSENT
     assert units.duration(value) == units.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Run 78 · lstm cuDNN · 2 GPUs", ["Run_78_·", "lstm_cuDNN_·", "2_GPUs"]),
+        ("batch size 64 ran on GPU 1", ["batch", "size_64", "ran", "on", "GPU_1"]),
+        ("Looking for GPUs …", ["Looking", "for", "GPUs", "…"]),
+        (
+            "a path longer than the shortest lines · b",
+            ["a", "path", "longer", "than", "the", "shortest", "lines_·", "b"],
+        ),
+    ],
+)
+def test_a_text_breaks_neither_before_a_number_nor_within_a_short_part(text: str, lines: list[str]) -> None:
+    assert units.bound(text).replace("\N{NO-BREAK SPACE}", "_").split(" ") == lines
