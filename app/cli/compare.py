@@ -52,7 +52,6 @@ from app.viewmodels.format.cells import VERIFICATIONS
 from app.viewmodels.format.ratios import CI
 from workloads.catalog import UsageError
 
-_HEADER = (CI, "ratio", CI, "energy", "ratio")
 _METRICS = [metric for metric in COMPARED if metric.in_terminal]
 _LAST = {"host": "host", "outcome": "outcome", "evidence": "evidence"}
 """Columns that are left out where they say the usual of all runs."""
@@ -197,14 +196,15 @@ def _row_label(row: WhyRow) -> str:
 
 def _print_variants(comparison: Comparison) -> None:
     """Print the table, without the columns that say the same of all runs."""
-    found_units = {_rate_unit(variant) for variant in comparison.variants}
-    unit = found_units.pop() if len(found_units) == 1 else "examples/s"
+    examples = {cells.example_word(row.spec) for row in comparison.rows}
+    example = examples.pop() if len(examples) == 1 else "example"
+    figures = (units.rate_unit(example), CI, "speed-up", CI, f"mJ/{example}", "energy ratio")
     constant = constant_columns(comparison.rows)
     last = [column for column in _LAST if column not in constant]
     metrics = [metric for metric in _METRICS if any(one.metrics[metric.key] is not None for one in comparison.variants)]
     names = [metric.name for metric in metrics]
-    header = ("variant", "runs", unit, *_HEADER, *names, *(_LAST[column] for column in last))
-    numbers = frozenset(range(1, 3 + len(_HEADER) + len(metrics)))
+    header = ("variant", "runs", *figures, *names, *(_LAST[column] for column in last))
+    numbers = frozenset(range(1, 2 + len(figures) + len(metrics)))
     print_table(header, [_row(variant, metrics, last) for variant in comparison.variants], right=numbers)
 
 
@@ -256,17 +256,13 @@ def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str
         str(len(result.runs)),
         units.number(result.throughput.value if result.throughput else None, 4),
         _interval(result.throughput),
-        _format_ratio(result.speedup),
+        _format_ratio(result.speedup, is_base=result.is_baseline),
         _ratio_interval(result.speedup),
-        units.amount(result.energy.value, "mJ", 4) if result.energy else units.ABSENT,
-        _format_ratio(result.energy_ratio),
+        units.number(result.energy.value if result.energy else None, 4),
+        _format_ratio(result.energy_ratio, is_base=result.is_baseline),
         *(metric.text(variant.metrics[metric.key], example) for metric in metrics),
         *(text[column] for column in last),
     )
-
-
-def _rate_unit(variant: ComparedVariant) -> str:
-    return units.rate_unit(cells.example_word(variant.result.runs[0].spec))
 
 
 def _interval(found: Estimate | None) -> str:
@@ -277,8 +273,8 @@ def _ratio_interval(found: Estimate | None) -> str:
     return units.ratio_interval(found.interval, found.value) if found and found.interval else units.ABSENT
 
 
-def _format_ratio(ratio: Estimate | None) -> str:
-    return cells.ratio(ratio.value if ratio else None).text
+def _format_ratio(ratio: Estimate | None, *, is_base: bool) -> str:
+    return "baseline" if is_base and ratio else cells.ratio(ratio.value if ratio else None).text
 
 
 @command("scaling", "scaling 1 2 3 4", "scaling 1 2 3 4 --report scaling.html")

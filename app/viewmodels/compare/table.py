@@ -23,6 +23,8 @@ RowKind = Literal["group", "variant", "run", "member"]
 RUN, BASE, VARIANT = "run", "base", "variant"
 _WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
 _NO_TEXT = Cell(text="")
+_DIGITS = 4
+"""Of throughput and energy, in the terminal too."""
 
 COMPARED = tuple(metric for metric in METRICS if metric.compared)
 """The metrics that have a column each; throughput and energy have columns of their own, with intervals and ratios."""
@@ -217,9 +219,9 @@ class _RowBuilder:
             cells.host(row),
             cells.outcome(row.outcome),
             cells.verified(row),
-            replace(cells.row_metric_cell(METRIC_BY_KEY["throughput"], row), unit=""),
+            _figure_cell("throughput", throughput, row),
             _mark_baseline(cells.ratio(_ratio(throughput, base_throughput)), is_base=alone),
-            replace(cells.row_metric_cell(METRIC_BY_KEY["energy"], row), unit=""),
+            _figure_cell("energy", energy, row),
             _mark_baseline(cells.ratio(_ratio(energy, base_energy)), is_base=alone),
             *_metric_cells(self.metrics[row.run], row),
         )
@@ -231,6 +233,17 @@ class _RowBuilder:
             mark=look.mark,
             is_baseline=row.run == self.baseline,
         )
+
+
+def _figure_cell(key: str, value: float | None, row: RunRow) -> Cell:
+    """Return a figure of one run with the digits that means of several have in the same column, its unit in the head.
+
+    Args:
+        key: The metric.
+        value: Its value.
+        row: The run.
+    """
+    return replace(cells.row_metric_cell(METRIC_BY_KEY[key], row), unit="", text=units.number(value, _DIGITS))
 
 
 def _metric_cells(values: RunMetrics, row: RunRow | None = None) -> list[Cell]:
@@ -301,7 +314,7 @@ def estimate_cell(estimate: Estimate | None) -> Cell:
     """Return a value with both ends of its interval."""
     if estimate is None:
         return Cell(text=units.ABSENT)
-    text, interval = units.number(estimate.value, 4), units.interval(estimate.interval, 4)
+    text, interval = units.number(estimate.value, _DIGITS), units.interval(estimate.interval, _DIGITS)
     return Cell(text=text, unit=interval, key=estimate.value, tooltip=_interval_text(estimate))
 
 
@@ -317,4 +330,4 @@ def _interval_text(estimate: Estimate) -> str:
     run_count = f"{estimate.n} {units.plural('run', estimate.n)}"
     if estimate.interval is None:
         return f"{run_count}: no interval"
-    return f"{CI} {units.interval(estimate.interval, 4)}, {run_count}"
+    return f"{CI} {units.interval(estimate.interval, _DIGITS)}, {run_count}"
