@@ -43,9 +43,11 @@ give_up() {{
 }}
 stdin_closed() {{
   woken=1
-  case $(own_job %T) in
+  state=$(own_job %T)
+  [ -n "$state" ] || {{ sleep 2; state=$(own_job %T); }}
+  case $state in
     PENDING|CONFIGURING) give_up ;;
-    '') sleep 2; ! kill -0 $srun 2>/dev/null || give_up ;;
+    '') ! kill -0 $srun 2>/dev/null || give_up ;;
   esac
 }}
 show_queue() {{

@@ -39,7 +39,8 @@ class Cluster:
 
     Attributes:
         folder: Its files: `ahead` (other pending jobs, a line each; while it exists, new jobs wait), `end` (how the
-            running job is ended), `jobs` (those of srun).
+            running job is ended), `jobs` (those of srun), `late` (squeue has no answer to the next question for a
+            state).
         environment: What a process needs to find it.
     """
 
@@ -58,6 +59,10 @@ class Cluster:
         """End the running job: `time limit`, `preemption`, `node failure`, `cancel` or `memory`."""
         (self.folder / "end.new").write_text(how, encoding="utf-8")
         (self.folder / "end.new").rename(self.folder / "end")
+
+    def answer_late(self) -> None:
+        """Let squeue not know a job's state when it is next asked for that alone."""
+        (self.folder / "late").touch()
 
     @property
     def jobs(self) -> list[str]:
@@ -180,6 +185,9 @@ def _squeue(folder: Path, options: Mapping[str, str]) -> int:
         names = ahead.read_text(encoding="utf-8").split() if ahead.exists() else []
         waiting = [path.name for path in sorted((folder / "jobs").glob("[0-9]*")) if _read(path)[0] == "PENDING"]
         print("\n".join([*names, *waiting]))
+        return 0
+    if options["format"] == "%T" and (late := folder / "late").exists():
+        late.unlink()
         return 0
     for path in sorted((folder / "jobs").glob("[0-9]*")):
         state, name, partition = _read(path)

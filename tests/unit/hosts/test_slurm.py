@@ -79,11 +79,17 @@ def test_a_program_that_goes_away_leaves_no_job_in_the_queue(cluster: Cluster) -
     assert cluster.jobs == []
 
 
-def test_a_job_that_runs_ends_by_the_end_of_its_stdin(cluster: Cluster) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_a_job_that_runs_ends_by_the_end_of_its_stdin(cluster: Cluster, late: bool) -> None:
+    """Also where squeue knows of it only when it is asked again, two seconds later."""
+    if late:
+        cluster.answer_late()
     carrier = here("gres=gpu:1")
-    with start(cluster, carrier, f"{_ECHO}; sleep 0.2; echo ended by itself") as process:
+    with start(cluster, carrier, f"{_ECHO}; sleep {3 if late else 0.2}; echo ended by itself") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith(" 0\n"), "it runs"
         said, _ = process.communicate("one\n", timeout=60)
-    assert said.splitlines()[1:] == ["got 'one'", "ended by itself"]
+    assert said.splitlines() == ["got 'one'", "ended by itself"]
     assert process.returncode == 0
 
 
