@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def imported_modules_stay() -> Iterator[None]:
-    """Keep what was imported out of garbage collections, of which every test of the window makes one."""
+    """Keep what was imported out of garbage collections, of which every test of the window makes some."""
     gc.collect()
     gc.freeze()
     yield
@@ -103,6 +103,8 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     left = [f"process {name}" for name in _left_processes(processes)]
     if "qapp" in request.fixturenames:
         left += [f"{name} still running" for name in _left_qt_objects(running)]
+        if not gc.get_freeze_count():
+            gc.freeze()  # again: the end of the program's window thaws everything
     if left:
         pytest.fail(f"left behind: {', '.join(left)}", pytrace=False)
 

@@ -229,7 +229,7 @@ class Workbench(QObject):
             self.replay.stop()
         write_states(self.window, self.run_view)  # which has no window before it is shown
         close_jobs(self.window)
-        self._later.stop()
+        self._later.deleteLater()  # with its connection, whose lambda would keep the workbench for ever
         self.monitor.close()
         self.feed.close()
         self.bridge.close()

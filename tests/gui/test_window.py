@@ -1,12 +1,14 @@
 """The whole window with the real sampler, the real store and the real dummy worker."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -19,7 +21,7 @@ from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
 from tests.fakes.sessions import kill_sampler
 from tests.gui.screens import muted_colours
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press, window_on
 
 
 def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbench: Workbench) -> None:
@@ -131,6 +133,18 @@ def test_the_monitor_of_a_host_alone_offers_the_reference_runs(qtbot: QtBot, wor
 def test_closing_without_a_run_does_not_ask(workbench: Workbench) -> None:
     workbench.window.close()
     assert not workbench.window.isVisible()
+
+
+def test_nothing_is_left_of_a_closed_window(qtbot: QtBot, theme: Theme, database_path: Path) -> None:
+    """The window may be opened on another database, and each change of theme recolours every widget there is."""
+    with window_on(qtbot, database_path, theme) as workbench:
+        reference = weakref.ref(workbench)
+        workbench.window.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    del workbench
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    gc.collect()
+    assert reference() is None
+    assert QApplication.topLevelWidgets() == []
 
 
 def test_the_command_goes_to_the_clipboard(qtbot: QtBot, workbench: Workbench) -> None:

@@ -207,8 +207,10 @@ class MonitorController(QObject):
         self._timer.start()
 
     def close(self) -> None:
-        """Refresh the screen no more."""
+        """Refresh the screen no more; one that was never shown has no window that deletes it."""
         self._timer.stop()
+        if self.view.parent() is None:
+            self.view.deleteLater()
 
     def handle(self, event: WindowEvent) -> None:
         """Take one event of this machine."""
