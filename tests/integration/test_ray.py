@@ -1,5 +1,6 @@
 """Runs on a real Ray cluster of three nodes with pretended GPUs: real actors, agents and workers, and kills of each."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,9 +12,10 @@ from app.environment_keys import CARRIER_KEY, GPUS_USED_KEY, HOST_KEY, RAY_KEY
 from app.errors import UserError
 from app.hosts.ray import ClusterConnection, RayPool, connect_cluster
 from app.plan import Plan
+from app.records import RunHeader
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.entry_session import lease_unless_refused
-from app.runs.experiment.session import ExperimentSession
+from app.runs.experiment.session import ExperimentSession, PlannedRun
 from app.runs.session import RunServices
 from tests.fakes.experiments import FakeExecutor
 from tests.fakes.ray_cluster import RunningCluster, running_cluster, uuids
@@ -67,12 +69,18 @@ def test_the_runs_of_an_experiment_spread_over_the_nodes(tmp_path: Path, pool: R
     runs = ConcurrentRuns(services)
     variants = tuple(dummy(pool.inventory(), gpus=1, step_ms=ms) for ms in (1.0, 2.0))
     plan = Plan(name="some", variants=variants, repeats=2, parallel=2)
+    both_have_gpus = threading.Barrier(2, timeout=LIMIT_S)
+
+    def run_in_pairs(turn: PlannedRun) -> RunHeader:
+        both_have_gpus.wait()  # else, where agents start slowly, each run finds the node free that the last one had
+        return runs.run(turn.spec, [], lease=turn.lease)
+
     session = ExperimentSession(
         plan,
         (),
         pool.machine,
         FakeExecutor(
-            lambda turn: runs.run(turn.spec, [], lease=turn.lease),
+            run_in_pairs,
             lambda spec, devices, stopped: lease_unless_refused(
                 spec, pool, devices, notify=lambda _: None, wait_for_stop=stopped
             ),
