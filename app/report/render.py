@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import units
 from app.errors import write_error
 from app.paths import RESOURCES
 from app.plain import joined_lines
@@ -178,6 +179,7 @@ def _html_environment() -> "Environment":
 
     environment = _environment()
     environment.finalize = lambda value: value if isinstance(value, Markup) else replace_invalid_xml(str(value))
+    environment.filters["bound"] = units.bound
     environment.globals.update(light=css_variables(LIGHT), dark=css_variables(DARK), page_colour=PAGE.curve)
     return environment
 

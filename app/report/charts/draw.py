@@ -285,8 +285,8 @@ def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -
     ]
     heights = labels.separate_heights([height for _, height in ended], frame.top, frame.bottom)
     for (series, _), height in zip(ended, heights, strict=True):
-        name = svg.elide(series.label, longest)
-        canvas.parts.append(svg.rectangle(frame.right + 2, height - 5, 2, 10, canvas.palette.curve(series.colour)))
+        name, colour = svg.elide(series.label, longest), canvas.palette.curve(series.colour)
+        canvas.parts.append(svg.rectangle(frame.right + 2, height - 5, 2, 10, colour))
         canvas.parts.append(svg.text(frame.right + 6, height + 4, name, canvas.palette.text))
 
 

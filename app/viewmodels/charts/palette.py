@@ -73,7 +73,7 @@ def css_variables(palette: Palette) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in {**colours, **curves}.items())
 
 
-DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10))
+DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10), (16, 3), (12, 3, 2, 3, 2, 3))
 """Pixels drawn and skipped in turn, the first solid. A style is the index of a hue plus `HUES` times that of a dash."""
 
 MAX_COMPARED = 300

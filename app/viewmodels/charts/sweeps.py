@@ -93,7 +93,8 @@ def _batch_plot(families: Sequence[BatchFamily], names: Sequence[str], colours: 
 
 def _batch_series(family: BatchFamily, name: str, colour: int) -> PointSeries:
     ordered = sorted(family, key=lambda one: one.batch_size or 0)
-    return PointSeries(label=name, colour=colour, points=tuple(_batch_point(one, name) for one in ordered))
+    points = tuple(_batch_point(one, name) for one in ordered)
+    return PointSeries(label=name, colour=colour, shape=colour // HUES, points=points)
 
 
 def _batch_point(one: ChartVariant, name: str) -> Point:
@@ -199,7 +200,7 @@ def _rate_series(family: _GpuFamily, name: str, colour: int, unit: str) -> Point
     points = tuple(
         _gpu_point(side, name, side.throughput, format_estimate(side.throughput, unit)) for side in _sides(family)
     )
-    return PointSeries(label=name, colour=colour, points=points)
+    return PointSeries(label=name, colour=colour, shape=colour // HUES, points=points)
 
 
 def _efficiency_series(family: _GpuFamily, name: str, colour: int) -> PointSeries:
@@ -208,7 +209,7 @@ def _efficiency_series(family: _GpuFamily, name: str, colour: int) -> PointSerie
         for pair in family.more
     ]
     first = _gpu_point(family.few, name, Estimate(100.0, None, None, family.few.throughput.n), "what efficiency is of")
-    return PointSeries(label=name, colour=colour, points=(first, *points))
+    return PointSeries(label=name, colour=colour, shape=colour // HUES, points=(first, *points))
 
 
 def _scaled(found: Estimate, factor: float) -> Estimate:

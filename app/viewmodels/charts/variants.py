@@ -102,11 +102,15 @@ def _is_drawable(value: float) -> bool:
 
 
 def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
-    """Return the colours with repeated ones replaced by the next of `many` that is free, while there is one."""
+    """Return the colours with repeated ones replaced by the next of `many` that is free, while there is one.
+
+    Then hues repeat: `many` times how often one is taken is added, from which a shape follows.
+    """
     taken: list[int] = []
     for colour in colours:
-        free = (other % many for other in range(colour, colour + many) if other % many not in taken)
-        taken.append(next(free, colour % many))
+        hues = [each % many for each in taken]
+        free = (other % many for other in range(colour, colour + many) if other % many not in hues)
+        taken.append(next(free, colour % many + many * hues.count(colour % many)))
     return tuple(taken)
 
 

@@ -501,6 +501,21 @@ def test_hidden_variants_leave_table_and_pictures_and_come_back(screen: CompareP
     assert screen.view.table.currentIndex().row() == 1, "the next row is current, not the first"
 
 
+def test_in_a_narrow_window_words_give_way_to_figures(screen: ComparePage) -> None:
+    screen.compare(1, 2, 4, 5)
+    table, heads = screen.view.table, screen.view.table.horizontalHeader()
+    outcome, ratio = (screen.titles().index(title) for title in ("Outcome", "Speed-up"))
+    seen = []
+    for width in range(1200, 300, -20):
+        table.resize(width, 200)
+        model, across = table.model(), Qt.Orientation.Horizontal
+        seen.append(str(model.headerData(outcome, across)))
+        assert model.headerData(outcome, across, Qt.ItemDataRole.AccessibleTextRole) == "Outcome"
+        if seen[-1]:
+            assert heads.sectionViewportPosition(ratio) + heads.sectionSize(ratio) <= table.viewport().width()
+    assert (seen[0], seen[-1]) == ("Outcome", "")
+
+
 def test_charts_are_seen_small_on_their_tabs(screen: ComparePage) -> None:
     screen.compare(1, 2, 4, 5)
     bar = screen.view.tabs.findChild(QTabBar)

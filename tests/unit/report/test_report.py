@@ -80,8 +80,8 @@ def page(runs: list[StoredRun]) -> Page:
 
 def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
     document = compare_document(compare(prepare_comparison(runs), 1))
-    assert document["verdict"]["text"] in page.text
-    assert all(warning["text"] in page.text for warning in document["warnings"])
+    assert units.bound(document["verdict"]["text"]) in page.text
+    assert all(units.bound(warning["text"]) in page.text for warning in document["warnings"])
     assert document["warnings"]
     shown = page.text.replace(",", "")
     for row in document["rows"]:
@@ -96,9 +96,9 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
 def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs: list[StoredRun]) -> None:
     wrong = replace(runs[1], row=replace(runs[1].row, evidence_state="mismatch", evidence_reason="It ran in NHWC."))
     text = Page(html_report(contents([runs[0], wrong]))).text
-    parts = ("NCHW ran 10.0\xa0% faster", "Warnings", "It ran in NHWC.")
+    parts = ("NCHW ran\xa010.0\xa0% faster", "Warnings", "It ran in NHWC.")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
-    assert text.count("Run 2 did not run what was asked.") == 1
+    assert text.count("Run\xa02 did not run what was asked.") == 1
 
 
 def test_a_run_without_evidence_says_what_it_is_without(runs: list[StoredRun]) -> None:
@@ -276,7 +276,7 @@ def test_the_command_line_writes_it(
     document = json.loads(capsys.readouterr().out)
     text = file.read_text(encoding="utf-8")
     verdict = document["verdict"]["text"]
-    assert (verdict if ending == "html" else escape_markdown(verdict)) in text
+    assert (units.bound(verdict) if ending == "html" else escape_markdown(verdict)) in text
     assert "Most likely communication" in text, "where scaling is lost, of runs that were traced"
     charts = {"found-speed-up.svg", "found-scaling-1.svg"}
     assert charts <= {path.name for path in tmp_path.iterdir()} if ending == "md" else not list(tmp_path.glob("*.svg"))

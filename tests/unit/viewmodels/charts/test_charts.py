@@ -241,6 +241,7 @@ def test_a_run_keeps_the_colour_it_is_given() -> None:
 def test_colours_are_apart_as_long_as_there_are_some() -> None:
     assert distinct_colours([0, 8, 1, 0], 8) == (0, 1, 2, 3)
     assert sorted(distinct_colours([3] * 8, 8)) == list(range(8))
+    assert distinct_colours([3] * 9, 8)[-1] == 8 + 3, "the hue again, with another shape"
 
 
 def with_variant(run: StoredRun, **settings: Value) -> StoredRun:
