@@ -9,7 +9,7 @@ from typing import TypeGuard
 ABSENT = "–"
 _SPACE = "\N{NO-BREAK SPACE}"
 _LOOSE_PERCENT = re.compile(r"(?<=\d) %")
-_NAMED_NUMBER = re.compile(r"(?<=[^\W\d_]) (?=[±−~]?\d)|(?<=\d) (?=GPUs?\b)")
+_NAMED_NUMBER = re.compile(r"(?<=[^\W\d_]) (?=[±−~]?\d)|(?<=\d) (?=(?:GPUs?|runs?|against)\b)")
 _PART, _LONGEST_PART = " · ", 28
 """What stands between the parts of a name, and up to how many letters a part is never broken."""
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
