@@ -207,6 +207,7 @@ class Workbench(QObject):
     def _connect_queue(self) -> None:
         self.queue.running_changed.connect(self._queue_changed)
         self.queue.run_stored.connect(lambda: self.stored.refresh(HISTORY))
+        self.queue.run_stored.connect(self.undo.drop_stale)
         self.stored.runs_shown.connect(self.queue.note_seen)
         self.queue.entry_ended.connect(self.settings.notifier.notify_experiment_end)
         self.queue.entry_cancelled.connect(self.settings.notifier.discard)
@@ -327,7 +328,6 @@ class Workbench(QObject):
         self._refresh_after_runs()
 
     def _refresh_after_runs(self) -> None:
-        """Show the end of the last active run."""
         self.progress.refresh()
         self._check_disk_space()
         self._prepare_worker()

@@ -4,7 +4,7 @@ A reversal is called off the GUI thread. It undoes its change and returns the re
 raises `UserError` where that cannot be done.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -51,6 +51,19 @@ class Edit:
         """Undo it."""
         with Store.open(self.database) as store:
             return Edit(self.database, store.library.undo(self.changes))
+
+    def is_stale(self) -> bool:
+        """Return whether there is nothing left to undo, as of an experiment whose runs have begun."""
+        with Store.open(self.database) as store:
+            return not store.library.can_undo(self.changes)
+
+
+def drop_stale(reversals: Sequence[Reversal]) -> int:
+    """Return how many of these are left when the last ones that can undo nothing any more are dropped."""
+    left = len(reversals)
+    while left and isinstance(last := reversals[left - 1], Edit) and last.is_stale():
+        left -= 1
+    return left
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,25 @@ def undo(db: Database, path: Path, done: Changes) -> Changes:
         return Changes(statements())
 
 
+def can_undo(db: Database, path: Path, done: Changes) -> bool:
+    """Return whether `undo` would undo anything; the database stays as it is.
+
+    Args:
+        db: The open database.
+        path: Its file.
+        done: What to undo.
+    """
+    connection = db.conn
+    with translate_sqlite_errors(path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            return any(connection.execute(statement).rowcount for statement in done.statements)
+        except sqlite3.IntegrityError:
+            return False
+        finally:
+            connection.rollback()
+
+
 def _changed_since() -> UserError:
     return UserError("It has changed since then, so it was not undone.")
 

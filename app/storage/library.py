@@ -45,6 +45,10 @@ class Library:
         """Undo a change, and return what makes it again; raises `UserError` where all of it has changed since."""
         return changes.undo(self._db, self.path, done)
 
+    def can_undo(self, done: Changes) -> bool:
+        """Return whether a change can be undone: not all of it has changed since."""
+        return changes.can_undo(self._db, self.path, done)
+
     def find(self, query: RunQuery) -> list[int]:
         """Return the numbers of the runs that match a query, in its order; raise `UserError` as `search`."""
         return list(self.search(query).runs)

@@ -64,6 +64,23 @@ class UndoStack(QObject):
             self._undone.clear()
             self.changed.emit()
 
+    def drop_stale(self) -> None:
+        """Offer no last change that cannot be undone any more, as an experiment added whose runs have begun."""
+        steps = list(self._done)
+
+        def count() -> int:
+            from app.runs.undo import drop_stale
+
+            return drop_stale([reversal for _, reversal in steps])
+
+        def keep(left: int) -> None:
+            if left < len(steps) and self._done == steps:
+                del self._done[left:]
+                self.changed.emit()
+
+        if steps:
+            self._background.run(count, keep, lambda _: None)  # a database that cannot be read says so elsewhere
+
     def undo(self) -> None:
         """Undo the last change."""
         self._turn(self._done, self._undone, "Undone: {}. Ctrl+Shift+Z makes it again.", "Nothing to undo.")

@@ -95,6 +95,7 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     assert view.ended_banner.displayed_text.startswith(text.partition(" “two")[0])
     assert len(runs_of(workbench)) == 4
     assert entries_of(workbench) == ()
+    qtbot.waitUntil(lambda: workbench.undo.undo_name == "", timeout=READ_LIMIT_MS)  # it cannot be taken away any more
     workbench.actions.compare([1, 2])
     workbench.actions.compare([4, 3, 2, 1])
     qtbot.waitUntil(view.ended_banner.isHidden, timeout=READ_LIMIT_MS)

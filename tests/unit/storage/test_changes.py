@@ -58,6 +58,15 @@ CHANGES: dict[str, Callable[[Store], object]] = {
 }
 
 
+def test_what_has_changed_since_is_known_to_be_no_more_undone(store: Store) -> None:
+    entry, changes = store.library.record(lambda: store.queue.add(name="third", preset=None, plan="{}"))
+    before = contents(store)
+    assert store.library.can_undo(changes)
+    assert contents(store) == before, "only tried"
+    store.queue.set_state(entry, "paused")
+    assert not store.library.can_undo(changes)
+
+
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 def test_a_change_is_undone_and_made_again(store: Store, change: Callable[[Store], object]) -> None:
     before = contents(store)
