@@ -14,6 +14,7 @@ from sqlite_utils import Database
 from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, UserError
 from app.paths import PROGRAM, open_private
 from app.storage.file_guard import log_path, uses_foreign_log
+from app.storage.files import disk_space
 from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
 
@@ -75,12 +76,14 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
         (
             "SQLITE_FULL",
             DatabaseError,
-            f"The disk that holds {path} is full; free some space, what is stored already is kept.",
+            _full_sentence(path),
         ),
         (
             "SQLITE_IOERR",
             DatabaseError,
-            f"{path} cannot be read or written ({text}); check the disk that holds it.",
+            _full_sentence(path)
+            if disk_space(path).free_bytes == 0  # where SQLite cannot make its index of the log
+            else f"{path} cannot be read or written ({text}); check the disk that holds it.",
         ),
         ("SQLITE_READONLY", DatabaseError, read_only_sentence(path)),
         (
@@ -96,6 +99,10 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
         if code.startswith(prefix):
             return kind(sentence)
     return None
+
+
+def _full_sentence(path: Path) -> str:
+    return f"The disk that holds {path} is full; free some space, what is stored already is kept."
 
 
 def read_only_sentence(path: Path) -> str:

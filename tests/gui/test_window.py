@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -163,7 +163,15 @@ def test_a_file_that_is_no_database_is_said_in_a_dialog(qtbot: QtBot, theme: The
     box = workbench.window.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)
     assert "notes.db" in box.text()
-    press(workbench, "&Close")
+    press(workbench, "Choose &another file …")
+    qtbot.waitUntil(lambda: workbench.window.findChild(QFileDialog) is not None)
+    file_dialog = workbench.window.findChild(QFileDialog)
+    assert isinstance(file_dialog, QFileDialog)
+    file_dialog.reject()
+    qtbot.waitUntil(lambda: any(each.isVisible() for each in workbench.window.findChildren(QMessageBox)))
+    assert workbench.window.isVisible(), "asked again, not closed"
+    (again,) = (each for each in workbench.window.findChildren(QMessageBox) if each.isVisible())
+    next(each for each in again.buttons() if each.text() == "&Quit").click()
     qtbot.waitUntil(lambda: not workbench.window.isVisible())
     assert workbench.next_database is None
     workbench.close()

@@ -115,7 +115,9 @@ class FilterBar(QWidget):
         self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
         self._clear.clicked.connect(lambda: self.change_query(with_choice(self._query, {})))
-        self._more.hide()
+        for later in (self._leave, self._clear, self._more, self.restore):  # until runs are read that need it
+            later.hide()
+        self.compare.setEnabled(False)
         self._more.clicked.connect(lambda: self.search.setText(self._listing.found.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))
         self.search.textChanged.connect(self._search_changed)

@@ -306,7 +306,7 @@ class RunController(QObject):
             busy=self._busy,
             stopping=self._stopping,
             error=self._error,
-            warning=" ".join(filter(None, (self._warning, self._notice))),
+            warning=" ".join(filter(None, ("" if self._error else self._warning, self._notice))),
         )
         self.form_shown.emit(self._busy)
 

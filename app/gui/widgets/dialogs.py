@@ -1,6 +1,7 @@
 """Dialogs: confirmation before something is lost, and file choosers."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QRect, Qt
@@ -67,13 +68,14 @@ def ask_for_another_database(
         error: Why it cannot be used.
         on_answer: Gets the chosen file, or None.
     """
+    ask_again = partial(ask_for_another_database, window, theme, error, on_answer)
     box = message_box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
     other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
-    box.addButton("&Close", QMessageBox.ButtonRole.RejectRole)
+    box.addButton("&Quit", QMessageBox.ButtonRole.RejectRole)
 
     def take(_: int) -> None:
         if box.clickedButton() is other:
-            ask_for_database(window, Path.home(), on_answer)
+            ask_for_database(window, Path.home(), lambda path: on_answer(path) if path else ask_again())
         else:
             on_answer(None)
 

@@ -11,6 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.table_model import HistoryModel
 from app.gui.theme import GRID, Theme
@@ -303,6 +304,10 @@ def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
     screen = history_on(database_path)
     screen.controller.refresh()
     screen.wait_for_text("is not an SQLite database")
+    bar = screen.view.findChild(FilterBar)
+    assert isinstance(bar, FilterBar)
+    assert not bar.restore.isVisible(), "nothing is offered for runs that cannot be read"
+    assert not bar.compare.isEnabled()
     database_path.unlink()
     screen.refresh()
     assert "is not an SQLite database" not in screen.visible_text()

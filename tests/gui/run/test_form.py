@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from app.errors import UserError
 from app.gui.app import Workbench
 from app.gui.run.form import BatchLimitDialog, FormView
 from app.gui.theme import Theme
@@ -291,6 +292,15 @@ def test_a_limit_below_the_batch_is_said(workbench: Workbench) -> None:
     workbench.run_view.form.largest_batch_requested.emit(64)
     assert not workbench.run.running
     assert "The limit, 64, is below the batch size to begin with, 100: " in visible_text(workbench.run_view.form)
+
+
+def test_a_warning_makes_room_for_an_error_and_comes_back(workbench: Workbench) -> None:
+    choose(workbench)
+    workbench.run.warn("Only 1 MB is free.")
+    workbench.run.show_error(UserError("The disk has only 1 MB free; free some space, then run again."))
+    assert "Only 1 MB" not in visible_text(workbench.run_view.form)
+    choose(workbench)
+    assert "Only 1 MB" in visible_text(workbench.run_view.form)
 
 
 def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:

@@ -1,5 +1,6 @@
 """Runs are loaded as they were stored; absent stays absent."""
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from app.fields import Sample, SlowSample
 from app.queries import RunQuery
 from app.records import Outcome, Phase, Summary
 from app.samples import HOST, FieldInfo, FieldsUpdated, LogLine
+from app.storage.database import translate_sqlite_errors
+from app.storage.files import DiskSpace
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
@@ -244,6 +247,19 @@ def test_the_device_that_was_lost_is_marked(store: Store) -> None:
     run = keep(store)
     found = store._db.execute("SELECT lost_t_ns, lost_reason FROM devices WHERE run = ? AND kind = 'gpu'", (run,))
     assert found.fetchone() == (5 * S, "NVIDIA H200 stopped answering (GPU is lost).")
+
+
+def test_a_full_disk_is_told_where_sqlite_speaks_of_an_error_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.storage.database.disk_space", lambda path: DiskSpace(path, 0))
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+    with (
+        pytest.raises(DatabaseError, match=r"The disk that holds .* is full; free some space"),
+        translate_sqlite_errors(tmp_path / "x.db"),
+    ):
+        raise error
 
 
 def test_a_full_disk_is_told_and_keeps_what_is_stored(store: Store) -> None:
