@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from workloads.catalog import Machine
+from workloads.machine import Machine
 
 HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from workloads import catalog, dummy
 from workloads.backend import backend_of
 from workloads.errors import RefusedError
+from workloads.machine import Gpu, Machine
 from workloads.protocol import RunSpec, Source
-from workloads.schema import Gpu, Machine
 from workloads.training import Task
 
 

@@ -24,14 +24,13 @@ from workloads.interpreter import (
     find_python,
     installed_framework,
 )
+from workloads.machine import Gpu, Machine
 from workloads.parameters import PRECISION
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import (
     Choice,
     CustomFile,
-    Gpu,
-    Machine,
     Parameter,
     Refusal,
     UsageError,

@@ -7,9 +7,10 @@ from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_co
 from workloads.cnn import has_square_channels
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
+from workloads.machine import Gpu, Machine
 from workloads.protocol import Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, RecurrentLayer
-from workloads.schema import Gpu, Machine, Rule
+from workloads.schema import Rule
 
 
 def _gpu_count(machine: Machine) -> int:

@@ -19,7 +19,7 @@ from app.telemetry.nvml_calls import Number, compute_processes, read_text
 from app.telemetry.nvml_periods import FieldPeriods
 from app.telemetry.nvml_probe import LOST_ERRORS, Answers, PreparedCall, Probe, SlowSchedule, absence_reason
 from app.telemetry.plausible import PlausibleReadings
-from workloads.catalog import Gpu
+from workloads.machine import Gpu
 
 _OBSERVE_S, _OBSERVE_PAUSE_S = 1.2, 0.002
 _PROCESSES_EVERY_S = 2.0

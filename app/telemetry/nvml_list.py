@@ -13,7 +13,7 @@ import pynvml
 from app.samples import Device, DeviceLost, Inventory, lost_device
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml_gpu import GpuReader
-from workloads.catalog import Gpu, Machine
+from workloads.machine import Gpu, Machine
 
 _NAMELESS = "NVIDIA GPU"
 

@@ -12,8 +12,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from app.agent_protocol import CUT
-
 _LOCK_WORD = "lock="
 """Before the number of the open file, on a sampler's command line."""
 
@@ -86,6 +84,8 @@ class Output:
             try:
                 with self._pipe_lock as was_cut:
                     if was_cut:
+                        from app.agent_protocol import CUT  # here, for the sampler of this machine imports no orders
+
                         self._pipe.write(CUT)
                     self._pipe.write(lines)
                     self._pipe.flush()

@@ -16,7 +16,7 @@ import msgspec
 from app.fields import FIELDS, Sample, SlowSample
 from app.records import Floats, Ints, RunEnded, RunEvent, RunStarted, SampleColumns, StoredRun
 from app.samples import Device, DeviceLost, Inventory, Processes
-from workloads.catalog import Machine
+from workloads.machine import Machine
 from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase
 
 T = TypeVar("T", Sample, SlowSample)

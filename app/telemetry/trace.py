@@ -15,7 +15,7 @@ from app.paths import PROGRAM
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.plausible import PlausibleReadings
 from app.telemetry.replay import Timed, TraceStarted
-from workloads.catalog import Machine
+from workloads.machine import Machine
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 

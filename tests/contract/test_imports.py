@@ -95,9 +95,9 @@ def test_only_the_modules_called_nvml_import_pynvml() -> None:
     assert {name for name in importers({"pynvml"}) if not name.startswith("app.telemetry.nvml")} == set()
 
 
-def test_of_the_workloads_the_program_imports_only_protocol_catalog_and_kernels() -> None:
+def test_of_the_workloads_the_program_imports_only_protocols_catalog_kernels_and_machine() -> None:
     named = {name for path in SOURCES if module_name(path).startswith("app") for name in imported(path)}
-    allowed = {"workloads.protocol", "workloads.job_protocol", "workloads.catalog", "workloads.kernels"}
+    allowed = {f"workloads.{name}" for name in ("protocol", "job_protocol", "catalog", "kernels", "machine")}
     assert {name for name in named if name.startswith("workloads")} <= allowed
 
 
@@ -153,6 +153,11 @@ def test_the_window_is_imported_without_reading_the_source_of_every_module() -> 
 
 def test_window_opens_before_database_and_plots_are_imported() -> None:
     assert not loaded_after("import app.gui.app") & {"sqlite_utils", "importlib.metadata", "pyqtgraph"}
+
+
+def test_the_sampler_imports_no_table_of_the_workloads() -> None:
+    found = {name for name in loaded_after("import app.telemetry.sampler") if name.startswith("workloads.")}
+    assert found == {"workloads.machine"}
 
 
 def test_everything_headless_imports_without_qt_and_tensorflow() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from workloads import catalog, lstm
 from workloads.flops import flops_per_step
+from workloads.machine import Gpu, Machine
 from workloads.recurrent_layers import RECURRENT_LAYERS
-from workloads.schema import Gpu, Machine
 
 IMPLEMENTATIONS = tuple(each.name for each in lstm.IMPLEMENTATIONS)
 _LADDER = RECURRENT_LAYERS["lstm"].ladder

@@ -17,8 +17,8 @@ import numpy as np
 from tests.gpu.steps import value_of
 from workloads import catalog
 from workloads.cifar10 import ImageData, Split
+from workloads.machine import Gpu, Machine
 from workloads.protocol import Block, DataReady, Message, Value, Variant
-from workloads.schema import Gpu, Machine
 from workloads.tensorflow import runtime
 from workloads.tensorflow.backend import TensorflowBackend, recipe_of
 from workloads.training import Loop, plan_of

@@ -19,8 +19,8 @@ from workloads import catalog
 from workloads.bare import time_steps
 from workloads.build import build
 from workloads.flops import flops_per_step
+from workloads.machine import Gpu, Machine
 from workloads.protocol import RunSpec, Value
-from workloads.schema import Gpu, Machine
 from workloads.tensorflow.backend import TensorflowBackend
 
 

@@ -27,8 +27,8 @@ from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, with_launcher
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
+from workloads.machine import Gpu
 from workloads.protocol import PROTOCOL_VERSION, Block, EnvironmentInfo, Finished, PhaseStarted, Start
-from workloads.schema import Gpu
 
 DRIVER = """
 #include <stdio.h>

@@ -37,8 +37,8 @@ from app.samples import HOST, Device, FieldInfo, Inventory
 from app.spool_protocol import BEGUN, EXITED, WORKER, DetachRun, SpoolDrained, Spooled
 from app.telemetry.messages import SamplerMessage
 from workloads.catalog import Machine, complete
+from workloads.machine import Gpu
 from workloads.protocol import PROTOCOL_VERSION, Finished, PhaseStarted, Start, encode
-from workloads.schema import Gpu
 
 MACHINE = Machine(
     gpus=(Gpu(index=0, uuid="GPU-a", name="H200", compute_capability=(9, 0)),), cpu_count=2, platform="linux"

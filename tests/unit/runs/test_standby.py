@@ -6,7 +6,7 @@ from app.errors import DatabaseError
 from app.runs.standby_setting import MIN_PROCESSORS, STANDBY_VARIABLE, is_standby_wanted, supports_standby
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
-from workloads.schema import Gpu
+from workloads.machine import Gpu
 
 GPUS = (Gpu(index=0, uuid="GPU-1", name="a card"),)
 

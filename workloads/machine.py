@@ -1,0 +1,27 @@
+"""What a machine has, as far as variants depend on it; the sampler says it, and rules ask for it."""
+
+import msgspec
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU as NVML knows it. `compute_capability` is (major, minor)."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_total_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine has, as far as variants depend on it. `platform` is `sys.platform`.
+
+    `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
+    `environments` are the names of those that the program had made there when it was reached.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    cpu_count: int = 1
+    platform: str = "linux"
+    local: bool = True
+    environments: tuple[str, ...] = ()
