@@ -26,6 +26,7 @@ from PySide6.QtWidgets import QApplication, QCheckBox, QLabel, QLineEdit, QPushB
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.history.screen import HistoryView
+from app.gui.monitor.screen import MonitorView
 from app.gui.theme import Theme
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from app.plan import Plan
@@ -264,7 +265,9 @@ def watch_machine(workbench: Workbench) -> None:
     """Show the host while a run uses its processor."""
     run_variant(workbench)
     workbench.window.show_page(MONITOR)
-    wait_until(workbench.monitor_view.details.isVisible)
+    monitor = workbench.window.findChild(MonitorView)
+    assert isinstance(monitor, MonitorView)
+    wait_until(monitor.details.isVisible)
     wait_idle(workbench)
 
 

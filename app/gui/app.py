@@ -18,7 +18,7 @@ from app.gui.experiment.experiment_controller import ExperimentController
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.experiment.queue_sync import QueueSync
 from app.gui.hosts.host_screens import HostScreens
-from app.gui.monitor.screen import MonitorController, MonitorView
+from app.gui.quick_imports import import_plots
 from app.gui.run.custom_workloads import CustomWorkloads
 from app.gui.run.file_opener import FileOpener
 from app.gui.run.first_start_controller import FirstStart
@@ -35,7 +35,7 @@ from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
 from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
-from app.gui.window import HISTORY, RUN, MainWindow, Page
+from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, default_database
 from app.storage.files import disk_space
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from app.runs.dropped_files import DropKind
     from app.runs.experiment.queue_runner import QueueRunner
 
-_STORED_AFTER_MS = 1000  # History and Compare are imported when the first live plots stand
+_STORED_AFTER_MS = 1000  # Monitor is made, and History and Compare are imported, when the first live plots stand
 
 
 def main(
@@ -141,8 +141,6 @@ class Workbench(QObject):
         )
         self.hosts = HostScreens(self.window, theme, run_view, self.run, self.bridge)
         self.actions = self._make_actions()
-        self.monitor_view = MonitorView(self.hosts.hosts.model, theme, self.actions)
-        self.monitor = MonitorController(self.monitor_view, self.hosts.hosts.model)
         self._factory: SessionFactory | None = None
         sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
         self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)
@@ -184,9 +182,10 @@ class Workbench(QObject):
     def start(self) -> None:
         """Show the window; slow parts start after the first paint."""
         self.window.painted.connect(self._start_slow_parts)
+        self._later.timeout.connect(lambda: self.window.make_page(MONITOR))
         self._later.timeout.connect(lambda: self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error))
         self.window.close_requested.connect(self._ask_to_close)
-        self.window.page_shown.connect(lambda _: self.monitor.refresh())
+        self.window.page_shown.connect(lambda _: self.hosts.monitor.refresh())
         self.window.page_shown.connect(self.stored.refresh)
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
@@ -197,7 +196,7 @@ class Workbench(QObject):
         for take in (self.stored.show_undone, self.queue.edits.take_undone, self.experiments.show_undone):
             self.undo.undone.connect(take)
         self._connect_queue()
-        self.hosts.start(self.queue, self.monitor)
+        self.hosts.start(self.queue)
         self.experiments.start()
         self.run.start()
         self.custom_workloads.start()
@@ -230,8 +229,7 @@ class Workbench(QObject):
             self.replay.stop()
         write_states(self.window, self.run_view)  # which has no window before it is shown
         close_jobs(self.window)
-        self._later.deleteLater()  # with its connection, whose lambda would keep the workbench for ever
-        self.monitor.close()
+        self._later.deleteLater()  # with its connections, whose lambdas would keep the workbench for ever
         self.feed.close()
         self.bridge.close()
         self.queue.shut_down()
@@ -244,7 +242,7 @@ class Workbench(QObject):
     def _start_slow_parts(self) -> None:
         self.feed.start()
         self.feed.subscribe(self.bridge.post)  # readings come while pyqtgraph is imported, and are drawn at once
-        importlib.import_module("app.gui.plot.time_panel")  # with pyqtgraph, which crashes on another thread
+        import_plots()  # here, for pyqtgraph crashes on another thread
         ask = partial(ask_for_another_database, self.window, self._theme, on_answer=self._switch_database)
         self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), ask)
         self._later.start()
@@ -302,7 +300,7 @@ class Workbench(QObject):
             self._first_start.handle(event)
 
     def _refresh(self) -> None:
-        for part in (self.run, self.monitor, self.queue, self.progress):
+        for part in (self.run, self.hosts.monitor, self.queue, self.progress):
             part.refresh()
 
     def _telemetry_failed(self, error: UserError) -> None:
@@ -353,7 +351,7 @@ def _pages(workbench: Workbench) -> tuple[Page, ...]:
     """Return the screens in the order of their tabs, each with what makes it."""
     return (
         Page("Run", lambda: workbench.run_view),
-        Page("Monitor", lambda: workbench.monitor_view),
+        Page("Monitor", lambda: workbench.hosts.make_monitor(workbench.actions)),
         Page("History", lambda: workbench.stored.make_history(workbench.actions)),
         Page("Compare", lambda: workbench.stored.make_compare(workbench.actions)),
     )

@@ -151,8 +151,20 @@ def test_the_window_is_imported_without_reading_the_source_of_every_module() -> 
     assert sources("import PySide6.QtCore; ") > 100, "PySide6 reads none any more: hasten_imports is needless"
 
 
-def test_window_opens_before_database_and_plots_are_imported() -> None:
-    assert not loaded_after("import app.gui.app") & {"sqlite_utils", "importlib.metadata", "pyqtgraph"}
+def test_plots_are_imported_without_making_every_class_of_qt() -> None:
+    made = "import PySide6.QtGui as gui, sys; sys.modules.update({f'made {name}': sys for name in vars(gui)})"
+    listed = f"{made}; sys.modules.update({{f'listed {{name}}': sys for name in dir(gui)}})"
+    quick = loaded_after(f"from app.gui.quick_imports import import_plots; import_plots(); {listed}")
+    assert "app.gui.plot.time_panel" in quick
+    assert {"made QPainter", "listed QPainter", "listed QUndoGroup"} <= quick
+    assert "made QUndoGroup" not in quick
+    usual = loaded_after(f"import app.gui.plot.time_panel; {made}")
+    assert "made QUndoGroup" in usual, "pyqtgraph copies no classes any more: import_plots is needless"
+
+
+def test_window_opens_before_database_plots_and_monitor_are_imported() -> None:
+    later = {"sqlite_utils", "importlib.metadata", "pyqtgraph", "app.gui.plot.drawn_curves", "app.gui.monitor.screen"}
+    assert not loaded_after("import app.gui.app") & later
 
 
 def test_the_sampler_imports_no_table_of_the_workloads() -> None:

@@ -123,7 +123,10 @@ def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: W
 
 
 def test_the_monitor_of_a_host_alone_offers_the_reference_runs(qtbot: QtBot, workbench: Workbench) -> None:
-    workbench.monitor_view.details.no_gpu.reference_button.click()
+    workbench.window.show_page(MONITOR)
+    monitor = workbench.window.findChild(MonitorView)
+    assert isinstance(monitor, MonitorView)
+    monitor.details.no_gpu.reference_button.click()
     history = workbench.window.findChild(HistoryView)
     assert isinstance(history, HistoryView)
     assert history.isVisible()

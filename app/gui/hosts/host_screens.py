@@ -1,12 +1,14 @@
 """Connects the hosts with what shows them: the Run screen, Monitor, the window's head and the dialog of hosts."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
+from app.gui.actions import Actions
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.hosts.hosts_controller import HostsController
-from app.gui.monitor.screen import MonitorController
+from app.gui.monitor.monitor_controller import MonitorController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
@@ -17,6 +19,9 @@ from app.telemetry.messages import SamplerMessage
 from app.viewmodels.hosts import describe_absence, host_machine
 from app.viewmodels.monitor.model import MonitorModel
 from app.viewmodels.plot.telemetry_buffer import machine_state
+
+if TYPE_CHECKING:
+    from app.gui.monitor.screen import MonitorView
 
 
 class HostScreens(QObject):
@@ -40,13 +45,12 @@ class HostScreens(QObject):
         self._theme = theme
         self._run = run
         self._queue: QueueController | None = None
-        self._monitor: MonitorController | None = None
         self.hosts = HostsController(run_view.form.host, bridge, MonitorModel(run.recent))
+        self.monitor = MonitorController(self.hosts.model, self)
 
-    def start(self, queue: QueueController, monitor: MonitorController) -> None:
+    def start(self, queue: QueueController) -> None:
         """Connect the parts, and read the user's hosts."""
-        self._queue, self._monitor = queue, monitor
-        hosts, table = self.hosts, monitor.view.table
+        self._queue, hosts = queue, self.hosts
         hosts.chosen_changed.connect(self._run.set_machine)
         hosts.shown_changed.connect(self._run.show_host)
         hosts.states_changed.connect(self._show_states)
@@ -54,12 +58,21 @@ class HostScreens(QObject):
         self._run.form_shown.connect(lambda _: self._follow_run())
         queue.host_changed.connect(hosts.follow_run)
         queue.running_changed.connect(lambda _: self._follow_run())
-        table.connect_requested.connect(hosts.connect_host)
-        table.opened.connect(self._open)
         hosts.start()
 
+    def make_monitor(self, actions: Actions) -> "MonitorView":
+        """Make the Monitor screen, which the first paint does not wait for."""
+        from app.gui.monitor.screen import MonitorView
+
+        view = MonitorView(self.hosts.model, self._theme, actions)
+        view.table.connect_requested.connect(self.hosts.connect_host)
+        view.table.opened.connect(self._open)
+        self.monitor.attach(view)
+        return view
+
     def close(self) -> None:
-        """End all connections."""
+        """End all connections, and refresh Monitor no more."""
+        self.monitor.close()
         self.hosts.close()
 
     def manage(self) -> None:
@@ -81,8 +94,8 @@ class HostScreens(QObject):
         is_telemetry = isinstance(event, SamplerMessage)
         if not (is_telemetry and self.hosts.shown):
             self._run.handle(event, run)
-        if is_telemetry and self._monitor is not None:
-            self._monitor.handle(event)
+        if is_telemetry:
+            self.monitor.handle(event)
         if isinstance(event, Inventory):
             self.hosts.take_inventory(event)
         elif isinstance(event, TelemetryGap) and not self.hosts.chosen:
@@ -112,5 +125,4 @@ class HostScreens(QObject):
         elif inventory is not None:
             self._window.show_machine(*machine_state(inventory))
         self._run.show_link(*(describe_absence(self.hosts.state()) if self.hosts.shown else ("", "")))
-        if self._monitor is not None:
-            self._monitor.refresh()
+        self.monitor.refresh()

@@ -1,10 +1,9 @@
-"""The Monitor screen: a table of all devices, the details of the chosen one below it; with its controller."""
+"""The Monitor screen: a table of all devices, the details of the chosen one below it."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
@@ -12,7 +11,6 @@ from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
 from app.gui.monitor.table import MonitorTable
 from app.gui.theme import GRID, Theme
-from app.gui.threads import WindowEvent
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, splitter, toggle_button
 from app.gui.window_state import WindowState
 from app.viewmodels.monitor.details import chosen_details
@@ -183,49 +181,3 @@ class MonitorView(QWidget):
         layout.addWidget(separator())
         layout.addWidget(self._empty, 1)
         layout.addWidget(self._parts, 1)
-
-
-_REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.15, 0.5
-"""Numbers that change more often than this nobody can read."""
-_TICK_MS = 1_000
-
-
-class MonitorController(QObject):
-    """Brings the monitor's model and view together: takes events, and shows what anyone can see.
-
-    Once a second it does so even where nothing comes: the screen has to say how old its numbers are.
-    """
-
-    def __init__(self, view: MonitorView, model: MonitorModel) -> None:
-        super().__init__(view)
-        self.view = view
-        self._model = model
-        self._plots_s = self._words_s = 0.0
-        self._timer = QTimer(self)
-        self._timer.setInterval(_TICK_MS)
-        self._timer.timeout.connect(self._tick)
-        self._timer.start()
-
-    def close(self) -> None:
-        """Refresh the screen no more; one that was never shown has no window that deletes it."""
-        self._timer.stop()
-        if self.view.parent() is None:
-            self.view.deleteLater()
-
-    def handle(self, event: WindowEvent) -> None:
-        """Take one event of this machine."""
-        self._model.handle(event)
-
-    def refresh(self) -> None:
-        """Show what is known now, if anyone can see it and has had time to read the last."""
-        now_s = time.monotonic()
-        if self.view.isVisible() and now_s - self._words_s >= _REFRESH_WORDS_S:
-            self._words_s = self._plots_s = now_s
-            self.view.show_table()
-        elif now_s - self._plots_s >= _REFRESH_PLOTS_S:
-            self._plots_s = now_s
-            self.view.show_chosen(words=False)
-
-    def _tick(self) -> None:
-        self._model.tick()
-        self.refresh()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.gui.plot.drawn_curves import PanelCurve
 from app.viewmodels.plot.look import Look
@@ -12,43 +11,6 @@ from app.viewmodels.plot.model import Panel, Plots, Strip
 
 if TYPE_CHECKING:
     from app.gui.plot.time_panel import TimePanel
-
-
-class PanelGrid(QGridLayout):
-    """Places plots row by row; where the last row would not be full, the first plot takes the room that is over."""
-
-    def __init__(self, parent: QWidget, *, scrolls: bool) -> None:
-        super().__init__(parent)
-        self._scrolls = scrolls
-        self._shown, self._columns = 0, 1
-
-    def arrange(self, plots: "Sequence[TimePanel]", shown: int, columns: int) -> None:
-        """Place the first plots, and hide the others.
-
-        Args:
-            plots: All that are there; those that are not made yet are placed one by one.
-            shown: How many are shown.
-            columns: In how many columns.
-        """
-        self._shown, self._columns = shown, columns
-        rows = -(-shown // columns)
-        for index in range(max(self.rowCount(), self.columnCount(), rows, columns)):
-            self.setRowStretch(index, int(index < rows))
-            self.setColumnStretch(index, int(index < columns))
-        for spare in plots[shown:]:
-            self.removeWidget(spare)
-            spare.hide()
-        for index, plot in enumerate(plots[:shown]):
-            self.place(index, plot)
-
-    def place(self, index: int, plot: "TimePanel") -> None:
-        """Place one plot; the lowest have the times below them, the highest too where those may be out of sight."""
-        in_last_row = self._shown % self._columns
-        spare_columns = self._columns - in_last_row if in_last_row else 0
-        row, column = divmod(index + (spare_columns if index else 0), self._columns)
-        plot.show_times(index >= self._shown - self._columns or (self._scrolls and row == 0))
-        self.removeWidget(plot)
-        self.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
 
 
 class PanelSlot:

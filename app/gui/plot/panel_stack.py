@@ -1,28 +1,65 @@
 """The stack of plots with one time axis and crosshair: of a live, replayed or stored run, or of compared runs."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QCursor, QFocusEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.gui.plot.legend import Reading, Readout
-from app.gui.plot.panel_slot import PanelGrid, PanelSlot
 from app.gui.plot.stack_keys import StackKeys
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.pacing import PaintTurns
-from app.viewmodels.plot.look import Look
 from app.viewmodels.plot.model import Panel, Plots, Span, panned, zoomed
 
 if TYPE_CHECKING:
+    from app.gui.plot.panel_slot import PanelSlot
     from app.gui.plot.time_panel import TimePanel
+    from app.viewmodels.plot.look import Look
 
 _MAX_NEW_PLOTS = 2
 _STEP_S = 1.0
 """How often live plots move where the user wants little motion."""
+
+
+class PanelGrid(QGridLayout):
+    """Places plots row by row; where the last row would not be full, the first plot takes the room that is over."""
+
+    def __init__(self, parent: QWidget, *, scrolls: bool) -> None:
+        super().__init__(parent)
+        self._scrolls = scrolls
+        self._shown, self._columns = 0, 1
+
+    def arrange(self, plots: "Sequence[TimePanel]", shown: int, columns: int) -> None:
+        """Place the first plots, and hide the others.
+
+        Args:
+            plots: All that are there; those that are not made yet are placed one by one.
+            shown: How many are shown.
+            columns: In how many columns.
+        """
+        self._shown, self._columns = shown, columns
+        rows = -(-shown // columns)
+        for index in range(max(self.rowCount(), self.columnCount(), rows, columns)):
+            self.setRowStretch(index, int(index < rows))
+            self.setColumnStretch(index, int(index < columns))
+        for spare in plots[shown:]:
+            self.removeWidget(spare)
+            spare.hide()
+        for index, plot in enumerate(plots[:shown]):
+            self.place(index, plot)
+
+    def place(self, index: int, plot: "TimePanel") -> None:
+        """Place one plot; the lowest have the times below them, the highest too where those may be out of sight."""
+        in_last_row = self._shown % self._columns
+        spare_columns = self._columns - in_last_row if in_last_row else 0
+        row, column = divmod(index + (spare_columns if index else 0), self._columns)
+        plot.show_times(index >= self._shown - self._columns or (self._scrolls and row == 0))
+        self.removeWidget(plot)
+        self.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
 
 
 class PanelStack(QWidget):
@@ -231,7 +268,9 @@ class PanelStack(QWidget):
             self.drawn.emit()
 
     def _add_plot(self) -> None:
-        from app.gui.plot.time_panel import TimePanel  # with pyqtgraph, which the first paint does not wait for
+        # Here, with pyqtgraph and how curves are drawn, which the first paint does not wait for.
+        from app.gui.plot.panel_slot import PanelSlot
+        from app.gui.plot.time_panel import TimePanel
 
         plot = TimePanel("", "", self._theme)
         canvas = plot.plot
@@ -264,7 +303,7 @@ class PanelStack(QWidget):
         slot.plot.setVisible(True)
         slot.plot.refresh()
 
-    def _show_values(self, slot: PanelSlot, panel: Panel) -> None:
+    def _show_values(self, slot: "PanelSlot", panel: Panel) -> None:
         """Write the values into the legend; next to the pointer that of the raised curve, or all without room there."""
         at_s = None if self.crosshair is None else self._plots.origin_s + self.crosshair
         values = slot.show_values(panel, at_s)

@@ -10,7 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from app.bench.hosts import ManyHosts
 from app.fields import SlowSample
-from app.gui.monitor.screen import MonitorController, MonitorView
+from app.gui.monitor.monitor_controller import MonitorController
+from app.gui.monitor.screen import MonitorView
 from app.gui.monitor.table import MonitorTable
 from app.gui.plot.plot_window import PlotWindow
 from app.gui.theme import Theme
@@ -232,7 +233,8 @@ def test_devices_that_appear_and_go_change_the_page(opened: Opened) -> None:
 def test_a_plot_in_a_window_of_its_own_goes_on_while_another_screen_is_shown(qtbot: QtBot, opened: Opened) -> None:
     model, clock = model_of(machine(1), sample("GPU-0", temperature_c=60))
     view = opened(model)
-    controller = MonitorController(view, model)
+    controller = MonitorController(model, view)
+    controller.attach(view)
     view.details.stack.detach_requested.emit("temperature_c")
     (window,) = (each for each in QApplication.topLevelWidgets() if isinstance(each, PlotWindow))
     view.hide()
