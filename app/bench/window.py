@@ -25,26 +25,40 @@ from app.viewmodels.plot.model import LiveSeries
 SHORT, LONG = 12_000, 1_728_000
 """Points per curve: ten minutes and 24 hours at 20 Hz."""
 
+_TRACE_MS, _NOISE_MS, _DAY_MS = 4.0, 6.0, 6.0
+_TRACE_RATIO, _NOISE_RATIO = 11.0, 11.0
+"""How many times as long plain pyqtgraph must take."""
 _SESSION_SAMPLES = 8 * 3600 * 20
 _SESSION_CURVES = 2 * 8
 _SESSION_MB = 35.0
 
 
 def measure_frames() -> Sequence[Result]:
-    """Measure median milliseconds per frame, ratios to plain pyqtgraph, and the memory of 8 hours."""
+    """Measure milliseconds per frame, ratios of medians to plain pyqtgraph, and the memory of 8 hours."""
     times = _frame_times()
-    trace, plain_trace = (statistics.median(times[which]) for which in ("trace", "plain trace"))
-    noise, plain_noise = (statistics.median(times[which]) for which in ("noise", "plain noise"))
-    long, short = statistics.median(times["long"]), statistics.median(times["short"])
-    points = f"{SHORT:,} points per curve"
+    medians = {which: statistics.median(found) for which, found in times.items()}
+    trace, noise, long = (medians[which] for which in ("trace", "noise", "long"))
+    points, day = f"{SHORT:,} points per curve", f"frame of {LONG:,} points per curve"
     return [
-        Result(name=f"frame of a recorded trace, {points}", value=trace, unit="ms", limit=8.0),
-        _baseline_result("recorded trace in plain pyqtgraph, against ours", plain_trace, trace, 2.5),
-        Result(name=f"frame of white noise, {points}", value=noise, unit="ms", limit=16.0),
-        _baseline_result("white noise in plain pyqtgraph, against ours", plain_noise, noise, 6.0),
-        Result(name=f"frame of {LONG:,} points per curve", value=long, unit="ms", baseline=short, limit=1.5),
+        *_frame_results(f"frame of a recorded trace, {points}", times["trace"], _TRACE_MS),
+        _baseline_result(
+            "recorded trace in plain pyqtgraph, against ours", medians["plain trace"], trace, _TRACE_RATIO
+        ),
+        *_frame_results(f"frame of white noise, {points}", times["noise"], _NOISE_MS),
+        _baseline_result("white noise in plain pyqtgraph, against ours", medians["plain noise"], noise, _NOISE_RATIO),
+        *_frame_results(day, times["long"], _DAY_MS),
+        Result(name=f"the same, against {points}", value=long, unit="ms", baseline=medians["short"], limit=1.5),
         *_many_hosts(),
         Result(name="curves of 8 h at 20 Hz, 8 on each of 2 GPUs", value=_session_mb(), unit="MB", limit=_SESSION_MB),
+    ]
+
+
+def _frame_results(name: str, times: Sequence[float], limit: float) -> list[Result]:
+    """Return the median of frames, and the 95th percentile: most frames move no column, and paint less."""
+    slow = statistics.quantiles(times, n=20)[-1]
+    return [
+        Result(name=name, value=statistics.median(times), unit="ms", limit=limit),
+        Result(name="the same, p95", value=slow, unit="ms"),
     ]
 
 
@@ -81,11 +95,14 @@ def _session_mb() -> float:
 _STARTS = 7
 _RATIO = 1.3
 _PLOTS_S = 1.0
-"""How long after the first paint live plots may come."""
+"""How long after the start live plots may come."""
 
 
 def measure_start() -> Sequence[Result]:
-    """Measure the median first paint against the bare window's, and check whether TensorFlow was imported."""
+    """Measure the first paint against the bare window's and the first live plot, as medians from the start.
+
+    Also check whether TensorFlow was imported by then.
+    """
     paints: dict[str, list[tuple[float, bool]]] = {"bare": [], "program": [], "plots": []}
     for which in paints:
         _first_paint(which)  # fills the file cache
@@ -97,7 +114,8 @@ def measure_start() -> Sequence[Result]:
     after_s = seconds["plots"] - seconds["program"]
     return [
         Result(name="first painted window", value=seconds["program"], unit="s", baseline=seconds["bare"], limit=_RATIO),
-        Result(name="first live plot after that", value=after_s, unit="s", limit=_PLOTS_S),
+        Result(name="first live plot, from the start", value=seconds["plots"], unit="s", limit=_PLOTS_S),
+        Result(name="of that, after the first paint", value=after_s, unit="s"),
         Result(name="TensorFlow imported by the window", value=float(imported), unit="times", limit=0.0),
     ]
 
