@@ -91,8 +91,7 @@ class PanelStack(QWidget):
         self._theme = theme
         self._staggered = staggered
         self._offered = self._plots = Plots()
-        self._alone = ""
-        self._columns = 1
+        self._alone, self._columns = "", 1
         self.span: Span = (0.0, 1.0)
         self._fit = False
         self._slots: list[PanelSlot] = []
@@ -268,9 +267,8 @@ class PanelStack(QWidget):
             self.drawn.emit()
 
     def _add_plot(self) -> None:
-        # Here, with pyqtgraph and how curves are drawn, which the first paint does not wait for.
         from app.gui.plot.panel_slot import PanelSlot
-        from app.gui.plot.time_panel import TimePanel
+        from app.gui.plot.time_panel import TimePanel  # with pyqtgraph, which the first paint does not wait for
 
         plot = TimePanel("", "", self._theme)
         canvas = plot.plot
