@@ -219,6 +219,7 @@ class QueueProgress:
         left_s: Expected seconds for the other runs, None where no run like them is stored.
         specs: Variants of the current runs, in the order they began; several with concurrent runs.
         waiting_for: What the next run waits for, "" if nothing.
+        waits_for_device: Whether the next run waits for another one to end; `message` says so.
         experiment: Number of its experiment, None before its first run.
         message: A sentence on how it ended, or on runs from elsewhere.
         host: The host it is made on; "" is this machine.
@@ -233,6 +234,7 @@ class QueueProgress:
     left_s: float | None = None
     specs: tuple[RunSpec, ...] = ()
     waiting_for: str = ""
+    waits_for_device: bool = False
     experiment: int | None = None
     message: str = ""
     host: str = ""

@@ -13,7 +13,7 @@ from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
-RUN_WAITS = "Another run, or the import for one, uses this device; this run starts when it is free."
+RUN_WAITS = "Waiting for another run, or the import for one, to free this device."
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,12 +117,12 @@ def test_that_a_run_waits_is_said_until_it_starts(used: RunServices) -> None:
     class ReleasingRunner(RecordedRunner):
         def _hear(self, now: QueueProgress) -> None:
             super()._hear(now)
-            if now.message == RUN_WAITS and other is not None:
+            if now.waits_for_device and other is not None:
                 other.release()
 
     recorded = ReleasingRunner(used).run()
-    assert RUN_WAITS in [now.message for now in recorded.all]
-    assert (recorded.now.state, recorded.now.message) == ("complete", "")
+    assert RUN_WAITS in [now.message for now in recorded.all if now.waits_for_device]
+    assert (recorded.now.state, recorded.now.message, recorded.now.waits_for_device) == ("complete", "", False)
 
 
 def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(used: RunServices) -> None:

@@ -55,6 +55,7 @@ def _read_line(
         ),
         plan.variants,
         status.remaining,
+        machine,
     )
 
 

@@ -88,7 +88,7 @@ class PresetList(Scroller):
             start, signal = button("Show verdict", f"Compare the stored runs of {line.title}"), self.verdict_requested
         start.setAccessibleName(start.toolTip())
         start.setMinimumWidth(_BUTTON_WIDTH)
-        start.setEnabled(not line.problem)
+        start.setEnabled(line.can_start and not line.problem)
         start.clicked.connect(lambda: signal.emit(line.key))
         self._starts[line.key] = start
         column = QVBoxLayout()

@@ -27,7 +27,7 @@ from app.viewmodels.history.labels import (
 )
 from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, toggle_order
 
-_WIDE, _FACETS_WIDTH = 1400, 29 * GRID
+_WIDE, _FACETS_WIDTH = 1400, 35 * GRID
 """The narrowest list that shows the facets by itself, and how wide these are."""
 
 

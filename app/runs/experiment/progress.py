@@ -213,7 +213,8 @@ class ProgressReporter:
                 now,
                 position=planned_run.position,
                 specs=tuple(self._running),
-                message="" if now.message == RUN_WAITS else now.message,  # it waits no more
+                message="" if now.waits_for_device else now.message,
+                waits_for_device=False,
             )
         )
         return self._sinks()
@@ -241,7 +242,7 @@ class ProgressReporter:
 
     def message(self, sentence: str) -> None:
         """Report a sentence on the entry."""
-        self._update(lambda now: replace(now, message=sentence))
+        self._update(lambda now: replace(now, message=sentence, waits_for_device=sentence == RUN_WAITS))
 
     def entry_ended(self, status: EntryStatus) -> None:
         """Report the state in which an entry ends."""

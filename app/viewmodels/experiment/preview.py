@@ -201,6 +201,7 @@ class PresetLine:
         notes: How it was adapted to this machine.
         problem: Why its file cannot be used, "" if it can.
         is_complete: Whether nothing is left to run.
+        can_start: Whether a variant can run on this machine.
         reference: Label of its stored reference runs, "" if there are none.
     """
 
@@ -213,6 +214,7 @@ class PresetLine:
     notes: tuple[str, ...] = ()
     problem: str = ""
     is_complete: bool = False
+    can_start: bool = True
     reference: str = ""
 
     @property
@@ -240,18 +242,23 @@ def reference_label(runs: Sequence[RunRow]) -> str:
     return f"{', '.join(names) or 'The'} reference" if runs else ""
 
 
-def preset_line(line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork) -> PresetLine:
+def preset_line(
+    line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork, machine: Machine
+) -> PresetLine:
     """Return the line with its size and with what is stored and left.
 
     Args:
         line: The line as it is known without the database.
         variants: The variants of the preset on this machine.
         ahead: What is stored of them and what is left.
+        machine: Where they would run.
     """
+    can_start = any(not check(spec, machine) for spec in variants)
     runs = f"{ahead.planned:,} {plural('run', ahead.planned)}"
     return replace(
         line,
         size=f"{len(variants):,} {plural('variant', len(variants))}, {runs}",
-        time=" ".join(describe_estimate(ahead)),
+        time=" ".join(describe_estimate(ahead)) if can_start else "",
         is_complete=ahead.done == ahead.planned,
+        can_start=can_start,
     )

@@ -223,7 +223,8 @@ class QueueModel:
         if self._current is not None:
             if self._current.waiting_for:
                 return f"Waiting: {self._current.waiting_for}"
-            return _describe_runs(self._current) or self._current.name
+            wait = self._current.message if self._current.waits_for_device else ""
+            return _describe_runs(self._current) or wait or self._current.name
         if self.runs_elsewhere:
             return "Another program is running these"
         if self.is_running:

@@ -3,6 +3,8 @@
 A ratio is of throughput unless it says otherwise: above one is faster.
 """
 
+import math
+
 from app import units
 from app.analysis.intervals import LEVEL, Estimate
 
@@ -55,7 +57,7 @@ def describe_speed_interval(estimate: Estimate) -> str:
 
 
 def describe_ratio_interval(low: float, high: float, level: float = LEVEL) -> str:
-    """Return an interval of ratios, `95 % CI 0.772–2.77×`, near one as `95 % CI −1.1 to +1.2 %`.
+    """Return an interval of ratios, `95 % CI 0.772–2.770×`, near one as `95 % CI −1.1 to +1.2 %`.
 
     Args:
         low: Its lower end.
@@ -70,7 +72,9 @@ def describe_ratio_interval(low: float, high: float, level: float = LEVEL) -> st
 
 
 def _times_span(low: float, high: float) -> str:
-    return f"{units.span(units.ratio_figures(low), units.ratio_figures(high))}×"
+    """Return an interval with the decimals of the ratio in its middle, as tables write it."""
+    middle = math.sqrt(low * high)
+    return f"{units.span(*(units.ratio_figures(end, middle) for end in (low, high)))}×"
 
 
 def describe_speed_range(low: float, high: float) -> str:
@@ -81,7 +85,7 @@ def describe_speed_range(low: float, high: float) -> str:
         high: The largest one.
     """
     if is_far_from_one(low) or is_far_from_one(high):
-        return f"{_times_span(low, high)} as fast"
+        return f"{units.span(units.ratio_figures(low), units.ratio_figures(high))}× as fast"
     ends = sorted((low, high), key=lambda end: abs(end - 1)) if low > 1 or high < 1 else (low, high)
     words = ["faster" if end >= 1 else "slower" for end in ends]
     if words[0] == words[1]:

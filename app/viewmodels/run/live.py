@@ -101,7 +101,7 @@ _READY = Status(
     title="Ready to run",
     detail="Choose a variant on the left, then press Run (Ctrl+R). The plots show the machine now.",
 )
-_STARTING = Status(title="Starting the first run …", detail="The queue below shows what it is waiting for.")
+_STARTING = Status(title="Starting the first run …", detail="The queue below shows its progress.")
 
 
 class LiveModel:

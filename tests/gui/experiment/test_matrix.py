@@ -300,6 +300,10 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     screen.wait_for_text("All 6 are already stored")
     shows = screen.matrix.presets.start_button("quick")
     assert (shows.text(), screen.matrix.presets.start_button("article-a").text()) == ("Show verdict", "Start")
+    needs_environments = screen.matrix.presets.start_button("article-a-versions")
+    assert screen.matrix.presets.start_button("article-a").isEnabled()
+    assert not needs_environments.isEnabled(), "none of its variants can run here"
+    assert "about 0:00" not in screen.visible_text()
     QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
     assert screen.recorded.calls == [("compare_experiment", [1, 3, 5, 2, 4, 6])], "the runs of the baseline come first"

@@ -54,6 +54,13 @@ def test_while_the_machine_is_waited_for_that_is_said_and_can_be_skipped_and_no_
     assert state.time_left == "1:40 left"
 
 
+def test_a_run_that_waits_for_another_one_to_end_says_so_where_nothing_can_be_skipped() -> None:
+    queue = board(FIRST)
+    queue.handle(replace(RUNNING, specs=(), message="Waiting for another run.", waits_for_device=True), now_s=0.0)
+    state = queue.state(0.0)
+    assert (state.activity, state.can_skip_wait) == ("Waiting for another run.", False)
+
+
 def test_paused_entries_are_not_in_the_time_left_and_an_unknown_time_makes_it_the_least() -> None:
     queue = board(FIRST, replace(SECOND, state="paused"))
     assert queue.state(0.0).time_left == "1:40 left"

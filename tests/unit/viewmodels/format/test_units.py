@@ -6,6 +6,8 @@ from datetime import UTC
 import pytest
 
 from app import units
+from app.analysis.intervals import Estimate
+from app.viewmodels.format.ratios import describe_ratio_interval, describe_speed_interval
 from app.viewmodels.format.sentences import format_run_numbers
 
 
@@ -102,3 +104,12 @@ def test_absent_is_a_dash_never_zero(value: float | None) -> None:
 )
 def test_a_text_breaks_neither_before_a_number_nor_within_a_short_part(text: str, lines: list[str]) -> None:
     assert units.bound(text).replace("\N{NO-BREAK SPACE}", "_").split(" ") == lines
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.368, 19.07), (0.772, 2.77), (1.032, 3.271)])
+def test_an_interval_reads_the_same_in_a_sentence_and_in_a_table(low: float, high: float) -> None:
+    value = math.sqrt(low * high)
+    in_table = units.ratio_interval((low, high), value)
+    assert describe_ratio_interval(low, high).endswith(f" {in_table}×")
+    if value > 2:
+        assert describe_speed_interval(Estimate(value, low, high, 3)).endswith(f" {in_table}×")
