@@ -202,8 +202,8 @@ _BIAS = Parameter(
 
 CNN10 = Workload(
     name="cnn10",
-    title="CNN · 10 layers, 32 x 32 images",
-    help="Three blocks of three 3x3 convolutions with batch norm and ReLU, pooling between, on CIFAR-10-sized images.",
+    title="CNN · 10 layers, 32×32 images",
+    help="Three blocks of three 3×3 convolutions with batch norm and ReLU, and pooling in between, for 32×32 images.",
     example="image",
     parameters=(
         *_CNN_COMPUTATION,
@@ -226,7 +226,7 @@ CNN10 = Workload(
 
 WRN = Workload(
     name="wrn28-10",
-    title="Wide ResNet · 28 layers, 32 x 32 images",
+    title="Wide ResNet · 28 layers, 32×32 images",
     help="A wide residual network (Zagoruyko, Komodakis 2016) on CIFAR-10-sized images: 36.5 million weights.",
     example="image",
     parameters=(

@@ -33,9 +33,9 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.compare:compare",
             "Compare stored runs, given by number or found as `list` finds them.",
         ),
-        "diff": ("app.cli.diff:diff", "Show in what two stored runs differ: figures, settings, kernels, log."),
+        "diff": ("app.cli.diff:diff", "Show what differs between two stored runs: figures, settings, kernels, log."),
         "check-equal": ("app.cli.run:check_equal", "Check that the variants of stored runs compute the same."),
-        "scaling": ("app.cli.compare:scaling", "Say how well stored runs scale to more GPUs, and why not better."),
+        "scaling": ("app.cli.compare:scaling", "Show how well stored runs scale to more GPUs, and what limits them."),
     },
     "History": {
         "list": ("app.cli.library:list_runs", "List the stored runs, newest first."),
@@ -61,12 +61,12 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "open": ("app.cli.transfer:open_file", "Open a file in the window: add its runs, or play its trace."),
     },
     "Machine": {
-        "hosts": ("app.cli.hosts:hosts", "Name machines that are reached by ssh, Slurm, Ray or docker."),
+        "hosts": ("app.cli.hosts:hosts", "Name machines reached over SSH, Slurm, Ray or Docker."),
         "gpus": ("app.cli.machine:gpus", "Show the GPUs and what they report."),
         "watch": ("app.cli.telemetry:watch", "Print live telemetry without a run."),
         "calibrate": (
             "app.cli.machine:calibrate_devices",
-            "Measure anew how fast the GPUs, or the CPU, multiply matrices.",
+            "Measure again how fast the GPUs, or the CPU, multiply matrices.",
         ),
         "env": ("app.cli.env:env", "Make, list and remove environments: TensorFlow in several versions, for runs."),
     },

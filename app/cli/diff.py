@@ -17,7 +17,7 @@ from workloads.catalog import UsageError
 @command("diff", "diff 12 14", "diff 12 14 --all", "diff 12 14 --report diff.html")
 @click.argument("first", type=RUN_NUMBER, shell_complete=complete_runs)
 @click.argument("second", type=RUN_NUMBER, shell_complete=complete_runs)
-@click.option("--all", "everything", is_flag=True, help="Print what is alike too.")
+@click.option("--all", "everything", is_flag=True, help="Print what is equal too.")
 @report_option
 def diff(database: Path | None, as_json: bool, first: int, second: int, everything: bool, report: Path | None) -> int:
     """Print in what two runs differ, changes counted from the first one, and write a page of it where requested."""

@@ -129,7 +129,7 @@ def _count_runs(runs: Sequence[int]) -> str:
     metavar="COLUMN",
     help=f"Order by one of {', '.join(RUN_ORDERS)}.",
 )
-@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option("--limit", type=COUNT, metavar="N", help="No more than N runs.")
 @click.option("--experiments", is_flag=True, help="List the experiments instead of runs.")
 def list_runs(

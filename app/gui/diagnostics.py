@@ -46,7 +46,7 @@ class Diagnostics(QObject):
         """Say that there are reports, with a button that opens their folder."""
         text = "VariantScope or a run crashed since you last looked here."
         box = message_box(window, self._theme, QMessageBox.Icon.Information, "Crash report", text)
-        box.setInformativeText(f"A report is in {reports[-1].parent}. Nothing was sent to anybody.")
+        box.setInformativeText(f"A report is in {reports[-1].parent}. Nothing was sent anywhere.")
         open_folder = box.addButton("&Open folder", QMessageBox.ButtonRole.AcceptRole)
         box.setDefaultButton(box.addButton("&Dismiss", QMessageBox.ButtonRole.RejectRole))
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QSize, Signal
+from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QIcon, QMoveEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QMenu,
+    QSizePolicy,
     QStackedWidget,
     QTabBar,
     QVBoxLayout,
@@ -18,7 +19,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import PageScroller, button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.basic import ElidedLabel, PageScroller, button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.widgets.tab_order import focus_next
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES
@@ -61,7 +63,8 @@ class MainWindow(QMainWindow):
         self._tabs = QTabBar()
         self._stack = QStackedWidget()
         self._stack_indices: dict[int, int] = {}
-        self._machine = text_label("Looking for GPUs …", "muted")
+        self._machine = ElidedLabel("muted", elided=Qt.TextElideMode.ElideRight)
+        self._machine.setText("Looking for GPUs …")
         self._dot = text_label(_DOTS["muted"], "muted")
         self._settings = button("Settings", "Theme, database, retention and more (Ctrl+,)", flat=True)
         self._settings.clicked.connect(self.settings_requested)
@@ -183,12 +186,14 @@ class MainWindow(QMainWindow):
     def _build(self) -> None:
         self.setWindowTitle("VariantScope")
         self.setWindowIcon(QIcon(str(RESOURCES / "icons" / "variantscope.svg")))
-        room = self.screen().availableSize().height() - 6 * GRID  # with its frame
-        self.resize(160 * GRID, min(105 * GRID, room))
+        resize_within_screen(self, 160 * GRID, 105 * GRID)
         for page in self._pages:
             self._tabs.addTab(page.title)
         self._tabs.setDrawBase(False)
         self._tabs.setExpanding(False)
+        self._tabs.setUsesScrollButtons(False)
+        self._machine.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self._machine.setMinimumWidth(4 * GRID)
         self._tabs.setAccessibleName("Screens")
         self._dot.setAccessibleName("State of telemetry")
         self._help.setAccessibleName("Help")

@@ -136,13 +136,15 @@ def describe_import(done: Imported) -> list[str]:
 def describe_reference_added(runs: Sequence[int]) -> str:
     """Describe the result of adding the reference runs; a database they were measured with has them already."""
     if not runs:
-        return "No run of the reference was added: all of them are here as runs of your own."
-    return f"The {_count_runs(len(runs))} of the reference are here, as {format_run_numbers(runs)}, tagged {TAG}."
+        return "No reference run was added: all of them are already here as runs of your own."
+    return f"Added {len(runs)} reference {units.plural('run', len(runs))} as {format_run_numbers(runs)}, tagged {TAG}."
 
 
 def describe_reference_removed(runs: Sequence[int]) -> str:
     """Describe the result of removing the reference runs."""
-    return f"Removed {_count_runs(len(runs))} of the reference." if runs else "No run of the reference was here."
+    return (
+        f"Removed {len(runs)} reference {units.plural('run', len(runs))}." if runs else "No reference runs were here."
+    )
 
 
 def _import_sentences(done: Imported) -> Iterator[str]:

@@ -15,7 +15,7 @@ from workloads.catalog import UsageError
 
 DropKind = Literal["database", "trace", "workload", "preset"]
 
-_TAKEN = "It takes databases (.vscope, .db), traces (.vtrace, .jsonl), workloads (.py) and presets (.toml)."
+_TAKEN = "Supported: databases (.vscope, .db), traces (.vtrace, .jsonl), workloads (.py) and presets (.toml)."
 _TABLES = (".csv", ".parquet", ".json")
 _PEEK_BYTES = 4_096
 _MAX_FILES = 6
@@ -67,9 +67,9 @@ def _look_into(path: Path, database: Path, *, busy: bool) -> tuple[DropKind | No
         return None, "There is no such file."
     if (application := database_application(path)) is not None:
         if application != APPLICATION_ID:
-            return None, "It is a database of another program."
+            return None, "This is another program's database."
         if path.samefile(database):
-            return None, "It is the database that this window shows."
+            return None, "This database is already open in this window."
         if busy:
             return None, "A run is active, and an import would disturb it. Drop the file again when the run has ended."
         return "database", "Adds its runs to History, and its unfinished experiments to the queue. Ctrl+Z undoes it."
@@ -84,10 +84,10 @@ def _look_into(path: Path, database: Path, *, busy: bool) -> tuple[DropKind | No
             return None, "A run is active. Replay this trace when it has ended."
         return "trace", "Replays its telemetry on Run."
     if _is_timeline(path):
-        return None, "It is a timeline for Perfetto: open it at ui.perfetto.dev."
+        return None, "This is a timeline for Perfetto; open it at ui.perfetto.dev."
     if path.suffix.lower() in _TABLES:
         return None, f"Exported tables cannot be added. Export runs as a database: `{PROGRAM} export RUNS my.vscope`."
-    return None, f"It is no file of this program. {_TAKEN}"
+    return None, f"This is not a file of this program. {_TAKEN}"
 
 
 def _is_timeline(path: Path) -> bool:

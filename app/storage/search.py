@@ -83,7 +83,8 @@ def _groups(
         first = len(values) + len(spellings) + 1
         markers = [f"?{first + n}" for n in range(len(spelled))]
         spellings += spelled
-        number = int(word.text) if not word.field and _is_number(word.text) else 0
+        digits = word.text.removeprefix("#")
+        number = int(digits) if not word.field and _is_number(digits) else 0
         codes.append(f"{_IS_NUMBER} * (run = {number}) + {_code(word.field, markers)}")
         found.append(f"({_holds(word.field or 'words', markers)} OR run = {number})")
     names = ", ".join(f"c{n}" for n in range(len(words)))

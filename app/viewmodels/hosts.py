@@ -77,7 +77,7 @@ def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | 
         label="Host",
         kind="choice",
         value=chosen,
-        help="Where runs are made: on this machine, or on one that is reached by ssh, Slurm, Ray or docker",
+        help="Where runs are made: on this machine, or on one reached over SSH, Slurm, Ray or Docker",
         options=(
             Option(value="", label="This machine"),
             *(Option(value=name, label=name, help=describe_stage(known[name])[0]) for name in known),

@@ -8,7 +8,7 @@ from app import units
 from app.samples import SAMPLE_MS
 from app.viewmodels.history.labels import RETENTION_CHOICES, StorageLine, retention_label
 
-THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
+THEMES = {"system": "Same as system", "light": "Light", "dark": "Dark"}
 """Label of each choice of `Theme`."""
 
 MOTIONS = {False: "Smooth", True: "Reduced: live plots move once a second"}

@@ -172,7 +172,7 @@ def test_the_settings_fit_a_small_screen_have_names_and_close_by_escape(opened: 
 
 def test_the_size_is_told_and_everything_is_kept_at_first(opened: Opened) -> None:
     assert "profiles.db · " in visible_text(opened.dialog)
-    assert "free on its disk" in visible_text(opened.dialog)
+    assert "free on disk" in visible_text(opened.dialog)
     assert opened.dialog.retention_box.currentText() == "Keep all samples"
 
 

@@ -56,9 +56,9 @@ def test_an_error_of_the_users_world_is_handed_over(qtbot: QtBot, background: Ba
 
 def test_so_is_wrong_use(qtbot: QtBot, background: Background) -> None:
     errors: list[UserError] = []
-    background.run(lambda: fail_with(UsageError("There is not a preset called 'x'.")), unexpected, errors.append)
+    background.run(lambda: fail_with(UsageError("There is no preset called 'x'.")), unexpected, errors.append)
     qtbot.waitUntil(lambda: bool(errors), timeout=LIMIT_MS)
-    assert [(type(error), str(error)) for error in errors] == [(UserError, "There is not a preset called 'x'.")]
+    assert [(type(error), str(error)) for error in errors] == [(UserError, "There is no preset called 'x'.")]
 
 
 def test_a_bug_is_told_and_raised_on_the_gui_thread(qtbot: QtBot, background: Background) -> None:

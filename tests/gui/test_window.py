@@ -8,16 +8,17 @@ import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox, QPushButton, QTabBar, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.history.screen import HistoryView
 from app.gui.monitor.screen import MonitorView
-from app.gui.theme import DARK, LIGHT, Theme
+from app.gui.theme import DARK, GRID, LIGHT, Theme
 from app.gui.widgets.basic import plain_tooltip
-from app.gui.window import HISTORY, MONITOR, RUN
+from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
+from app.runs.undo import Reversal
 from app.storage.store import Store
 from tests.fakes.sessions import kill_sampler
 from tests.gui.screens import muted_colours
@@ -41,9 +42,29 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
     assert row.outcome.name == "completed"
 
 
-def test_the_window_opens_no_higher_than_its_screen(workbench: Workbench) -> None:
+def test_a_window_opens_no_larger_than_its_screen(qtbot: QtBot, theme: Theme) -> None:
+    window = MainWindow((Page("Run", QWidget),), theme)
+    qtbot.addWidget(window)
+    screen = window.screen().availableSize()
+    assert screen.width() < 160 * GRID
+    assert window.width() < screen.width()
+    assert window.height() < screen.height()
+
+
+def test_every_tab_is_in_sight_in_a_narrow_window_that_has_something_to_undo(workbench: Workbench) -> None:
     window = workbench.window
-    assert window.frameGeometry().height() < window.screen().availableSize().height()
+
+    def nothing() -> Reversal:
+        return nothing
+
+    workbench.actions.record_change("add “quick” to the queue", nothing)
+    (undo,) = [each for each in window.findChildren(QPushButton) if each.text().startswith("Undo")]
+    assert "quick" in undo.text()
+    window.resize(720, 600)
+    (tabs,) = [each for each in window.findChildren(QTabBar) if each.accessibleName() == "Screens"]
+    assert undo.text() == "Undo"
+    assert window.rect().contains(undo.geometry())
+    assert tabs.rect().contains(tabs.tabRect(tabs.count() - 1))
 
 
 def _field(workbench: Workbench, name: str) -> object:

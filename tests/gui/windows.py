@@ -17,6 +17,8 @@ from app.storage.known_settings import ANSWERED, FIRST_START
 
 RUN_LIMIT_MS = 240_000
 READ_LIMIT_MS = 120_000
+SIZE = 1280, 752
+"""Of the window: the screen of a test is narrower than a user's."""
 
 
 @contextmanager
@@ -40,6 +42,7 @@ def window_on(
     if not new_user and not database.exists():
         save_setting(database, FIRST_START, ANSWERED)
     made = Workbench(database, theme, hidden_workloads=True)
+    made.window.resize(*SIZE)
     qtbot.addWidget(made.window)
     made.window.painted.connect(lambda: at_once(made), Qt.ConnectionType.QueuedConnection)
     made.start()

@@ -47,4 +47,4 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert "No run of your own is stored: these are the reference runs" in shown.stderr
     assert "goes on from here" not in shown.stderr
     removed = line.inside("reference", "--remove")
-    assert (removed.returncode, removed.stdout) == (0, f"Removed {len(added['runs'])} runs of the reference.\n")
+    assert (removed.returncode, removed.stdout) == (0, f"Removed {len(added['runs'])} reference runs.\n")

@@ -303,7 +303,7 @@ def _experiment_runs(database: Path, experiment: int) -> tuple[int, ...]:
     with Store.open(database) as store:
         runs = store.library.runs_of_experiment(experiment)
     if not runs:
-        raise UserError("This experiment has no runs any more; its runs may be in the trash of History.")
+        raise UserError("This experiment has no runs left; they may be in the trash in History.")
     return runs
 
 

@@ -12,7 +12,7 @@ from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison
 from app.viewmodels.compare.environment_warnings import Severity
 
 _COLLAPSED_COUNT = 2
-_INTERLEAVE_HINT = "Run these variants anew, in turns, as often as before and at least three times each"
+_INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before and at least three times each"
 _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
 
 

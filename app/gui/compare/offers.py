@@ -87,7 +87,7 @@ class OffersView(Scroller):
 
     def _build(self) -> None:
         hint = text_label(
-            "Choose runs in History (Ctrl+3) and press Compare (Ctrl+Shift+C), or take one of these.",
+            "Select runs in History (Ctrl+3) and press Compare (Ctrl+Shift+C), or start with one of these.",
             "muted",
             wrap=True,
         )

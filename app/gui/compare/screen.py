@@ -111,9 +111,9 @@ class CompareView(QWidget):
         self._problem = text_label("", "bad", wrap=True)
         self._busy = text_label("", "caption")
         self._written, self._written_path = QWidget(), ElidedLabel("caption")
-        self._open_report = button("&Open it", "Open the report in its usual program", flat=True)
+        self._open_report = button("&Open it", "Open the report in its default program", flat=True)
         self._report_path = Path()
-        self._by_variant = toggle_button("By variant", "One row per variant; the triangle unfolds its runs")
+        self._by_variant = toggle_button("By variant", "One row per variant; the triangle expands its runs")
         self._by_run = toggle_button("By run", "One row per run")
         self._group = button("Group …", "Group the variants by a parameter", small=True)
         self._hidden = button("", "Show the variants that were hidden", small=True)
@@ -122,7 +122,7 @@ class CompareView(QWidget):
             "Copy table", "Copy the table tab-separated (Ctrl+C in it); as Markdown from its menu", small=True
         )
         self._report = button(
-            "Save &report …", "Write this comparison as one HTML file, or as Markdown with its charts", small=True
+            "Save &report …", "Save this comparison as one HTML file, or as Markdown with charts", small=True
         )
         self._margin = button("", "Say whether variants are equal within a margin", small=True)
         self._experiments = button("&Experiments …", "Compare the runs of an experiment", small=True)

@@ -59,7 +59,7 @@ class CompareTabs(QWidget):
         self._article_was_requested = False
         self.curves = CurvesView(theme)
         self.charts = ChartsView(theme, actions, detachable=True)
-        self.enlarge = toggle_button("Enlarge", "Give this the whole screen, without the table (Ctrl+Shift+E)")
+        self.enlarge = toggle_button("Enlarge", "Fill the screen, without the table (Ctrl+Shift+E)")
         self._comparison = Comparison()
         self._hidden: frozenset[int] = frozenset()
         self.colouring = QComboBox()

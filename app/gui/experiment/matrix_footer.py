@@ -190,7 +190,7 @@ class MatrixFooter(QWidget):
             (
                 "T&ime limit",
                 self._budget,
-                "Start no run that would not end within this time; the experiment can be resumed later",
+                "Start no run that would not finish within this time; the experiment can be resumed",
             ),
         )
         grid = QGridLayout()

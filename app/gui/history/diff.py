@@ -36,7 +36,7 @@ class RunDiffView(QWidget):
         self._title = text_label("", "title")
         self._names = text_label("", "muted", wrap=True)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
-        self._alike = toggle_button("Show what is &alike", "List values that both runs share too")
+        self._alike = toggle_button("Show what is &equal", "List values that both runs share too")
         self._swap = button("S&wap", "Count changes from the other run", small=True)
         self._save = button("&Save …", "Write this page to an HTML or Markdown file", small=True)
         self._compare = button("Open in &Compare", "Compare the two runs: verdict, curves, charts", small=True)

@@ -101,7 +101,7 @@ class RunPageView(QWidget):
         self._details = QTextBrowser()
         self._log = LogView(theme)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
-        self._again = button("R&un again …", "Put this variant into the form on the Run screen")
+        self._again = button("R&un again …", "Load this variant into the form on the Run screen")
         self._copy = button("Copy co&mmand", "Copy the command that runs this variant again")
         self._replay = button("Re&play", "Replay this run on the Run screen")
         self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))

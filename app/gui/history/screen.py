@@ -110,7 +110,7 @@ class HistoryView(QWidget):
         """Ask before runs are deleted for good; `agreed` is called when the user agrees."""
         question = f"Delete {format_run_count(len(runs))} for good?"
         box = self._ask_to_delete(
-            "Deleted runs", question, "Their samples and saved weights go too. Nothing brings them back."
+            "Deleted runs", question, "Their samples and saved weights are deleted too. This cannot be undone."
         )
         box.accepted.connect(agreed)
 
@@ -121,7 +121,7 @@ class HistoryView(QWidget):
     def ask_to_import(self, name: str) -> QMessageBox:
         """Ask whether to add the runs of a file that the user opened; return the open box."""
         question = f"Add the runs of {name} to your history?"
-        consequence = "Runs that are here already are not added again, and those that come can be deleted."
+        consequence = "Runs already here are not added again, and the new ones can be deleted."
         return ask_confirmation(self, self._theme, "Import runs", question, consequence, "&Add them", "&Cancel")
 
     def _focus_search(self) -> None:

@@ -73,7 +73,7 @@ class EnvironmentMaker(QWidget):
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName("Progress of the environment")
         self.accept_button = button("&Download", "Download and install it on the host", primary=True)
-        self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept there for the next time")
+        self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
         self.accept_button.clicked.connect(self._accept)
         self.cancel_button.clicked.connect(self._job.stop)
         line = QHBoxLayout()

@@ -25,6 +25,7 @@ from app.gui.threads import CancellableJob
 from app.gui.widgets.basic import BreakingLabel, PageScroller, button, separator, set_role, text_label
 from app.gui.widgets.cell_model import AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate, CellTable
+from app.gui.widgets.dialogs import resize_within_screen
 from app.hosts.address import parse_address
 from app.hosts.book import HostEntry, add_host, remove_host
 from app.hosts.check import HostCheck, check_hosts
@@ -86,7 +87,7 @@ class AddHostForm(QWidget):
         self.address.setAccessibleName("Address")
         self.meaning = BreakingLabel("caption")
         self.add_button = button("&Add", "Add this host to yours", primary=True)
-        self.test_button = button("&Test connection", "Connect once and say what is there; nothing is added")
+        self.test_button = button("&Test connection", "Connect once and report what is there; nothing is added")
         for field in (self.name, self.address):
             field.textChanged.connect(lambda _: self.refresh())
             field.returnPressed.connect(self.add_button.click)
@@ -119,7 +120,7 @@ class AddHostForm(QWidget):
             try:
                 found = parse_address(address) if address else None
                 is_valid = found is not None
-                text = describe_address(found.kind, found.shown) if found else "An address says how a host is reached."
+                text = describe_address(found.kind, found.shown) if found else "The address says how to reach the host."
             except UsageError as wrong:
                 text = str(wrong)
         self.meaning.setText(text)
@@ -138,7 +139,7 @@ class HostsDialog(QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Hosts")
-        self.resize(120 * GRID, 84 * GRID)
+        resize_within_screen(self, 120 * GRID, 84 * GRID)
         self._hosts = hosts
         self._job = CancellableJob(self)
         self._checks: dict[str, HostCheck] = {}
@@ -149,14 +150,14 @@ class HostsDialog(QDialog):
         self.details = QPlainTextEdit()
         self.details.setReadOnly(True)
         self.details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self.details.setAccessibleName("What was found of the host")
+        self.details.setAccessibleName("What the check found")
         self.form = AddHostForm(self._add, self._check)
         self.connect_button = button("&Connect", "Connect to this host, or end its connection")
-        self.check_button = button("C&heck", "Whether it answers, and what it has for runs")
+        self.check_button = button("C&heck", "Check whether it answers, and what it has for runs")
         self.use_button = button("&Use for runs", "Choose it on the Run screen")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
         self.environment_button = button(
-            f"&Make {FRAMEWORK.name} …", "An environment for runs there; its size is said first"
+            f"&Make {FRAMEWORK.name} …", "Create an environment for runs there; its size is shown first"
         )
         self.maker = EnvironmentMaker()
         self.maker.ended.connect(self._show_chosen)
@@ -216,7 +217,7 @@ class HostsDialog(QDialog):
         for each in self._buttons:
             each.setEnabled(entry is not None)
         if entry is None:
-            self.details.setPlainText("" if self._model.rows else "No host yet. Add one below: its address is enough.")
+            self.details.setPlainText("" if self._model.rows else "No hosts yet. Add one below; its address is enough.")
             return
         state = self._hosts.connections.state(entry.name)
         self.connect_button.setText("&Connect" if state.can_retry else "&Disconnect")
@@ -335,5 +336,5 @@ def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:
     while thread.is_alive() and not stop.is_set():
         thread.join(_LOOK_S)
     if not found:
-        raise UserError("The check was stopped." if stop.is_set() else "The check failed; the log says why.")
+        raise UserError("The check was stopped." if stop.is_set() else "The check failed; see the log.")
     return found[0]

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.window_state import WindowState
 
 ALL_PLOTS = ""
@@ -40,7 +41,7 @@ class DetachedWindow(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         layout.addWidget(content)
-        self.resize(100 * GRID, 60 * GRID)
+        resize_within_screen(self, 100 * GRID, 60 * GRID)
         self.restoreGeometry(QByteArray(state.read(f"geometry {key}", b"")))
         for keys in ("Ctrl+W", "Escape"):
             QShortcut(QKeySequence(keys), self).activated.connect(self.close)

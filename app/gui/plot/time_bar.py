@@ -19,8 +19,8 @@ LIVE_RANGES = {
 }
 STORED_RANGES = {
     "measured": "Show the measured part (1)",
-    "full run": "Show everything from beginning to end (2). Ctrl and the wheel zoom, dragging moves; "
-    "or click into the plots and use +, −, Shift and the arrows",
+    "full run": "Show everything from start to end (2). Ctrl+wheel zooms, dragging pans; "
+    "or click the plots and use +, −, Shift and the arrows",
 }
 
 
@@ -44,8 +44,8 @@ class TimeBar(QWidget):
     def __init__(self, plots: PanelStack, ranges: Mapping[str, str]) -> None:
         super().__init__()
         self._ranges = {name: toggle_button(name.capitalize(), text) for name, text in ranges.items()}
-        self._pause = button("Pause", "Hold the view; data go on arriving (Space)", small=True)
-        self._follow = button("Follow", "Show what is new again (F or End)", small=True)
+        self._pause = button("Pause", "Freeze the view; data keep arriving (Space)", small=True)
+        self._follow = button("Follow", "Follow new data again (F or End)", small=True)
         self._per_gpu = toggle_button(
             "A panel for each GPU", "One panel per quantity with all GPUs in it, or one for each (G)"
         )

@@ -37,7 +37,7 @@ class BadgeLine(QWidget):
         self._title = text_label("", "heading")
         self._detail = text_label("", "", wrap=True)
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._button = button("Show e&vidence", "Requested beside actual, and where the time went", flat=True)
+        self._button = button("Show e&vidence", "Requested against actual, and where the time went", flat=True)
         self._button.setCheckable(True)
         self._button.toggled.connect(self._toggle)
         theme.follow(self, self._restyle)

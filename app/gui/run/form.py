@@ -91,10 +91,10 @@ class FormView(QWidget):
         self._warning = BreakingLabel("caution")
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
         self._queue = button("Add to queue", "Run this variant after the current run or queue (Ctrl+R)")
-        self._compare = button("&Compare values …", "Several values of any parameter as one experiment (Ctrl+E)")
+        self._compare = button("&Compare values …", "Run several values of any parameter as one experiment (Ctrl+E)")
         self._copy = button("Copy as co&mmand", "Copy the same run as a shell command", flat=True)
-        self._reset = button("R&eset to defaults", "Discard every change of this workload", flat=True)
-        self._largest = button("Find the &largest batch …", "Short runs until memory runs out", flat=True)
+        self._reset = button("R&eset to defaults", "Discard all changes to this workload", flat=True)
+        self._largest = button("Find the &largest batch …", "Find it with short runs until memory runs out", flat=True)
         self._connect()
         self._build()
 

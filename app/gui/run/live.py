@@ -147,7 +147,7 @@ class LiveView(QWidget):
         self._bar.setRange(0, _PROGRESS_STEPS)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName("Progress of this phase")
-        self._log = button("Show &log", "The worker's own words, with the traceback", flat=True)
+        self._log = button("Show &log", "The worker's output, with the traceback", flat=True)
         self._log.clicked.connect(self.log_requested)
         self._offer = button("Start the &quick comparison", "What a first experiment looks like")
         self._offer.clicked.connect(self.offer_accepted)

@@ -19,6 +19,7 @@ from app.gui.run.form import FormView
 from app.gui.run.live import LiveView
 from app.gui.run.replay import ReplayView
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.dialogs import resize_within_screen
 
 if TYPE_CHECKING:
     from app.gui.experiment.matrix import MatrixView
@@ -124,7 +125,7 @@ class LogDialog(QDialog):
     def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle("Log of the run")
-        self.resize(112 * GRID, 72 * GRID)
+        resize_within_screen(self, 112 * GRID, 72 * GRID)
         self.text = QPlainTextEdit(text)
         self.text.setReadOnly(True)
         self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))

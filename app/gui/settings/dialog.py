@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import QSize, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
@@ -18,6 +18,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
+from app.gui.widgets.dialogs import resize_within_screen
 from app.viewmodels.settings import MOTIONS, THEMES, SettingsState
 from workloads.catalog import FRAMEWORK
 
@@ -26,13 +27,13 @@ _LABEL_WIDTH = 18 * GRID
 _SHORTEST = 8
 """Characters of an option that are always seen: the path of a database may be long, a screen small."""
 _WHEN_IDLE = "Can be changed when no run is active."
-_MOTION = "Nothing but live plots moves by itself. Every reading is stored either way."
+_MOTION = "Only live plots move on their own. Every reading is stored either way."
 _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
-_DATABASE = "One that is chosen here opens at the next start too, unless --db names another."
+_DATABASE = "The one chosen here also opens at the next start, unless --db names another."
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
-_NOTICE = "When a run or experiment of over a minute ends while another window is active."
-_STANDBY = f"Imports {FRAMEWORK.name} ahead of the next run, which then starts some seconds earlier."
-_PLACE = f"Which Python and {FRAMEWORK.name} runs have on this machine."
+_NOTICE = "When a run or experiment longer than a minute ends while another window is active."
+_STANDBY = f"Imports {FRAMEWORK.name} ahead of the next run, which then starts a few seconds sooner."
+_PLACE = f"The Python and {FRAMEWORK.name} that runs on this machine use."
 
 
 class ChoiceBox(ElidedComboBox):
@@ -83,7 +84,7 @@ class SettingsDialog(QDialog):
         self.theme_box, self.motion_box = ChoiceBox(), ChoiceBox()
         self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
-        self.place_button = button("&Choose …", "Install or choose what runs are made with")
+        self.place_button = button("&Choose …", f"Install or choose the Python and {FRAMEWORK.name} of runs")
         self.hosts_button = button("&Manage …", "Add, check and remove hosts")
         self.folder_button = button("Show &folder", "Open the database's folder in the desktop's file manager")
         self._problem = BreakingLabel("problem")
@@ -113,7 +114,7 @@ class SettingsDialog(QDialog):
         self.retention_box.show_options(state.retention, days)
         self.retention_box.setEnabled(state.storage is not None)
         self._captions[self.hosts_button].setText(
-            f"{state.hosts_text} Machines that are reached by ssh, Slurm, Ray or Docker."
+            f"{state.hosts_text} Machines reached over SSH, Slurm, Ray or Docker."
         )
         show_text(self._problem, state.problem)
         self.show_busy(self._busy)
@@ -135,8 +136,7 @@ class SettingsDialog(QDialog):
             self._is_sized = True
             line = self.fontMetrics().lineSpacing()  # the database's size is not read yet
             foot = self.height() - self._scroller.height()
-            wanted = QSize(_WIDTH, self._content.heightForWidth(_WIDTH) + line + foot)
-            self.resize(wanted.boundedTo(self.screen().availableSize() - QSize(4 * GRID, 8 * GRID)))
+            resize_within_screen(self, _WIDTH, self._content.heightForWidth(_WIDTH) + line + foot)
 
     def _connect(self) -> None:
         self.theme_box.chosen.connect(self.theme_chosen)

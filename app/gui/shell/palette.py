@@ -29,7 +29,7 @@ _ROWS_SHOWN = 14
 _ROW_ROLE = Qt.ItemDataRole.UserRole
 _LIST_KEYS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-_NOTHING = "Nothing is called that. Fewer letters find more."
+_NOTHING = "No match. Try fewer letters."
 
 _Row = Match | str
 """What a search found, or a heading."""

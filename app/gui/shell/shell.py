@@ -27,8 +27,8 @@ _MAX_RUNS = 5_000
 """Runs that the palette lists; History searches through all."""
 _MAX_RECENT = 12
 _TAG = re.compile("<[^>]+>")
-_PALETTE_HINT = "↑ ↓  choose    Enter  do or open it    Ctrl+Enter  replay the run    Esc  close"
-_KEYS_HINT = "↑ ↓  choose    Enter  do it    Esc  close"
+_PALETTE_HINT = "↑ ↓  choose    Enter  run or open    Ctrl+Enter  replay the run    Esc  close"
+_KEYS_HINT = "↑ ↓  choose    Enter  run    Esc  close"
 
 
 class Shell(QObject):

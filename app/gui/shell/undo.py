@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from app import units
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MAX_STEPS = 100
 _NAME_WIDTH = 26 * GRID
+_NARROW = 110 * GRID
+"""In a narrower window the button does not say what it undoes, so that every tab of the window is in sight."""
 _TOAST_MS = 8_000
 
 
@@ -83,11 +85,11 @@ class UndoStack(QObject):
 
     def undo(self) -> None:
         """Undo the last change."""
-        self._turn(self._done, self._undone, "Undone: {}. Ctrl+Shift+Z makes it again.", "Nothing to undo.")
+        self._turn(self._done, self._undone, "Undone: {}. Ctrl+Shift+Z redoes it.", "Nothing to undo.")
 
     def redo(self) -> None:
         """Make the change again that was undone last."""
-        self._turn(self._undone, self._done, "Made again: {}. Ctrl+Z undoes it.", "Nothing to make again.")
+        self._turn(self._undone, self._done, "Redone: {}. Ctrl+Z undoes it.", "Nothing to redo.")
 
     def _turn(self, source: "list[_Step]", target: "list[_Step]", sentence: str, nothing: str) -> None:
         def turn(_: None) -> None:
@@ -128,6 +130,7 @@ class UndoView(QObject):
         self._toast: QLabel | None = None
         self._timer = QTimer(self, interval=_TOAST_MS, singleShot=True)
         stack.changed.connect(self._show_name)
+        window.installEventFilter(self)
         stack.said.connect(self.say)
 
     def say(self, text: str) -> None:
@@ -147,9 +150,20 @@ class UndoView(QObject):
         self._toast.raise_()
         self._timer.start()
 
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Fit the button to the width of the window."""
+        if event.type() == QEvent.Type.Resize:
+            self._show_name()
+        return super().eventFilter(watched, event)
+
     def _show_name(self) -> None:
         name = self._stack.undo_name
-        shown = self.button.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, _NAME_WIDTH)
+        is_narrow = self._window.width() < _NARROW
+        shown = (
+            name.partition(":")[0]
+            if is_narrow
+            else self.button.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, _NAME_WIDTH)
+        )
         self.button.setText(shown.replace("&", "&&"))
         self.button.setToolTip(plain_tooltip(f"{name} (Ctrl+Z)"))
         self.button.setAccessibleName(name)

@@ -1,17 +1,24 @@
-"""Dialogs: confirmation before something is lost, and file choosers."""
+"""Dialogs: their size, confirmation before something is lost, and file choosers."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QRect, Qt
+from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
 
 from app.errors import UserError
-from app.gui.theme import DARK, LIGHT, Theme, tabular_font
+from app.gui.theme import DARK, GRID, LIGHT, Theme, tabular_font
 
 _ICON_PX = 32
+_FRAME = QSize(2 * GRID, 6 * GRID)
+"""What a window manager puts around a window, at most."""
+
+
+def resize_within_screen(window: QWidget, width: int, height: int) -> None:
+    """Give a new window this size, or as much of it as its screen has room for."""
+    window.resize(QSize(width, height).boundedTo(window.screen().availableSize() - _FRAME))
 
 
 def ask_confirmation(
@@ -50,9 +57,9 @@ def ask_to_close(window: QMainWindow, theme: Theme, on_accept: Callable[[], None
         queue: The run is one of the queue's.
     """
     question = "A run is in progress. Stop it and close?"
-    consequence = "What it has measured so far stays in the history as a stopped run."
+    consequence = "What was measured so far stays in History as a stopped run."
     if queue:
-        consequence += " The queue is kept, and the next start offers to resume it."
+        consequence += " The queue is kept; the next start offers to resume it."
     box = ask_confirmation(window, theme, "Run in progress", question, consequence, "&Stop and close", "&Keep running")
     box.accepted.connect(on_accept)
 

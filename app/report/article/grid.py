@@ -269,7 +269,7 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
 
     A column of which nothing was measured is left out.
     """
-    caption = f"Speed-ups are over “{_baseline_label(table)}”, those measured each with a {CI} of its own"
+    caption = f"Speed-ups are relative to “{_baseline_label(table)}”, the measured ones each with a {CI}"
     unit = _FIGURES[table.figure].unit
     published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
     if any(row.article is not None for row in table.rows):

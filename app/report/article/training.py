@@ -119,7 +119,7 @@ def _time_table(grid: _Grid) -> TextTable:
         if layout == LAYOUTS[-1]:
             gains = [gain_text(grid.gain(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW gain", gains))
-    caption = f"Seconds of training to the end, the mean over seeds; gains each with a {CI} of its own"
+    caption = f"Seconds of training to the end, the mean over seeds; gains each with a {CI}"
     return text_table(caption, columns)
 
 

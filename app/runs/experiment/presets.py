@@ -152,7 +152,7 @@ class NamedPreset:
         retained = possible or specs
         notes = (
             experiment.note,
-            "" if machine.gpus or self.preset.cpu else "It needs an NVIDIA GPU, and there is none here.",
+            "" if machine.gpus or self.preset.cpu else "It needs an NVIDIA GPU, and this machine has none.",
             _describe_excluded(machine, len(specs) - len(retained)),
             *_describe_replacements(requested, specs),
         )
@@ -224,7 +224,9 @@ def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:
     """
     names = preset_names()
     if name not in names and not name.endswith(".toml"):
-        raise UsageError(f"There is not a preset called {name!r}. There are: {', '.join(names)}, or a file's path.")
+        raise UsageError(
+            f"There is no preset called {name!r}. Presets: {', '.join(names)}; or give the path of a file."
+        )
     path = PRESET_FOLDER / f"{name}.toml" if name in names else Path(name)
     key = name if name in names else str(path.absolute())
     decoded = _read(path)
@@ -291,7 +293,7 @@ def _describe_excluded(machine: Machine, excluded: int) -> str:
 def _describe_replacements(requested: Sequence[RunSpec], actual: Sequence[RunSpec]) -> list[str]:
     """Return a sentence for every value that was replaced."""
     changes = (
-        f"{name}={mended.variant[name]} in place of {spec.variant[name]}, which cannot run here."
+        f"{name}={mended.variant[name]} instead of {spec.variant[name]}, which cannot run here."
         for spec, mended in zip(requested, actual, strict=True)
         for name in spec.variant
         if mended.variant[name] != spec.variant[name]

@@ -259,7 +259,7 @@ def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
     return compare_curves([run for run in found.runs if run.row.run in found.drawn], groups, found.styles, align)
 
 
-_REPEATED = "the first variant with repeats, as a ratio to a single run has no interval"
+_REPEATED = "the first variant with repeats, since a ratio to a single run has no interval"
 
 
 def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
@@ -272,7 +272,7 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
     name = variant_names([group[0].spec for group in groups])[groups.index(base)]
     count = _count_matched(base, groups) if len(groups) > _MANY_VARIANTS else 0
     why = f"{count} variants differ from it in one setting alone, and it has repeats" if count > 1 else _REPEATED
-    return f"The baseline is {name}: {why}. Any other can be chosen."
+    return f"The baseline is {name}: {why}. You can choose another."
 
 
 def _seed_notes(found: ComparedRuns) -> list[str]:
@@ -289,8 +289,8 @@ def _omission_notes(found: ComparedRuns) -> list[str]:
     if found.too_many:
         drawn = len(found.drawn)
         sentences.append(
-            f"Curves of {drawn} of {drawn + found.too_many} runs are drawn, every variant's first ones; "
-            "the table and the verdict take all."
+            f"The plots show {drawn} of {drawn + found.too_many} runs, the first ones of every variant; "
+            "the table and the verdict use all."
         )
     if found.left_out:
         runs = "chosen run is" if found.left_out == 1 else "chosen runs are"
@@ -340,7 +340,7 @@ def _describe_unmeasured(rows: Sequence[RunRow], how_far: str) -> list[str]:
 
 
 _SIGNS: dict[Severity, str] = {"warning": "▲", "note": "·"}
-_MISMATCH_NOTE = "So the verdict is about what ran, not about what was asked."
+_MISMATCH_NOTE = "So the verdict is about what ran, not what was requested."
 """The consequence of runs that did not run as requested."""
 
 

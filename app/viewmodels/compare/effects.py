@@ -90,7 +90,7 @@ def describe_joint_difference(other: RunSpec, base: RunSpec, effects: Sequence[E
     unknown = [name for name in names if (name, base.variant.get(name), other.variant.get(name)) not in known]
     statement = f"in {len(names)} settings ({_join_labels(base, names)})"
     if len(unknown) == len(names):
-        return f"{statement}, and no two variants in one of them alone, so that it cannot be split among them"
+        return f"{statement}, and no two variants differ in only one of them, so their effects cannot be separated"
     return f"{statement}, and no two variants in {_join_labels(base, unknown)} alone" if unknown else statement
 
 
@@ -118,7 +118,7 @@ def _describe_spread(effect: Effect) -> str:
     if units.ratio_figures(low) == units.ratio_figures(high):
         return ""
     difference = f": it {_describe_difference(effect)}" if effect.differs else ""
-    return f", {describe_speed_range(low, high)} in single pairs{difference}"
+    return f", {describe_speed_range(low, high)} across pairs{difference}"
 
 
 def _describe_difference(effect: Effect) -> str:

@@ -148,9 +148,11 @@ def _unknown_code(runs: Sequence[StoredRun], unknown: Sequence[int]) -> list[Com
         return []
     if len(unknown) == len(runs):
         extent = f"the {len(runs)} runs" if len(runs) > 1 else "the run"
-        sentence = f"The code of {extent} is not known: nothing says that it was the same."
+        sentence = f"The program's code in {extent} is unknown, so it may differ."
     else:
-        sentence = f"The code of {format_run_numbers(unknown)} is not known, that of the others is: it may differ."
+        sentence = (
+            f"The program's code in {format_run_numbers(unknown)} is unknown and may differ from that in the others."
+        )
     severity: Severity = "note" if len(unknown) == len(runs) else "warning"
     return [ComparisonWarning(key=CODE, sentence=sentence, values=dict.fromkeys(unknown, ""), severity=severity)]
 

@@ -62,13 +62,13 @@ def experiment_choices(experiments: Sequence[StoredExperiment]) -> tuple[tuple[i
 
 _BUILD = Offer(
     action="build",
-    title="An experiment of your own",
-    detail="A prepared one, fitted to this machine, or every combination of values",
+    title="Your own experiment",
+    detail="A prepared one adapted to this machine, or any combination of values",
 )
 _ADD = Offer(
     action="add",
     title="Runs measured on real GPUs",
-    detail="The articles' tables on NVIDIA H200; copies next to your own runs, marked as reference",
+    detail="The articles' tables on NVIDIA H200, as copies tagged reference next to your own runs",
 )
 
 

@@ -33,6 +33,8 @@ TEMPERATURE_LIMIT_C = 10.0
 MAX_DRIFT_PCT = 50.0
 """A drift that may be larger is not known at all: the runs vary too much."""
 
+_LOOKS_LIKE = "a change in the machine between them would look like a difference between variants"
+
 _MAX_NAMED = 3
 """Variants that a sentence names."""
 
@@ -100,7 +102,7 @@ def _describe_order(groups: Sequence[Group], apart: Mapping[int, RunOrder]) -> s
             gap, restart = _describe_gap(chosen.values())
             clauses.append(f"{subject} of {which} {verb} made {gap}{word} {reference}{restart}")
     text = "; ".join(clauses)
-    return f"{text[:1].upper()}{text[1:]}: a machine that changes meanwhile looks like a difference between them."
+    return f"{text[:1].upper()}{text[1:]}: {_LOOKS_LIKE}."
 
 
 def _count_runs(groups: Sequence[Group], orders: Collection[RunOrder]) -> tuple[str, str]:
@@ -132,7 +134,7 @@ def _largest_pct(drift: Estimate) -> float:
 
 def _describe_drift(drifts: Sequence[Estimate], possible_pct: float | None) -> list[str]:
     if possible_pct is None:
-        return ["How much of it that may be, these runs cannot tell."]
+        return ["These runs cannot show how much."]
     possible = units.percent(possible_pct, 1)
     is_sure = any(low > 1 or high < 1 for low, high in (drift.interval or (1.0, 1.0) for drift in drifts))
     if is_sure:

@@ -145,9 +145,7 @@ METHOD = "Welch's t on the logarithm of each process's throughput, widened so th
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the fastest and the slowest do."""
 NO_METHOD = "No interval: it takes two or more runs of each variant"
-SINGLE_RUN_NOTE = (
-    "A variant with one run has no interval: repeat each to know whether a difference is more than chance."
-)
+SINGLE_RUN_NOTE = "A variant with a single run has no interval; repeat each to tell a difference from chance."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +177,7 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
         effects=effects,
         decision=overall_decision(results),
         sentences=sentences,
-        text=f"{wrong} So this is about what ran, not about what was asked. {statement}" if wrong else statement,
+        text=f"{wrong} So this is about what ran, not what was requested. {statement}" if wrong else statement,
     )
 
 

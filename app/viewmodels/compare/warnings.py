@@ -160,7 +160,7 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     for (aspect, reason, _), by_value in alike.items():
         if len(by_value) > 1:
             labels = [choice_label(members[0].row.spec, aspect, value) for value, members in by_value.items()]
-            sentence = f"Nothing proves that {join_with_and(labels)} ran different code. {reason}"
+            sentence = f"The evidence does not show that {join_with_and(labels)} ran different code. {reason}"
             values = {run.row.run: value for value, members in by_value.items() for run in members}
             found.append(ComparisonWarning(key=f"alike {aspect}", sentence=sentence, values=values))
     return found
@@ -305,11 +305,8 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         return []
     known = [share * part for run, share in affected.items() if (part := bound[run]) is not None]
     possible_pct = 100 * max(known) if len(known) == len(affected) else None
-    size = "" if possible_pct is None else f", up to {units.percent(possible_pct)} of the speed"
-    sentence = (
-        f"Other programs kept the processors busy while a run measured, which makes it slower{size}: "
-        f"{_format_shares(affected, 'by')}."
-    )
+    cost = "slows runs" if possible_pct is None else f"may have cost up to {units.percent(possible_pct)} of the speed"
+    sentence = f"Other programs used the CPU while a run measured ({_format_shares(affected, 'at')}), which {cost}."
     return [
         ComparisonWarning(
             key="others_on_host",

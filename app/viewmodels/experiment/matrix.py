@@ -262,7 +262,7 @@ class MatrixForm:
         if found.count > MAX_VARIANTS:
             return f"{found.count:,} combinations are too many: choose fewer values, {MAX_VARIANTS} at most."
         if found.count < 2:
-            return "Choose two values or more of any parameter: each combination becomes a variant."
+            return "Choose two or more values of any parameter."
         if len(found.runnable) < 2:
             return "Fewer than two of these combinations can run here, so there is nothing to compare."
         return ""

@@ -58,7 +58,7 @@ def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: 
     else:
         sentences = [_describe_remaining(ahead, left, "at most " if at_most else "")]
     if budget_s is not None and budget_s < ahead.left_s:
-        sentences.append(f"It stops within {units.duration(budget_s)} and can be resumed later.")
+        sentences.append(f"It stops within {units.duration(budget_s)} and can be resumed.")
     return [*sentences, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
 
 
@@ -78,7 +78,9 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
         return [f"How small a difference {repeats} can show is not known yet: too few stored runs."]
     judged = f"{expected.noise_runs:,} stored runs of {'other' if expected.of_other_variants else 'these'} variants"
     smallest, half = (_format_difference(share) for share in (expected.found.smallest, expected.found.half_width))
-    shows = f"can show a difference of about {smallest} (interval {units.plus_minus(half)}, by the spread of {judged})"
+    shows = (
+        f"can show a difference of about {smallest} (interval {units.plus_minus(half)}, from the spread of {judged})"
+    )
     return [units.sentence(f"{repeats} {shows}")]
 
 
@@ -242,9 +244,7 @@ def reference_label(runs: Sequence[RunRow]) -> str:
     return f"{', '.join(names) or 'The'} reference" if runs else ""
 
 
-def preset_line(
-    line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork, machine: Machine
-) -> PresetLine:
+def preset_line(line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork, machine: Machine) -> PresetLine:
     """Return the line with its size and with what is stored and left.
 
     Args:

@@ -226,7 +226,7 @@ class QueueModel:
             wait = self._current.message if self._current.waits_for_device else ""
             return _describe_runs(self._current) or wait or self._current.name
         if self.runs_elsewhere:
-            return "Another program is running these"
+            return "Running in another program"
         if self.is_running:
             return "Starting the next run …"
         return "Paused"

@@ -153,7 +153,7 @@ def outcome(ended: Outcome | None) -> Cell:
 def verified(row: RunRow) -> Cell:
     """Return what the run's evidence verified; empty without evidence, the reason in the tooltip."""
     if row.evidence_state is None:
-        return Cell(text="", tooltip="No evidence was kept.")
+        return Cell(text="", tooltip="No evidence was stored.")
     shown = VERIFICATIONS[row.evidence_state]
     tooltip = units.sentence(row.evidence_reason or "Everything requested was seen in what ran")
     return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)

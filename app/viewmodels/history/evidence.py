@@ -144,7 +144,7 @@ def _describe_mismatch(kind: str, rows: Sequence[RunRow]) -> str:
     reasons = {row.evidence_reason or "" for row in rows}
     reason = reasons.pop() if len(reasons) == 1 else kind
     runs = format_run_numbers([row.run for row in rows])
-    return f"{runs.capitalize()} did not run what was asked. {units.sentence(reason)}"
+    return f"{runs.capitalize()} did not run what was requested. {units.sentence(reason)}"
 
 
 def _reason_kind(reason: str) -> str:
@@ -208,17 +208,17 @@ def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
 
 def _no_badge(spec: RunSpec, outcome: Outcome | None) -> Badge:
     if outcome is None:
-        return Badge(title="No evidence yet", detail="It is collected after the measured part.")
-    return Badge(title="No evidence was kept", detail=_why_none(spec, outcome))
+        return Badge(title="No evidence yet", detail="It is collected after the measured part of a run.")
+    return Badge(title="No evidence was stored", detail=_why_none(spec, outcome))
 
 
 def _why_none(spec: RunSpec, outcome: Outcome) -> str:
     if outcome.name == "refused":
         return "The run never began."
     if spec.variant.get("evidence") == "off":
-        return "It was not asked for."
+        return "It was not requested."
     if outcome.name == "completed":
-        return "The run is older than the collecting of evidence."
+        return "The run is from a version that did not collect evidence yet."
     return "The run ended before it could be collected."
 
 

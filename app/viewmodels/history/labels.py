@@ -60,9 +60,9 @@ def empty_text(listing: Listing) -> str:
     if listing.query.deleted:
         return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
     return (
-        "No runs yet\nPress Ctrl+1 and run one; it appears here as soon as it starts. "
-        "Runs of another database come in by View, Import runs.\n"
-        "Until then you can look at runs measured on real GPUs: copies are added to yours, marked as reference, "
+        "No runs yet\nPress Ctrl+1 and start one; it appears here at once. "
+        "To add the runs of another database, use View, Import runs.\n"
+        "Until then, look at runs measured on real GPUs: copies are added, tagged reference, "
         "and View removes them again."
     )
 
@@ -83,8 +83,8 @@ class StorageLine:
 
     @property
     def text(self) -> str:
-        """The line: `profiles.db · 12.4 MiB · 212 GiB free on its disk · keep samples of the last 30 days`."""
-        free = "" if self.free_bytes is None else f"{units.byte_size(self.free_bytes)} free on its disk"
+        """The line: `profiles.db · 12.4 MiB · 212 GiB free on disk · keep samples of the last 30 days`."""
+        free = "" if self.free_bytes is None else f"{units.byte_size(self.free_bytes)} free on disk"
         stored = "" if self.retention_days is None else retention_label(self.retention_days).lower()
         return " · ".join(filter(None, (self.path.name, units.byte_size(self.size_bytes), free, stored, self.note)))
 

@@ -30,10 +30,10 @@ _FINE_RANGES = ("1 min",)
 _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
 """What figures of the processors are called among those of the GPUs."""
 _WITH_GPU = (
-    "With an NVIDIA GPU each GPU has a row here: curves of its power, load and memory, its temperature and clocks, "
-    "clock limits, and which programs use it.\n\n"
-    "Runs measured on two H200s come with the program. Put them into the history; "
-    "Replay on a run's page plays what their GPUs did."
+    "Each NVIDIA GPU gets a row here, with curves of its power, load and memory, its temperature, clocks and clock "
+    "limits, and the programs that use it.\n\n"
+    "Runs measured on two H200s come with the program. Add them to History; "
+    "Replay on a run's page plays back their telemetry."
 )
 
 

@@ -16,7 +16,7 @@ Action = Literal["compare", "install", "download", "cancel", "host", "reference"
 
 TITLE = "Where do you want to run?"
 LEAD = (
-    "Every run is a process of its own, on this machine or another; this window compares them. "
+    "Each run is a separate process, on this machine or another; this window compares them. "
     "You can change this later in Settings."
 )
 
@@ -69,7 +69,7 @@ def first_choices(
         reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason else ""
         local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}.{reason}"))
     found = [_local_choice(*place, framework, installation) for place in local]
-    text = f"{reference_runs} runs on H200s come with the program, to compare and replay."
+    text = f"{reference_runs} runs measured on H200s come with the program, to compare and replay."
     actions: tuple[tuple[Action, str], ...] = (("reference", "Show the reference runs"),)
     return (*found, _HOST, FirstChoice(place="reference", title="Just look", text=text, actions=actions))
 
@@ -77,7 +77,7 @@ def first_choices(
 _HOST = FirstChoice(
     place="host",
     title="Another machine, over SSH",
-    text="Runs and telemetry there, window and results here, over your own ssh; nothing to install there.",
+    text="Runs and telemetry there, window and results here, over your own SSH. Nothing to install there.",
     actions=(("host", "Add a host …"),),
 )
 

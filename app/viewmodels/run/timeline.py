@@ -96,9 +96,9 @@ class Phases:
 
 def _describe_measurement(spec: RunSpec) -> str:
     if epochs := int(spec.variant.get("epochs", 0)):
-        return f"then {epochs:,} {units.plural('epoch', epochs)} measured"
+        return f"then {epochs:,} measured {units.plural('epoch', epochs)}"
     steps, seconds = spec.variant.get("steps", 0), spec.variant.get("seconds", 0)
-    return f"then {int(steps):,} steps measured" if steps else f"then {units.duration(float(seconds))} measured"
+    return f"then {int(steps):,} measured steps" if steps else f"then {units.duration(float(seconds))} of measuring"
 
 
 class Throughput:

@@ -586,7 +586,7 @@ def test_an_experiment_opens_with_its_runs(screen: ComparePage, database: Path) 
 
 def test_an_experiment_without_runs_is_a_sentence(screen: ComparePage) -> None:
     screen.controller.show_experiment(7)
-    screen.wait_for_text("has no runs any more")
+    screen.wait_for_text("has no runs left")
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)

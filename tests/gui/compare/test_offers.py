@@ -62,7 +62,7 @@ def page(qtbot: QtBot, database_path: Path) -> Iterator[EmptyPage]:
 
 
 def test_the_last_variants_and_the_last_experiment_open_by_one_click(page: EmptyPage, database_path: Path) -> None:
-    wait_offer(page.qtbot, page.view, "An experiment of your own")
+    wait_offer(page.qtbot, page.view, "Your own experiment")
     with Store.open(database_path) as store:
         for number, units in ((1, 32), (2, 64), (3, 128)):
             keep(store, stored_run(run_row(number, units=units)))

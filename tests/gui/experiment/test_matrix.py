@@ -155,7 +155,7 @@ def varied(plan: Plan, *names: str) -> list[tuple[Value, ...]]:
 def test_values_are_ticked_and_typed_and_the_experiment_is_asked_for(screen_on: Open) -> None:
     screen = screen_on()
     screen.open()
-    assert "Choose two values or more" in screen.visible_text()
+    assert "Choose two or more values" in screen.visible_text()
     assert not screen.matrix.footer.start_button.isEnabled()
     screen.tick("layout", "NHWC")
     screen.type("batch_size", "128, 256")
@@ -332,7 +332,7 @@ def test_the_list_of_presets_fits_a_small_window(screen_on: Open) -> None:
     screen.view.resize(1024, 660)
     screen.open()
     screen.matrix.show_page(1)
-    screen.wait_for_text("No GPU here, so smaller")
+    screen.wait_for_text("No GPU here, so scaled down")
     presets = screen.matrix.presets
     start = presets.start_button("article-a")
     assert start.mapTo(presets, start.rect().bottomRight()).x() < presets.viewport().width()
@@ -342,7 +342,7 @@ def test_how_a_preset_is_made_smaller_is_said(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY)
     screen.open()
     screen.matrix.show_page(1)
-    screen.wait_for_text("No GPU here, so smaller")
+    screen.wait_for_text("No GPU here, so scaled down")
 
 
 def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open, tmp_path: Path) -> None:

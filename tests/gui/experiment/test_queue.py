@@ -452,7 +452,7 @@ def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
     with subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         qtbot.waitUntil(lambda: any(entry.owned for entry in entries_of(workbench)), timeout=RUN_LIMIT_MS)
         view = view_of(workbench)
-        qtbot.waitUntil(lambda: "Another program is running these" in view.displayed_text(), timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: "Running in another program" in view.displayed_text(), timeout=READ_LIMIT_MS)
         assert not view.offer_banner.isVisible()
         assert not view.pause_all.isVisible()
         processor.release()

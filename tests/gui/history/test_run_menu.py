@@ -36,7 +36,7 @@ def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPag
     said = diff.displayed_text()
     assert "Batch size" in said
     assert "Layers" not in said
-    screen.button("Show what is alike").click()
+    screen.button("Show what is equal").click()
     assert "Layers" in diff.displayed_text()
     screen.button("Swap").click()
     screen.qtbot.waitUntil(lambda: "Runs 2 and 1" in diff.displayed_text())

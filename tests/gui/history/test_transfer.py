@@ -110,7 +110,7 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     show.click()
     count = sum(len(file.uids) for file in reference_files())
     page.qtbot.waitUntil(lambda: len(page.view.overview.listing.runs) == count, timeout=LIMIT_MS)
-    page.qtbot.waitUntil(lambda: status_has(page, "of the reference are here"))
+    page.qtbot.waitUntil(lambda: status_has(page, " reference runs as runs "))
     assert not show.isVisible()
     page.qtbot.waitUntil(page.view.table.hasFocus)
     assert page.entry("View", "Reference runs").isChecked()
@@ -118,7 +118,7 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     assert all(words.startswith("reference") for words in page.column("Tags, note")[:40])
     page.menu_entry("View", "Reference runs")
     page.wait_for_text("No runs yet")
-    page.qtbot.waitUntil(lambda: status_has(page, f"Removed {count} runs of the reference."))
+    page.qtbot.waitUntil(lambda: status_has(page, f"Removed {count} reference runs."))
 
 
 def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_here(screen: HistoryPage) -> None:

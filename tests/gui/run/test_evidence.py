@@ -145,7 +145,10 @@ def test_an_old_run_has_no_evidence_to_turn_to(page: RunPageView) -> None:
     open_run(page, AS_REQUESTED)
     page.badge.button.click()
     open_run(page, None)
-    assert page.badge.displayed_text() == "No evidence was kept The run is older than the collecting of evidence."
+    assert (
+        page.badge.displayed_text()
+        == "No evidence was stored The run is from a version that did not collect evidence yet."
+    )
     assert not page.badge.button.isVisible()
     assert page.panels.isVisible()
 
@@ -183,12 +186,12 @@ def test_compare_says_first_which_runs_are_not_what_they_say(
     view.show_model(compare(prepare_comparison([stored_run(row) for row in rows]), 1))
     wrong = evidence.describe_mismatches(rows)
     assert f"▲  {wrong} So the verdict is about what ran" in view.header.displayed_text()
-    saying = [each for each in view.findChildren(QLabel) if "did not run what was asked" in each.text()]
+    saying = [each for each in view.findChildren(QLabel) if "did not run what was requested" in each.text()]
     (label,) = [each for each in saying if each.isVisible()]
     assert label.mapTo(view, QPoint()).y() < view.table.mapTo(view, QPoint()).y()
     plain = compare(prepare_comparison([stored_run(run_row(n)) for n in (1, 2)]), 1)
     view.show_model(plain)
-    assert "did not run what was asked" not in view.header.displayed_text()
+    assert "did not run what was requested" not in view.header.displayed_text()
     hidden = {key for n, key in enumerate(plain.table.keys) if view.table.isColumnHidden(n)}
     assert {"evidence", "gflops", "energy"} <= hidden, "columns of which nothing is known"
     assert "throughput" not in hidden

@@ -72,7 +72,7 @@ def test_a_choice_that_cannot_run_here_is_disabled_and_its_reason_is_beside_it_o
     assert not box.model().flags(box.model().index(index, 0)) & Qt.ItemFlag.ItemIsEnabled
     assert "cuDNN needs an NVIDIA GPU" in box.itemData(index, Qt.ItemDataRole.ToolTipRole)
     assert "cuDNN needs an NVIDIA GPU" not in visible_text(view)
-    assert "No NVIDIA driver is installed." in visible_text(view)
+    assert "Runs use the CPU: no NVIDIA driver is installed." in visible_text(view)
 
 
 def test_no_field_moves_when_the_machine_becomes_known(qtbot: QtBot, theme: Theme, form: VariantForm) -> None:

@@ -66,7 +66,7 @@ def test_a_preset_is_listed_and_what_cannot_be_taken_says_why(
     (tmp_path / "mine.toml").write_text(PRESET)
     refused = Drag(qtbot, workbench, tmp_path / "letter.txt")
     assert not refused.move()
-    assert "no file of this program" in workbench.drops.displayed_text
+    assert "not a file of this program" in workbench.drops.displayed_text
     both = Drag(qtbot, workbench, tmp_path / "letter.txt", tmp_path / "mine.toml")
     assert both.move()
     both.drop()

@@ -52,7 +52,7 @@ def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
         assert not palette.isVisible()
     workbench.shell.open_palette()
-    assert any(title.startswith("Compare values, Several values of any parameter") for title in titles(workbench))
+    assert any(title.startswith("Compare values, Run several values of any parameter") for title in titles(workbench))
     assert any(title.startswith("Show log") for title in titles(workbench))
     QTest.keyClicks(workbench.shell.palette.line, "compare values several")
     QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)

@@ -54,8 +54,8 @@ def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: p
     assert ["1.120×" in line for line in table] == [False, False, True]
     drifted = "its runs here ran 5.0\xa0% slower than older runs of the same variant in the same environment."
     drift = (
-        "a machine that changes meanwhile looks like a difference between them. By the runs of each variant, "
-        "a drift of up to 1.3\xa0% over that time cannot be ruled out."
+        "a change in the machine between them would look like a difference between variants. "
+        "By the runs of each variant, a drift of up to 1.3\xa0% over that time cannot be ruled out."
     )
     command = f"python -m app experiment --variants-of 4,7 --db {database}"
     assert lines[8:] == [
@@ -155,7 +155,7 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     assert (len(logs), xla["ratio"]) == (8, pytest.approx(10.20, abs=0.01))
     out = printed(database_path, capsys, "--tag", "reference", "--workload", "lstm")
     assert "XLA on is 10.2× as fast as XLA off, all else being equal (95\xa0% CI 9." in out
-    assert "8 pairs of variants), 8.80–16.5× as fast in single pairs" in out
+    assert "8 pairs of variants), 8.80–16.5× as fast across pairs" in out
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.259×"]
     assert line.endswith("includes other work")

@@ -88,12 +88,12 @@ def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_run
     _, said = describe_plan(begun, (), CPU)
     # The eight runs spread by 0.085 %; t(8) = 2.306 makes that ± 0.124 % with five repeats each.
     assert said == (
-        "5 repeats can show a difference of about 0.2\xa0% (interval ±\xa00.1\xa0%, by the spread of 8 stored runs of "
-        "these variants)."
+        "5 repeats can show a difference of about 0.2\xa0% (interval ±\xa00.1\xa0%, from the spread of 8 stored runs "
+        "of these variants)."
     )
     other = [replace(run.row, spec=replace_layout(run.row.spec)) for run in STEADY]
     _, said = describe_plan(Experiment.from_runs(PLAN, "stopped", (), CPU), other, CPU)
-    assert said.endswith("by the spread of 8 stored runs of other variants).")
+    assert said.endswith("from the spread of 8 stored runs of other variants).")
     shown = describe_ending(begun, shown=True)
     assert shown.startswith("8 of 10 runs done.")
     assert "5 repeats can show a difference of about 0.2\xa0%" in shown

@@ -57,11 +57,11 @@ def test_show_says_why_a_run_is_not_what_was_requested(capsys: pytest.CaptureFix
 
 
 def test_show_says_that_there_is_none(capsys: pytest.CaptureFixture[str], database: Path) -> None:
-    assert "No evidence was kept: The run is older" in printed(capsys, database, "show", "4")
+    assert "No evidence was stored: The run is from a version" in printed(capsys, database, "show", "4")
 
 
 def test_a_verdict_over_a_mislabelled_run_warns_once(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     said = printed(capsys, database, "compare", "1", "2")
-    assert said.startswith(f"Run 2 did not run what was asked. {MISLABELLED.reason} So this is about what ran")
+    assert said.startswith(f"Run 2 did not run what was requested. {MISLABELLED.reason} So this is about what ran")
     assert said.count(str(MISLABELLED.reason)) == 1
     assert [line[-1] for line in said.splitlines()[5:7]] == ["✔", "✘"]

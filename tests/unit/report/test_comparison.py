@@ -73,8 +73,8 @@ def test_no_difference_says_how_large_one_could_be() -> None:
 
 def test_one_run_each_promises_nothing() -> None:
     assert text(BASE[:1], runs(4, 110.0, layout="NCHW")) == (
-        "NCHW ran 10.0\xa0% faster than NHWC. A variant with one run has no interval: "
-        "repeat each to know whether a difference is more than chance."
+        "NCHW ran 10.0\xa0% faster than NHWC. A variant with a single run has no interval; "
+        "repeat each to tell a difference from chance."
     )
 
 
@@ -162,8 +162,8 @@ def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
 def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
     document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
-        f"Run 2 did not run what was asked. {MISLABELLED.reason} "
-        "So this is about what ran, not about what was asked. NHWC ran "
+        f"Run 2 did not run what was requested. {MISLABELLED.reason} "
+        "So this is about what ran, not what was requested. NHWC ran "
     )
     (warning,) = document["warnings"]
     assert (warning["key"], warning["values"]) == ("evidence", {"2": MISLABELLED.reason})

@@ -74,7 +74,7 @@ def test_one_that_is_slower_fails_whatever_else_is_missing() -> None:
 def test_runs_that_did_not_run_as_requested_tell_nothing() -> None:
     found = gate(2.0, *runs(STEADY, scaled(0.5), match=False))
     assert (found.outcome, found.exit_status) == ("cannot tell", 4)
-    assert "did not run what was asked" in found.sentence
+    assert "did not run what was requested" in found.sentence
 
 
 def test_a_gate_that_measured_nothing_fails() -> None:

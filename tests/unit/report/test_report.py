@@ -98,12 +98,12 @@ def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs
     text = Page(html_report(contents([runs[0], wrong]))).text
     parts = ("NCHW ran\xa010.0\xa0% faster", "Warnings", "It ran in NHWC.")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
-    assert text.count("Run\xa02 did not run what was asked.") == 1
+    assert text.count("Run\xa02 did not run what was requested.") == 1
 
 
 def test_a_run_without_evidence_says_what_it_is_without(runs: list[StoredRun]) -> None:
     without = contents([replace(runs[0], evidence=None), runs[1]]).evidence.rows[0]
-    assert without[-1] == "No evidence was kept. The run is older than the collecting of evidence."
+    assert without[-1] == "No evidence was stored. The run is from a version that did not collect evidence yet."
 
 
 def test_figures_of_a_variant_are_those_of_the_windows_table(runs: list[StoredRun]) -> None:

@@ -30,7 +30,7 @@ def text(contents: str) -> Callable[[Path], object]:
     [
         ("runs.vscope", database, "database", "Adds its runs to History"),
         ("named-otherwise.json", database, "database", "Adds its runs to History"),
-        ("notes.db", foreign, None, "a database of another program"),
+        ("notes.db", foreign, None, "another program's database"),
         ("night.vtrace", text(TRACE), "trace", "Replays its telemetry"),
         ("night.txt", text(TRACE), "trace", "Replays its telemetry"),
         ("model.py", text("x = 1"), "workload", "Reads its workloads, and chooses the first one"),
@@ -38,7 +38,7 @@ def text(contents: str) -> Callable[[Path], object]:
         ("broken.toml", text("a ="), None, "is not a preset"),
         ("timeline.json", text('{"displayTimeUnit": "ms", "traceEvents": [{}]}'), None, "ui.perfetto.dev"),
         ("runs.csv", text("run,workload\n"), None, "Export runs as a database"),
-        ("letter.odt", text("PK"), None, "no file of this program"),
+        ("letter.odt", text("PK"), None, "not a file of this program"),
         ("folder", Path.mkdir, None, "A folder cannot be taken"),
         ("gone.db", lambda _: None, None, "There is no such file"),
     ],
@@ -68,7 +68,7 @@ def test_the_window_s_own_database_two_traces_and_too_many_files_are_refused(
 ) -> None:
     database(database_path)
     (own,) = describe_files([database_path], database_path, busy=False)
-    assert (own.kind, own.text) == (None, "It is the database that this window shows.")
+    assert (own.kind, own.text) == (None, "This database is already open in this window.")
     (tmp_path / "night.vtrace").write_text(TRACE)
     traces = describe_files([tmp_path / "night.vtrace"] * 2, database_path, busy=False)
     assert {file.kind for file in traces} == {None}

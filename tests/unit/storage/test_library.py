@@ -298,6 +298,7 @@ def test_a_search_finds_what_the_screen_calls_it(store: Store) -> None:
     for text in ("Block-fused", "block-fu", "variant:block-fused"):
         assert store.library.find(RunQuery(text=text)) == [fused]
     assert store.library.find(RunQuery(text="cuDNN")) == [cudnn]
+    assert store.library.find(RunQuery(text=f"#{fused}")) == [fused], "as the command palette takes it"
 
 
 @given(text=st.text(max_size=20))

@@ -196,8 +196,8 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database_path)]
     assert main([*shown, "--report", str(report)]) == 0
     out, err = capsys.readouterr()
-    assert "Measured images/s; gains and ratios each with a 95\xa0% CI of its own:" in out
-    wrong = "did not run what was asked. TensorFlow's layout optimizer turned NHWC into NCHW."
+    assert "Measured images/s; gains and ratios each with a 95\xa0% CI:" in out
+    wrong = "did not run what was requested. TensorFlow's layout optimizer turned NHWC into NCHW."
     assert wrong in out
     done, written = err.splitlines()
     assert done.startswith(

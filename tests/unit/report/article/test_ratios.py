@@ -89,7 +89,9 @@ def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: MeasuredTab
 def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
     section = ladder.section
     (shown,) = section.tables
-    assert shown.caption.startswith("Speed-ups are over “8 separate GEMMs”, those measured each with a 95\xa0% CI")
+    assert shown.caption.startswith(
+        "Speed-ups are relative to “8 separate GEMMs”, the measured ones each with a 95\xa0% CI"
+    )
     assert shown.head == (
         "Rung",
         *("Article: GFLOPS", "Article: speed-up"),

@@ -33,7 +33,7 @@ def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machi
     plan = named.plan(machine)
     assert len(plan.variants) > 1
     if not machine.gpus and named.preset.cpu is None:
-        assert plan.notes[0] == "It needs an NVIDIA GPU, and there is none here."
+        assert plan.notes[0] == "It needs an NVIDIA GPU, and this machine has none."
         assert all(check(spec, machine) for spec in plan.specs)
         return
     refusals = [refusal for spec in plan.specs for refusal in check(spec, machine)]
@@ -71,9 +71,9 @@ def test_a_smaller_machine_does_less_and_says_so() -> None:
     assert len(one.variants) == 40
     assert one.notes == ("This machine has 1 GPU: 26 variants with more are left out.",)
     assert {spec.variant["precision"] for spec in old.variants} == {"float32"}
-    assert old.notes == ("precision=float32 in place of tf32, which cannot run here.",)
+    assert old.notes == ("precision=float32 instead of tf32, which cannot run here.",)
     assert {spec.variant["gpus"] for spec in cpu.variants} == {0}
-    assert cpu.notes[0].startswith("No GPU here, so smaller:")
+    assert cpu.notes[0].startswith("No GPU here, so scaled down:")
 
 
 @pytest.mark.parametrize("name", ["article-a", "article-b"])
@@ -258,7 +258,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: bytes | None,
 
 
 def test_an_unknown_name_says_which_there_are() -> None:
-    with pytest.raises(UsageError, match=r"There are: article-a, .*, quick, or a file's path"):
+    with pytest.raises(UsageError, match=r"Presets: article-a, .*, quick; or give the path of a file"):
         load_preset("article-d")
 
 

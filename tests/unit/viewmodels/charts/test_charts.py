@@ -130,7 +130,7 @@ def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(found:
 def test_workloads_are_small_multiples_of_one_colouring() -> None:
     others = [replace(run, row=replace(run.row, run=run.row.run + 100)) for run in grid("wrn28-10")]
     first, second = charts(gallery_of([*grid(), *others], 1), "batch").plots
-    assert (first.title, second.title) == ("CNN · 10 layers, 32 x 32 images", "Wide ResNet · 28 layers, 32 x 32 images")
+    assert (first.title, second.title) == ("CNN · 10 layers, 32×32 images", "Wide ResNet · 28 layers, 32×32 images")
     assert [(s.label, s.colour) for s in first.series] == [(s.label, s.colour) for s in second.series]
 
 
@@ -156,8 +156,8 @@ def test_of_equal_variants_one_is_best() -> None:
 
 def test_scaling_is_held_against_the_fewest_gpus(found: ChartGallery) -> None:
     rates, shares, weak, _ = charts(found, "gpus").plots
-    assert rates.title == "CNN · 10 layers, 32 x 32 images, one batch in all"
-    assert weak.title == "CNN · 10 layers, 32 x 32 images, one batch per GPU"
+    assert rates.title == "CNN · 10 layers, 32×32 images, one batch in all"
+    assert weak.title == "CNN · 10 layers, 32×32 images, one batch per GPU"
     names = [series.label for series in rates.series]
     assert names[:2] == ["NHWC · batch 256", "NCHW · batch 256"]
     line = rates.series[names.index("NHWC · batch 256")]

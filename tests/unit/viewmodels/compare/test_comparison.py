@@ -206,7 +206,7 @@ def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
     chosen = default_baseline(rows)
     assert chosen == 2
     found = of(rows, chosen)
-    assert found.baseline_note.startswith("The baseline is Units 64: the first variant with repeats")
+    assert found.baseline_note.startswith("The baseline is Units 64, the first variant with repeats")
     assert found.against.startswith("2 variants against Units 64 (3 runs) · ")
     assert of(rows, 1).baseline_note == "", "chosen by hand"
 
@@ -367,7 +367,7 @@ def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -
 
 def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
-    assert of(rows).verdict.text.startswith(f"Run 2 did not run what was asked. {MISLABELLED.reason}")
+    assert of(rows).verdict.text.startswith(f"Run 2 did not run what was requested. {MISLABELLED.reason}")
     assert column(of(rows), "Evidence") == ["verified", "mismatch"]
     assert column(of(rows), "GFLOPS") == ["–", "1,870"]
     assert column(of(rows), "MFU") == ["–", "0.5"]
@@ -480,9 +480,9 @@ def test_the_first_sentence_of_a_verdict_stands_by_itself() -> None:
 def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_on_the_screen_and_once_copied() -> None:
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     found = head(rows)
-    meant = "So the verdict is about what ran, not about what was asked."
+    meant = "So the verdict is about what ran, not what was requested."
     assert found.lines[0] == HeaderLine(f"▲  {describe_mismatches(rows)} {meant}", "warning")
-    assert found.clipboard_text.count("did not run what was asked") == 1
+    assert found.clipboard_text.count("did not run what was requested") == 1
 
 
 def test_notes_on_the_table_come_after_the_doubts_and_are_not_copied() -> None:

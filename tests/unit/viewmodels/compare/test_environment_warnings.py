@@ -81,10 +81,10 @@ def test_another_version_is_told_once_with_its_code() -> None:
 
 def test_code_that_is_not_known_is_a_warning_beside_code_that_is() -> None:
     note = only(warnings_of(VERSION, VERSION))
-    assert note.sentence == "The code of the 2 runs is not known: nothing says that it was the same."
+    assert note.sentence == "The program's code in the 2 runs is unknown, so it may differ."
     assert note.severity == "note"
     warning = only(warnings_of(VERSION, CODE_A))
-    assert warning.sentence == "The code of run 1 is not known, that of the others is: it may differ."
+    assert warning.sentence == "The program's code in run 1 is unknown and may differ from that in the others."
     assert warning.severity == "warning"
 
 

@@ -42,8 +42,9 @@ def test_all_of_one_then_all_of_the_other_is_told_with_the_drift_within_them() -
     (warning,) = order_warnings(drifting("AAABBB"))
     assert warning.possible_pct == pytest.approx(5 * 3 / 5, abs=0.5), "three of the five steps lie between their means"
     assert warning.sentence == (
-        "All runs of NCHW were made after those of NHWC: a machine that changes meanwhile looks like a difference "
-        f"between them. Within the variants the speed drifted by {warning.possible_pct:.1f}\xa0% over that time."
+        "All runs of NCHW were made after those of NHWC: a change in the machine between them would look "
+        "like a difference between variants. "
+        f"Within the variants the speed drifted by {warning.possible_pct:.1f}\xa0% over that time."
     )
     assert (warning.severity, warning.interleave, len(warning.values)) == ("warning", (1, 4), 6)
 
@@ -96,7 +97,7 @@ def test_hours_and_a_restart_are_told_of_single_runs_too() -> None:
     first, second = made("AB", (1000, 1100), every_s=3.5 * HOUR_S)
     (warning,) = order_warnings([first, second])
     assert warning.sentence.startswith("The run of NCHW was made 3.5\xa0h after that of NHWC: ")
-    assert warning.sentence.endswith("How much of it that may be, these runs cannot tell.")
+    assert warning.sentence.endswith("These runs cannot show how much.")
     assert warning.possible_pct is None
     soon = made("AB", (1000, 1100))
     restarted = [soon[0], replace(soon[1], boot_id="another")]
@@ -118,7 +119,7 @@ def test_a_drift_is_not_extrapolated_over_hours() -> None:
 
 def test_runs_that_vary_too_much_cannot_tell_of_a_drift() -> None:
     (warning,) = order_warnings(made("AABB", (1000, 2000, 1500, 900)))
-    assert warning.sentence.endswith("How much of it that may be, these runs cannot tell.")
+    assert warning.sentence.endswith("These runs cannot show how much.")
     assert warning.possible_pct is None
 
 

@@ -131,15 +131,15 @@ def test_effects_that_only_differ_together_are_said_to_be_inseparable() -> None:
     together = compute_verdict([*base, *both], 10)
     assert together.effects == ()
     assert together.text.startswith(
-        "NCHW · XLA on differs from NHWC · XLA off in 2 settings (layout and XLA), and no two variants in one of them "
-        "alone, so that it cannot be split among them: it is 3.30× as fast (95\xa0% CI "
+        "NCHW · XLA on differs from NHWC · XLA off in 2 settings (layout and XLA), and no two variants differ in only "
+        "one of them, so their effects cannot be separated: it is 3.30× as fast (95\xa0% CI "
     )
     partly = [with_settings(row, {"precision": "tf32"}) for row in both]
     assert "in 3 settings (layout, precision and XLA), and no two variants in layout and precision alone: it is" in (
         compute_verdict([*base, *xla, *partly], 10).text
     )
     same = [replace(row, summary=replace(row.summary, throughput=1000.0 + n)) for n, row in enumerate(both)]
-    assert "; they differ in 2 settings (layout and XLA), and no two variants in one of them alone, " in (
+    assert "; they differ in 2 settings (layout and XLA), and no two variants differ in only one of them, " in (
         compute_verdict([*base, *same], 10).text
     )
 
@@ -148,7 +148,7 @@ def test_an_effect_that_is_not_the_same_everywhere_says_what_it_depends_on() -> 
     *others, both = factorial()
     slow = [replace(row, summary=replace(row.summary, throughput=1050.0 + n)) for n, row in enumerate(both)]
     text = compute_verdict([row for group in (*others, slow) for row in group], 10).text
-    assert ", 0.955–3.00× as fast in single pairs: it depends on layout. " in text
+    assert ", 0.955–3.00× as fast across pairs: it depends on layout. " in text
 
 
 def test_of_many_values_the_largest_effect_has_the_sentence() -> None:
@@ -187,7 +187,7 @@ def test_within_a_sentence_a_parameter_has_no_capital_and_a_name_keeps_its_own()
     found = said(gpus, variant(6, [5840.0, 5841.0, 5839.0], gpus=1, batch_size=128, layout="NHWC"))
     assert found.text.startswith(
         "1 GPU · batch size 128 differs from 2 GPUs · batch size 8 in 2 settings (GPUs and batch size), and no two "
-        "variants in one of them alone, so that it cannot be split among them: it is 5.84× as fast ("
+        "variants differ in only one of them, so their effects cannot be separated: it is 5.84× as fast ("
     )
     assert found.names == ("2 GPUs · Batch size 8", "1 GPU · Batch size 128")
     alike = said(gpus, variant(6, [1000.0, 1000.5, 999.5], gpus=2, batch_size=16, layout="NHWC"))
@@ -383,6 +383,6 @@ def test_what_did_not_run_as_asked_comes_first() -> None:
     wrong = [run_row(6, workload="cnn10", throughput=1064.0, found=MISLABELLED)]
     found = said(ONE, wrong)
     assert found.text.startswith(
-        f"Run 6 did not run what was asked. {MISLABELLED.reason} "
-        "So this is about what ran, not about what was asked. NCHW ran 6.4\xa0% faster than NHWC"
+        f"Run 6 did not run what was requested. {MISLABELLED.reason} "
+        "So this is about what ran, not what was requested. NCHW ran 6.4\xa0% faster than NHWC"
     )

@@ -108,7 +108,9 @@ def test_variants_that_nothing_tells_apart_are_told(store: Store) -> None:
     ]
     assert comparison_warnings(runs[:2]) == (), "one variant is not compared with itself"
     warning = only(comparison_warnings(runs))
-    assert warning.sentence == f"Nothing proves that gemm2 and standard ran different code. {IN_PART.reason}"
+    assert (
+        warning.sentence == f"The evidence does not show that gemm2 and standard ran different code. {IN_PART.reason}"
+    )
     assert warning.values == {1: "gemm2", 2: "gemm2", 3: "standard"}
     seen = msgspec.structs.replace(standard, kernels=AS_REQUESTED.kernels)
     assert comparison_warnings([runs[0], stored(store, 4, found=seen, gpus=1)]) == (), "its kernels are others"
@@ -129,7 +131,7 @@ def test_dropout_of_cudnns_whole_stack_is_another_one(store: Store) -> None:
 
 def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:
     warning = only(comparison_warnings([stored(store, 1), stored(store, 2, found=MISLABELLED)]))
-    assert warning.sentence == f"Run 2 did not run what was asked. {MISLABELLED.reason}"
+    assert warning.sentence == f"Run 2 did not run what was requested. {MISLABELLED.reason}"
     assert (warning.key, warning.values) == ("evidence", {2: MISLABELLED.reason})
 
 
@@ -316,7 +318,7 @@ def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) 
     quiet, busy = (stored(store, n, environment=of, gpus=0) for n, of in ((1, of_two), (2, of_four)))
     assert "others_on_host" not in {warning.key for warning in comparison_warnings([quiet])}
     warning = next(warning for warning in comparison_warnings([quiet, busy]) if warning.key == "others_on_host")
-    assert warning.sentence.endswith("which makes it slower, up to 52\xa0% of the speed: run 2 by 52\xa0%.")
+    assert warning.sentence.endswith("(run 2 at 52\xa0%), which may have cost up to 52\xa0% of the speed.")
     assert (warning.values[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
 
 
@@ -328,7 +330,7 @@ def test_a_host_that_others_used_matters_to_a_gpu_as_far_as_that_waits_for_it(st
         found = msgspec.structs.replace(AS_REQUESTED, steps=2, busy_ns=int(2e6 * busy))
         runs.append(stored(store, number, environment=of_four, found=found))
     warning = next(warning for warning in comparison_warnings(runs) if warning.key == "others_on_host")
-    assert warning.sentence.endswith("which makes it slower, up to 26\xa0% of the speed: run 1 by 52\xa0%."), (
+    assert warning.sentence.endswith("(run 1 at 52\xa0%), which may have cost up to 26\xa0% of the speed."), (
         "half of 32\xa0ms"
     )
     assert warning.possible_pct == pytest.approx(26.25)

@@ -52,7 +52,7 @@ def by_command(matrix: MatrixForm, machine: Machine) -> list[RunSpec]:
 def test_one_variant_is_no_experiment_yet_and_says_what_to_do() -> None:
     matrix, _ = matrix_on(NO_GPU)
     state = matrix.state()
-    assert "two values or more" in state.problem
+    assert "two or more values" in state.problem
     assert state.headline == ""
     assert row(matrix, "xla").chosen == (False,)
     assert row(matrix, "devices").placeholder == "first free ones; several as 0; 1"
@@ -273,7 +273,7 @@ def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
     ahead = RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU"))
     assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
         "This takes at most about 1:30 (estimated from 7 stored runs).",
-        "It stops within 1:00 and can be resumed later.",
+        "It stops within 1:00 and can be resumed.",
         "Not counted: 3 stored runs of these variants with another driver, another GPU.",
     ]
 

@@ -80,7 +80,7 @@ def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_
     queue = QueueModel()
     queue.update((replace(FIRST, state="running"),))
     state = queue.state(0.0)
-    assert (state.activity, state.pause_action) == ("Another program is running these", "")
+    assert (state.activity, state.pause_action) == ("Running in another program", "")
     assert (state.rows[0].state, state.rows[0].pause_action) == ("running elsewhere", "")
 
 
@@ -160,7 +160,7 @@ def test_what_another_program_begins_is_no_longer_offered() -> None:
     queue.offer_resume()
     queue.update((replace(FIRST, state="running"),))
     state = queue.state(0.0)
-    assert (state.offer, state.activity) == (None, "Another program is running these")
+    assert (state.offer, state.activity) == (None, "Running in another program")
 
 
 def test_several_unfinished_experiments_are_one_offer() -> None:

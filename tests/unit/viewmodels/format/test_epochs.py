@@ -88,4 +88,4 @@ def test_before_the_measured_part_it_says_how_many_epochs_that_will_be() -> None
     phases = Phases()
     phases.begin(PhaseStarted(phase="build", t_ns=S))
     spec = RunSpec(workload="cnn10", variant={**SPEC.variant, "epochs": 30})
-    assert phases.time_left_text(spec) == "then 30 epochs measured"
+    assert phases.time_left_text(spec) == "then 30 measured epochs"

@@ -101,16 +101,16 @@ def test_a_badge_says_on_what_and_how_it_was_computed() -> None:
 @pytest.mark.parametrize(
     ("outcome", "variant", "words"),
     [
-        ("completed", {}, "The run is older than the collecting of evidence."),
-        ("completed", {"evidence": "off"}, "It was not asked for."),
+        ("completed", {}, "The run is from a version that did not collect evidence yet."),
+        ("completed", {"evidence": "off"}, "It was not requested."),
         ("failed", {"evidence": "trace"}, "The run ended before it could be collected."),
         ("refused", {}, "The run never began."),
-        (None, {"evidence": "trace"}, "It is collected after the measured part."),
+        (None, {"evidence": "trace"}, "It is collected after the measured part of a run."),
     ],
 )
 def test_where_there_is_none_it_says_why(outcome: OutcomeName | None, variant: dict[str, Value], words: str) -> None:
     shown = view(None, outcome, **variant)
-    assert shown.badge.title == ("No evidence was kept" if outcome else "No evidence yet")
+    assert shown.badge.title == ("No evidence was stored" if outcome else "No evidence yet")
     assert (shown.badge.symbol, shown.badge.detail, shown.aspects) == ("", words, ())
 
 
@@ -187,9 +187,9 @@ def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
 def test_runs_with_the_same_wrong_label_are_told_together() -> None:
     wrong, other = MISLABELLED, msgspec.structs.replace(MISLABELLED, reason="the mask is not right-padded")
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
-    assert describe_mismatches(rows) == (f"Runs 2 and 3 did not run what was asked. {MISLABELLED.reason}")
+    assert describe_mismatches(rows) == (f"Runs 2 and 3 did not run what was requested. {MISLABELLED.reason}")
     assert describe_mismatches([*rows, run_row(5, found=other)]).endswith(
-        "Run 5 did not run what was asked. The mask is not right-padded."
+        "Run 5 did not run what was requested. The mask is not right-padded."
     )
     assert describe_mismatches([run_row(1, found=AS_REQUESTED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
 
@@ -202,7 +202,7 @@ def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() 
         run_row(n, found=msgspec.structs.replace(MISLABELLED, reason=reason)) for n, reason in enumerate(reasons, 1)
     ]
     assert describe_mismatches(rows) == (
-        "Runs 1 and 2 did not run what was asked. Operations on images ran in NHWC: XLA chooses the layout."
+        "Runs 1 and 2 did not run what was requested. Operations on images ran in NHWC: XLA chooses the layout."
     )
     assert describe_mismatches(rows[:1]).endswith(reasons[0]), "one alone keeps its counts"
 

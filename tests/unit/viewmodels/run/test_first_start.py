@@ -34,7 +34,7 @@ def test_without_a_gpu_the_cpu_comes_first_with_the_reason() -> None:
     assert actions(cpu) == ["compare"]
     assert host.actions == (("host", "Add a host …"),)
     assert (look.text, actions(look)) == (
-        "178 runs on H200s come with the program, to compare and replay.",
+        "178 runs measured on H200s come with the program, to compare and replay.",
         ["reference"],
     )
 

@@ -45,7 +45,7 @@ def test_what_cannot_run_here_is_named_with_its_reason() -> None:
     cudnn = next(option for option in field(form, "implementation").options if option.value == "cudnn")
     assert cudnn.reason is not None
     assert "NVIDIA GPU" in cudnn.reason
-    assert form.state().machine_text == "No NVIDIA driver is installed."
+    assert form.state().machine_text == "Runs use the CPU: no NVIDIA driver is installed."
     assert not field(form, "devices").enabled
 
 
