@@ -17,7 +17,7 @@ from app.storage.known_settings import ANSWERED, FIRST_START
 
 RUN_LIMIT_MS = 240_000
 READ_LIMIT_MS = 120_000
-SIZE = 1280, 752
+SIZE = 1280, 736
 """Of the window: the screen of a test is narrower than a user's."""
 
 

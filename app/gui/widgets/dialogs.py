@@ -12,7 +12,7 @@ from app.errors import UserError
 from app.gui.theme import DARK, GRID, LIGHT, Theme, tabular_font
 
 _ICON_PX = 32
-_FRAME = QSize(2 * GRID, 6 * GRID)
+_FRAME = QSize(4 * GRID, 8 * GRID)
 """What a window manager puts around a window, at most."""
 
 

@@ -206,7 +206,7 @@ def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
     chosen = default_baseline(rows)
     assert chosen == 2
     found = of(rows, chosen)
-    assert found.baseline_note.startswith("The baseline is Units 64, the first variant with repeats")
+    assert found.baseline_note.startswith("The baseline is Units 64: the first variant with repeats")
     assert found.against.startswith("2 variants against Units 64 (3 runs) · ")
     assert of(rows, 1).baseline_note == "", "chosen by hand"
 
