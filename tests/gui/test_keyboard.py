@@ -22,7 +22,10 @@ from tests.gui.tour import SCREENS, tour, toured
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 SCHEMES = Qt.ColorScheme.Light, Qt.ColorScheme.Dark
-LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+PARTS = np.arange(256) / 255
+LINEAR = np.where(PARTS <= 0.04045, PARTS / 12.92, ((PARTS + 0.055) / 1.055) ** 2.4)
+RED, GREEN, BLUE = LINEAR * 0.2126, LINEAR * 0.7152, LINEAR * 0.0722
+"""What each value of a pixel adds to its relative luminance."""
 CONTRAST = 3.0
 SEEN_PX = 20
 """Pixels that focus changes at least by that contrast: one line under a short word."""
@@ -86,9 +89,8 @@ def reading(shown: QWidget, widget: QWidget) -> tuple[int, int]:
 def luminance(widget: QWidget) -> NDArray[np.float64]:
     """Return the relative luminance of its pixels, as WCAG defines it."""
     image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGBX8888)
-    pixels = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1, 4)[:, : image.width(), :3] / 255
-    linear = np.where(pixels <= 0.04045, pixels / 12.92, ((pixels + 0.055) / 1.055) ** 2.4)
-    found: NDArray[np.float64] = linear @ LUMINANCE + 0.05
+    pixels = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1, 4)[:, : image.width()]
+    found: NDArray[np.float64] = RED[pixels[..., 0]] + GREEN[pixels[..., 1]] + BLUE[pixels[..., 2]] + 0.05
     return found
 
 
