@@ -18,6 +18,7 @@ from workloads.training import Task
 from workloads.weights import SavedWeights
 from workloads.worker import Worker
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
 SIZES: dict[str, Value] = {"gpus": 0, "units": 5, "features": 3, "timesteps": 6, "layers": 2, "batch_size": 16}
 
 
