@@ -4,8 +4,11 @@ import hashlib
 import re
 import shutil
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pytest
 
 from app.queries import RunQuery
 from app.runs.experiment.presets import load_preset
@@ -20,6 +23,21 @@ from tests.unit.viewmodels.stored import keep as keep_row
 from workloads.catalog import Gpu, Machine
 
 MACHINE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A database with the reference, and its runs there."""
+
+    path: Path
+    added: Sequence[int]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    """One for all tests that only read it."""
+    path = tmp_path_factory.mktemp("reference") / "profiles.db"
+    return Reference(path, add_reference(path))
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -62,10 +80,9 @@ def test_runs_come_marked_and_the_files_stay_as_they_are(tmp_path: Path) -> None
     }
 
 
-def test_every_run_has_its_samples_and_evidence(tmp_path: Path) -> None:
-    added = add_reference(tmp_path / "profiles.db")
-    with Store.open(tmp_path / "profiles.db") as store:
-        for run in added[::13]:
+def test_every_run_has_its_samples_and_evidence(reference: Reference) -> None:
+    with Store.open(reference.path) as store:
+        for run in reference.added[::13]:
             stored = store.load(run)
             assert stored.evidence is not None
             assert stored.evidence.kernels
@@ -73,11 +90,10 @@ def test_every_run_has_its_samples_and_evidence(tmp_path: Path) -> None:
             assert all(samples.t_ns.size > 5 for samples in stored.samples)
 
 
-def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(tmp_path: Path) -> None:
+def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(reference: Reference) -> None:
     """28 runs whose loop XLA compiled, and 65 whose graph another implementation leaves too."""
-    added = add_reference(tmp_path / "profiles.db")
-    with Store.open(tmp_path / "profiles.db") as store:
-        rows = store.library.run_rows(added)
+    with Store.open(reference.path) as store:
+        rows = store.library.run_rows(reference.added)
         states = Counter((row.spec.workload in ("lstm", "gru"), row.evidence_state) for row in rows)
         unseen = [row for row in rows if row.evidence_state == "verified in part"]
         compiled = [row for row in unseen if "XLA compiled the loop" in (row.evidence_reason or "")]
@@ -103,10 +119,9 @@ def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(tmp_path: Path) ->
         assert found.requested.keys() == found.actual.keys() | found.unverified.keys()
 
 
-def test_the_layout_inside_libraries_is_told_with_its_time(tmp_path: Path) -> None:
-    add_reference(tmp_path / "profiles.db")
+def test_the_layout_inside_libraries_is_told_with_its_time(reference: Reference) -> None:
     found = {}
-    with Store.open(tmp_path / "profiles.db") as store:
+    with Store.open(reference.path) as store:
         for run in store.library.find(RunQuery(workload="cnn10", text="batch_size=1024 gpus=1 xla=false")):
             stored = store.load(run)
             found[stored.row.spec.variant["layout"]] = (
