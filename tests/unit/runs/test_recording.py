@@ -245,7 +245,7 @@ def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_i
     with feed_of(shared, own, hz=20.0) as feed:
         assert other_processes(feed, "GPU-own") == {}
         facts = other_processes(feed, "GPU-shared")
-    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({OTHER_PID})"}
+    assert facts == {OTHERS_ON_GPU_KEY: f"process ({OTHER_PID})"}
 
 
 def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never_listed() -> None:
@@ -253,7 +253,7 @@ def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never
     with feed_of(Card(uuid="GPU-shared", processes=((OTHER_PID, 1_000_000_000),)), hz=20.0) as feed:
         wait_listed(feed, "GPU-shared")
         facts = other_processes(feed, "GPU-shared")
-    assert facts == {OTHERS_ON_GPU_KEY: f"unknown ({OTHER_PID})"}
+    assert facts == {OTHERS_ON_GPU_KEY: f"process ({OTHER_PID})"}
 
 
 def other_processes(feed: TelemetryFeed, uuid: str) -> Mapping[str, str]:
