@@ -53,9 +53,7 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint(
 # Three parts on two cores: the tests of the window and of programs wait more than they compute.
 PROCESSES = [f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray", "custom")]
 THIRD = ("tests/unit/workloads", *PROCESSES)
-SLOW = [
-    f"tests/integration/test_{name}.py" for name in ("command_line", "queue", "queue_commands", "fairness", "detach")
-]
+SLOW = [f"tests/integration/test_{name}.py" for name in ("command_line", "queue", "queue_commands")]
 SECOND = ("tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract", *SLOW)
 IGNORED = [f"--ignore={path}" for path in (*THIRD, *SECOND)]
 CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".join(["pytest", *IGNORED]))
