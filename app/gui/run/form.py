@@ -56,6 +56,9 @@ def _row_keys(state: FormState) -> dict[str, tuple[str, str]]:
     return {field.name: (field.kind, field.label) for field in state.fields}
 
 
+_FOR_THE_NEXT = "This form is for the next run; the active one is named on the right."
+
+
 class FormView(QWidget):
     """Shows every parameter of the workload, why it cannot run here, and the Run button."""
 
@@ -193,7 +196,7 @@ class FormView(QWidget):
 
     def _show_run(self, state: FormState, *, stopping: bool, error: str) -> None:
         problem = error or (" ".join(state.refusals) if state.is_machine_known else "")
-        text = problem or state.machine_text
+        text = problem or (_FOR_THE_NEXT if self._busy else state.machine_text)
         self._copy.setText("Copy as co&mmand")
         show_text(self._refusal, text)
         set_role(self._refusal, "problem" if problem else "caption")

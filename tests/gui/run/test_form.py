@@ -187,6 +187,7 @@ def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     assert not view.queue_button.isVisible()
     view.show_model(form.state(), busy=True)
     assert control(view, "layers").isEnabled()
+    assert "This form is for the next run" in visible_text(view), "another variant may run"
     with qtbot.waitSignal(view.queue_requested):
         QTest.mouseClick(view.queue_button, Qt.MouseButton.LeftButton)
     form.edit("gpus", 2)
