@@ -32,7 +32,7 @@ _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
 _WITH_GPU = (
     "Each NVIDIA GPU gets a row here, with curves of its power, load and memory, its temperature, clocks and clock "
     "limits, and the programs that use it.\n\n"
-    "Runs measured on two H200s come with the program. Add them to History; "
+    "Runs measured on two H200s come with the program. History shows them; "
     "Replay on a run's page plays back their telemetry."
 )
 
