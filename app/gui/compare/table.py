@@ -186,7 +186,7 @@ class CompareTableView(CellTable):
         self._delegate.unit_widths.clear()
         self._content_widths.clear()
         self._least_name_width = max(_VARIANT_MIN, width_in_two_lines(_names(table), self.font()))
-        self.fit(table.widest(), title_suffix=" ↓")
+        self.fit(table.widest, title_suffix=" ↓")
         self.hide_columns(self.hidden_columns)
         if self._model.rows:
             rows = self._model.rows

@@ -13,7 +13,7 @@ from app.gui.history.fitting import chips_that_fit, elide_note
 from app.gui.theme import GRID, LEFT, Theme
 from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate
-from app.gui.widgets.text_widths import tabular
+from app.gui.widgets.text_widths import DerivedFont, tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
@@ -177,6 +177,8 @@ class HistoryDelegate(CellDelegate):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__(theme, names=VARIANT_COLUMN)
+        self._bold = DerivedFont(_bold)
+        self._chip_font = DerivedFont(_smaller)
 
     def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
         """Return what fits of a cell's text; of a match the word that was found, of an outcome all or nothing.
@@ -226,7 +228,7 @@ class HistoryDelegate(CellDelegate):
             painter, QPointF(area.left() + EXPANDER_WIDTH / 2 + 2, area.center().y() + 0.5), colours.muted, folded
         )
         painter.setPen(QColor(colours.text))
-        painter.setFont(_bold(option.font))
+        painter.setFont(self._bold.of(option.font))
         room = area.adjusted(EXPANDER_WIDTH + GRID // 2, 0, -GRID, 0)
         unit_width = painter.fontMetrics().horizontalAdvance(cell.unit)
         title = painter.fontMetrics().elidedText(
@@ -234,20 +236,18 @@ class HistoryDelegate(CellDelegate):
         )
         painter.drawText(room, LEFT, title)
         room.setLeft(room.left() + painter.fontMetrics().horizontalAdvance(title) + 2 * GRID)
-        painter.setFont(tabular(option.font))
+        painter.setFont(self.tabular.of(option.font))
         painter.setPen(QColor(colours.muted))
         painter.drawText(room, LEFT, cell.unit)
 
     def _paint_annotations(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
         """Paint the chips that fit, then the note."""
         colours = self._theme.colours
-        small = QFont(option.font)
-        small.setPixelSize(_CHIP_PX)
-        painter.setFont(small)
+        painter.setFont(self._chip_font.of(option.font))
         left = area.left()
         for chip in chips_that_fit(cell.chips, partial(_chip_width, painter), area.width(), GRID // 2):
             left = self._paint_chip(painter, area, left, chip, area.right() - left)
-        painter.setFont(tabular(option.font))
+        painter.setFont(self.tabular.of(option.font))
         painter.setPen(QColor(colours.muted))
         area.setLeft(left + (GRID // 2 if cell.chips else 0))
         shown = elide_note(cell.text, painter.fontMetrics(), area.width())
@@ -272,6 +272,12 @@ class HistoryDelegate(CellDelegate):
 
 def _chip_width(painter: QPainter, text: str) -> int:
     return painter.fontMetrics().horizontalAdvance(text) + 2 * (GRID - 2) + 2
+
+
+def _smaller(font: QFont) -> QFont:
+    made = QFont(font)
+    made.setPixelSize(_CHIP_PX)
+    return made
 
 
 def _bold(font: QFont) -> QFont:

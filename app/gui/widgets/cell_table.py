@@ -21,6 +21,7 @@ from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
 from app.gui.widgets.text_widths import (
     PAIR_GAP,
     SYMBOL_WIDTH,
+    DerivedFont,
     content_width,
     elide_name,
     small_font,
@@ -36,6 +37,7 @@ ROW_HEIGHT = 28
 _SMALL_LINE = 13
 """Height of each line of a name that takes two."""
 
+_HIGHLIGHTED = QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver
 _SELECTED_ALPHA = 46
 _MARKED_ALPHA = 64
 
@@ -58,6 +60,7 @@ class CellDelegate(QStyledItemDelegate):
         super().__init__()
         self._theme = theme
         self._names = names
+        self.tabular = DerivedFont(tabular)
         self.unit_widths: dict[int, int] = {}
         self.bare: Collection[int] = ()
         self.pairs: Collection[int] = ()
@@ -78,7 +81,7 @@ class CellDelegate(QStyledItemDelegate):
         """
         painter.save()
         self.paint_background(painter, option)
-        painter.setFont(tabular(option.font))
+        painter.setFont(self.tabular.of(option.font))
         area = self.content_area(option, index)
         if index.column() in self.unit_widths:
             self._paint_quantity(painter, area, cell, index.column())
@@ -100,12 +103,15 @@ class CellDelegate(QStyledItemDelegate):
 
     def paint_background(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
         """Paint a selected row as a wash of the accent colour, on which the colours of outcomes stay readable."""
+        state = option.state
+        if not state & _HIGHLIGHTED:  # nearly every cell; each look at Qt's flags costs as much as a short text
+            return
         colours = self._theme.colours
-        if option.state & QStyle.StateFlag.State_Selected:
+        if state & QStyle.StateFlag.State_Selected:
             wash = QColor(colours.accent)
             wash.setAlpha(_SELECTED_ALPHA)
             painter.fillRect(option.rect, wash)
-        elif option.state & QStyle.StateFlag.State_MouseOver:
+        else:
             painter.fillRect(option.rect, QColor(colours.raised))
 
     def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, column: int) -> None:

@@ -81,6 +81,21 @@ def tabular(font: QFont) -> QFont:
     return made
 
 
+class DerivedFont:
+    """A font made from another one, once for as long as that is the same: a new font looks for its glyphs anew."""
+
+    def __init__(self, derive: Callable[[QFont], QFont]) -> None:
+        self._derive = derive
+        self._base: QFont | None = None
+        self._made = QFont()
+
+    def of(self, base: QFont) -> QFont:
+        """Return the font that is made from this one."""
+        if self._base is None or self._base != base:
+            self._base, self._made = QFont(base), self._derive(base)
+        return self._made
+
+
 def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
     """Return the width of a column in pixels.
 

@@ -82,24 +82,22 @@ class VariantRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareTable:
-    """All columns by name, and all rows; `empty` are columns of which no run has anything."""
+    """All columns by name, and all rows.
+
+    `empty` are columns of which no run has anything. `widest` has for each column a cell as wide as its widest.
+    """
 
     keys: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     variants: tuple[VariantRows, ...] = ()
     empty: frozenset[str] = frozenset()
+    widest: tuple[Cell, ...] = ()
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Return name and label of each parameter that variants may be grouped by."""
         specs = [variant.spec for variant in self.variants]
         return tuple((name, setting_label(specs, name)) for name in differing_parameters(specs))
-
-    def widest(self) -> list[Cell]:
-        """Return for each column a cell as wide as its widest."""
-        rows = [row for variant in self.variants for row in variant.runs]
-        rows += [variant.summary for variant in self.variants if len(variant.runs) > 1]
-        return [cells.widest([row.cells[n] for row in rows]) for n in range(len(self.columns))]
 
 
 def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:
@@ -130,11 +128,13 @@ def compare_table(
     run_rows = [row for variant in rows for row in variant.runs]
     columns = _columns([variant.result for variant in variants])
     empty = [key for n, key in enumerate(columns) if all(row.cells[n].key is None for row in run_rows)]
+    all_rows = [*run_rows, *(variant.summary for variant in rows if len(variant.runs) > 1)]
     return CompareTable(
         keys=tuple(columns),
         columns=tuple(columns.values()),
         variants=rows,
         empty=frozenset(empty) - {BASE},
+        widest=tuple(map(cells.widest, zip(*(row.cells for row in all_rows), strict=True))),
     )
 
 

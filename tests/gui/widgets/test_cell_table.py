@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtGui import QFont, QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from app.gui.history.fitting import chips_that_fit, elide_note
 from app.gui.history.table_model import HistoryDelegate
 from app.gui.theme import GRID
 from app.gui.widgets.cell_model import CELL_ROLE
-from app.gui.widgets.text_widths import elide_name, two_lines
+from app.gui.widgets.text_widths import DerivedFont, elide_name, tabular, two_lines
 from app.storage.store import Store
 from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, EVIDENCE_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
@@ -152,3 +152,12 @@ def test_a_match_without_room_begins_with_the_word() -> None:
     assert from_word("note: … driver 580.159.04, warm", ["580"]) == "note: …580.159.04, warm"
     assert from_word("note: warm", ["580"]) == "note: warm"
     assert from_word("variant", ["variant"]) == "variant"
+
+
+def test_a_font_is_made_once_for_all_cells_and_again_for_another_one(qapp: QApplication) -> None:
+    plain, font = qapp.font(), DerivedFont(tabular)
+    first = font.of(plain)
+    assert first == tabular(plain)
+    assert font.of(QFont(plain)) is first
+    plain.setBold(True)
+    assert font.of(plain) == tabular(plain) != first

@@ -192,6 +192,9 @@ def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them
     comparison = of([run_row(1), run_row(2, units=128)])
     assert {"evidence", "energy", "peak_power", "accuracy"} <= comparison.table.empty
     assert "throughput" not in comparison.table.empty
+    widths = dict(zip(comparison.table.keys, comparison.table.widest, strict=True))
+    assert widths["variant"].text == "Units 128"
+    assert widths["throughput"].text == "1,000"
     rows = Arrangement().rows(comparison.table)
     text = table_text(comparison.table, rows, comparison.table.empty | {"outcome"}, markdown=False)
     assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Sequences/s", "95\xa0% CI"]
