@@ -55,8 +55,10 @@ class PresetList(Scroller):
                 self._starts[line.key].setText("Add to queue" if busy else "Start")
 
     def show_problem(self, text: str) -> None:
-        """Show why a file cannot be used; "" for nothing."""
+        """Show why a file cannot be used, above the list and in sight; "" for nothing."""
         show_text(self._problem, text)
+        if text:
+            self.verticalScrollBar().setValue(0)
 
     def show_reading(self, text: str) -> None:
         """Show which file is being read; "" for none."""
@@ -114,10 +116,10 @@ class PresetList(Scroller):
         column.setContentsMargins(2 * GRID, 0, 2 * GRID, 2 * GRID)
         column.setSpacing(GRID)
         self._list.setSpacing(0)
+        column.addWidget(self._problem)
         column.addLayout(self._list)
         column.addWidget(self._open, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self._reading)
-        column.addWidget(self._problem)
         column.addStretch(1)
         self._problem.hide()
         self._reading.hide()

@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QLineEdit, QPushButton
+from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.experiment.experiment_controller import ExperimentController
@@ -354,8 +354,13 @@ def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open
     first = screen_on(CPU_INVENTORY)
     first.open()
     first.matrix.show_page(1)
+    first.wait_for_text("Quick comparison")
+    bar = first.matrix.presets.verticalScrollBar()
+    bar.setValue(bar.maximum())
     first.matrix.presets.file_chosen.emit(str(broken))
     first.wait_for_text("is not a preset")
+    (problem,) = (each for each in first.matrix.findChildren(QLabel) if "is not a preset" in each.text())
+    assert not problem.visibleRegion().isEmpty(), "in sight, however long the list is"
     first.matrix.presets.file_chosen.emit(str(own))
     first.wait_for_text("Is it mine?")
     assert "is not a preset" not in first.visible_text()
