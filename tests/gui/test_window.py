@@ -166,8 +166,12 @@ def test_nothing_is_left_of_a_closed_window(qtbot: QtBot, theme: Theme, database
         workbench.window.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     del workbench
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
-    gc.collect()
-    assert reference() is None
+
+    def is_gone() -> bool:
+        gc.collect()
+        return reference() is None
+
+    qtbot.waitUntil(is_gone)  # what a thread posted last is delivered first
     assert QApplication.topLevelWidgets() == []
 
 
