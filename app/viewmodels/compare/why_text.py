@@ -81,7 +81,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Formats the times of one comparison, all with the number of decimals that suits its largest change."""
+    """Formats the times of one comparison, all with as many decimals as its largest change and 0.1 % of a step need."""
 
     found: StepDifference
     example: str
@@ -92,7 +92,8 @@ class Figures:
         """Return the figures of a difference; `example` is what one example is called."""
         changes = [abs(part.change.difference.value) for part in found.parts]
         largest = max([abs(found.step.difference.value), *changes]) or 1.0
-        return cls(found, example, min(max(0, 2 - math.floor(math.log10(largest))), 6))
+        wanted = 2 - math.floor(math.log10(largest)), 3 - math.floor(math.log10(found.step.baseline_ms or 1.0))
+        return cls(found, example, min(max(0, *wanted), 6))
 
     @property
     def per(self) -> str:

@@ -66,6 +66,14 @@ def test_of_equally_fast_variants_the_sentence_says_what_their_speed_hides(refer
     assert any("sm80_xmma_gemm" in row.label and row.label.endswith("no tensor cores") for row in found.rows)
 
 
+def test_beside_a_large_change_of_the_step_small_parts_keep_their_figures() -> None:
+    slow = traced_run(1, 300.0, {CONV: 0.3, POOL: 1.3}, layout="NHWC")
+    fast = traced_run(2, 110.0, {CONV: 0.6, POOL: 2.4}, layout="NCHW")
+    rows = {row.label: [plain(cell) for cell in row.cells] for row in view([slow], [fast]).rows}
+    assert rows["pooling"] == ["1.3 ms", "2.4 ms", "+1.1 ms", "+0.4 %"], "not 1 ms, 2 ms and a share of nothing"
+    assert rows["step"][:3] == ["300.0 ms", "110.0 ms", "−190.0 ms"]
+
+
 def test_a_balance_names_both_sides() -> None:
     found = view(*([run] for run in layouts(conv=(10.0, 4.0), gemm=(0.0, 5.0))))
     assert plain(found.sentence) == (
