@@ -298,7 +298,7 @@ METRICS: tuple[Metric, ...] = (
            fold="highest", better="lower", section="Memory, highest", compared=True),
     Metric(key="operations", label="Operations per step", unit="billion", of_summary=field("flops_per_step"),
            unit_size=1e9, help="Floating-point operations of one step, by formula", json="flops.per_step"),
-    Metric(key="utilisation", label="Utilisation", title="MFU", unit="%", of_summary=_utilisation_pct, format=_fixed(1),
+    Metric(key="utilisation", label="MFU", unit="%", of_summary=_utilisation_pct, format=_fixed(1),
            help="Model FLOP utilisation: operations by formula, as a share of the measured peak",
            json="utilisation_pct", detail=_utilisation_detail, better="higher", brief=True, compared=True),
     Metric(key="gflops", label="Computed", title="GFLOPS", unit="GFLOPS", of_summary=flops_per_s,

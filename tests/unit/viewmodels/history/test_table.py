@@ -235,7 +235,7 @@ def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
     assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed"]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.items}
     assert facts["Operations per step"] == "334\N{NO-BREAK SPACE}billion"
-    assert facts["Utilisation"] == "3.3\N{NO-BREAK SPACE}%"
+    assert facts["MFU"] == "3.3\N{NO-BREAK SPACE}%"
     assert facts["Measured peak"] == "400,000\N{NO-BREAK SPACE}GFLOPS"
     assert detail.evidence.badge.title == "Verified"
 
