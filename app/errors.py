@@ -25,6 +25,14 @@ class DatabaseGoneError(DatabaseError):
     """The database is no longer what it was: damaged, or another file has taken its place."""
 
 
+class DatabaseMissingError(DatabaseGoneError):
+    """The database was open, and there is no file at its path any more."""
+
+
+class DatabaseReplacedError(DatabaseGoneError):
+    """The database was open, and there is another database at its path now."""
+
+
 class TelemetryError(UserError):
     """There is no telemetry at all (never for one absent field or device)."""
 

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.errors import UserError
 from app.gui.actions import Actions
+from app.gui.database_question import DatabaseQuestion, prepare, space_warning
 from app.gui.diagnostics import Diagnostics
 from app.gui.experiment.experiment_controller import ExperimentController
 from app.gui.experiment.queue_controller import QueueController
@@ -34,11 +35,11 @@ from app.gui.shell.undo import UndoStack
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
-from app.gui.widgets.dialogs import ask_for_another_database, ask_to_close
+from app.gui.widgets.dialogs import ask_to_close
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, default_database
-from app.storage.files import disk_space
+from app.storage.database import KnownDatabase
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
 from workloads.protocol import RunSpec
@@ -113,14 +114,15 @@ class Workbench(QObject):
         self, database: Path, theme: Theme, *, hidden_workloads: bool = False, feed: TelemetryFeed | None = None
     ) -> None:
         super().__init__()
-        self.database = database
+        self.database = database = KnownDatabase(database)
         self.next_database: Path | None = None
         self.feed = feed or TelemetryFeed()
         self.bridge = Bridge(self)
-        self.reads = Background(self)
         self.sessions = Background(self)
         self._theme = theme
         self.window = MainWindow(_pages(self), theme)
+        self._question = DatabaseQuestion(self.window, theme, database, lambda: self._busy, self._switch_database)
+        self.reads = Background(self, self._question.take)
         self.undo = UndoStack(self.reads, self)
         self.stored = StoredScreens(self.window, theme, database, self.reads)
         self._later = QTimer(self, singleShot=True, interval=_STORED_AFTER_MS)
@@ -238,13 +240,13 @@ class Workbench(QObject):
         if self._factory is not None:
             self._factory.close()
         self.reads.close()
+        self._question.close()
 
     def _start_slow_parts(self) -> None:
         self.feed.start()
         self.feed.subscribe(self.bridge.post)  # readings come while pyqtgraph is imported, and are drawn at once
         import_plots()  # here, for pyqtgraph crashes on another thread
-        ask = partial(ask_for_another_database, self.window, self._theme, on_answer=self._switch_database)
-        self.reads.run(lambda: _prepare(self.database), lambda _: self._database_ready(), ask)
+        self.reads.run(lambda: prepare(self.database), lambda _: self._database_ready(), self.run.show_error)
         self._later.start()
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
 
@@ -280,13 +282,14 @@ class Workbench(QObject):
         self.feed.wait_inventory()
 
     def _database_ready(self) -> None:
+        self._question.is_starting = False
         self.settings.start()
         self._first_start.start()
         self.custom_workloads.restore()
         self._check_disk_space()
 
     def _check_disk_space(self) -> None:
-        self.reads.run(lambda: disk_space(self.database).warning, self.run.warn, self.run.show_error)
+        self.reads.run(lambda: space_warning(self.database), self.run.warn, self.run.show_error)
 
     def _run(self) -> None:
         """Run the form's variant, unless a replay covers the form."""
@@ -377,18 +380,6 @@ def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
         "workload": open_workload,
         "preset": workbench.experiments.add_preset,
     }
-
-
-def _prepare(database: Path) -> None:
-    from app.runs.experiment.queue import pause_unowned_queue
-    from app.runs.outcome import mark_crashed_runs
-    from app.storage.retention import prune_by_setting
-    from app.storage.store import Store
-
-    with Store.open(database) as store:
-        mark_crashed_runs(store)
-        pause_unowned_queue(store)
-    prune_by_setting(database)
 
 
 def _read_spec(database: Path, run: int) -> RunSpec:

@@ -37,9 +37,18 @@ class Background(QObject):
 
     _ended = Signal(object, object, object)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(
+        self, parent: QObject | None = None, is_handled: Callable[[UserError], bool] = lambda _: False
+    ) -> None:
+        """Start no thread before there is work.
+
+        Args:
+            parent: The owner.
+            is_handled: Gets each `UserError` first, on the GUI thread; True keeps it from those who asked for the work.
+        """
         super().__init__(parent)
         self._closed = False
+        self._is_handled = is_handled
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="background")
         self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 
@@ -74,6 +83,8 @@ class Background(QObject):
         error = ended.exception()
         if error is None:
             done(ended.result())
+            return
+        if isinstance(error, UserError) and self._is_handled(error):
             return
         failed(_to_user_error(error))
         if not isinstance(error, UserError | UsageError):

@@ -7,11 +7,18 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 from sqlite_utils import Database
 
-from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, UserError
+from app.errors import (
+    DatabaseError,
+    DatabaseGoneError,
+    DatabaseLockedError,
+    DatabaseMissingError,
+    DatabaseReplacedError,
+    UserError,
+)
 from app.paths import PROGRAM, open_private
 from app.storage.file_guard import log_path, uses_foreign_log
 from app.storage.files import disk_space
@@ -26,6 +33,33 @@ _RETRY_S = 0.01
 _log = logging.getLogger("variantscope.storage")
 
 _USE_ANOTHER_FILE = "choose another file with --db"
+
+
+class KnownDatabase(PosixPath):
+    """The path of a database that has to stay the same one: the first opening may make it, later ones never do.
+
+    A program that stays open for days would else go on in an empty file where its database was deleted. A copy of the
+    database is the same one, so it may be put back. Paths made from this one know nothing of it.
+
+    Thread: any.
+    """
+
+    made: str | None = None
+    """When the database was made, to the microsecond, by its first migration; None before it was opened."""
+
+    def require(self) -> None:
+        """Raise `DatabaseMissingError` where the database was open before, and there is no file any more."""
+        if self.made is not None and not self.exists():
+            raise DatabaseMissingError(f"{self} is not there any more: it was deleted or moved, or its disk is gone.")
+
+    def recognise(self, db: Database) -> None:
+        """Take an open database for this one; raise `DatabaseReplacedError` where it is not the one that was opened."""
+        made = None
+        if migrations.migrations_table in db.table_names():
+            (made,) = db.execute(f"SELECT min(applied_at) FROM {migrations.migrations_table}").fetchone()
+        if self.made not in (None, made):
+            raise DatabaseReplacedError(f"{self} was replaced by another database.")
+        self.made = made
 
 
 @contextlib.contextmanager
@@ -119,30 +153,43 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
     (https://www.sqlite.org/wal.html). Without permission to write it is opened for reading alone.
 
     Raises:
-        DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version.
+        DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version; or the path
+            is a `KnownDatabase` that is not there any more.
     """
-    _make_folder(path)
-    _make_private(path)
+    may_be_made = not (isinstance(path, KnownDatabase) and path.made)
+    if isinstance(path, KnownDatabase):
+        path.require()
+    if may_be_made:
+        _make_folder(path)
+        _make_private(path)
     with translate_sqlite_errors(path):
         if _is_read_only(path):
             return _open_read_only(path)
-        # Absolute, since SQLite may read a typed `file:name` as a URI.
-        connection = sqlite3.connect(path.absolute(), timeout=busy_s)
+        # A URI, since SQLite may read a typed `file:name` as one.
+        uri = f"{path.absolute().as_uri()}?mode={'rwc' if may_be_made else 'rw'}"
+        connection = sqlite3.connect(uri, timeout=busy_s, uri=True)
         try:
             _await_own_log(path, busy_s)
             db = Database(connection, execute_plugins=False)
             _log.debug("opened %s", path)
+            _recognise(db, path)
             if _needs_migration(db, path):
                 _log.info("migrating %s", path)
                 _switch_to_wal(db, busy_s)
                 with transaction(db, path):
                     migrations.apply(db)
+                _recognise(db, path)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
         except BaseException:
             connection.close()
             raise
     return db
+
+
+def _recognise(db: Database, path: Path) -> None:
+    if isinstance(path, KnownDatabase):
+        path.recognise(db)
 
 
 def is_read_only(db: Database) -> bool:
@@ -181,6 +228,7 @@ def _open_read_only(path: Path) -> Database:
     try:
         connection.execute("PRAGMA query_only = ON")
         db = Database(connection, execute_plugins=False)
+        _recognise(db, path)
         if _needs_migration(db, path):
             raise DatabaseError(
                 f"{path} was written by an older version and is read-only; copy it to where you may write."

@@ -1,14 +1,12 @@
 """Dialogs: their size, confirmation before something is lost, and file choosers."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
 
-from app.errors import UserError
 from app.gui.theme import DARK, GRID, LIGHT, Theme, tabular_font
 
 _ICON_PX = 32
@@ -62,32 +60,6 @@ def ask_to_close(window: QMainWindow, theme: Theme, on_accept: Callable[[], None
         consequence += " The queue is kept; the next start offers to resume it."
     box = ask_confirmation(window, theme, "Run in progress", question, consequence, "&Stop and close", "&Keep running")
     box.accepted.connect(on_accept)
-
-
-def ask_for_another_database(
-    window: QMainWindow, theme: Theme, error: UserError, on_answer: Callable[[Path | None], None]
-) -> None:
-    """Say why the database cannot be used, and offer to choose another file.
-
-    Args:
-        window: Parent of the box.
-        theme: Styles the box.
-        error: Why it cannot be used.
-        on_answer: Gets the chosen file, or None.
-    """
-    ask_again = partial(ask_for_another_database, window, theme, error, on_answer)
-    box = message_box(window, theme, QMessageBox.Icon.Warning, "The database cannot be used", str(error))
-    other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.AcceptRole)
-    box.addButton("&Quit", QMessageBox.ButtonRole.RejectRole)
-
-    def take(_: int) -> None:
-        if box.clickedButton() is other:
-            ask_for_database(window, Path.home(), lambda path: on_answer(path) if path else ask_again())
-        else:
-            on_answer(None)
-
-    box.finished.connect(take)
-    box.open()
 
 
 def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | None], None]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from app.errors import DatabaseError
+from app.errors import DatabaseError, DatabaseMissingError, DatabaseReplacedError
 from app.storage import database
+from app.storage.database import KnownDatabase, open_database
 from app.storage.migrations import APPLICATION_ID, migrations
 from app.storage.store import Store
 from tests.fakes.runs import begin, keep
@@ -246,3 +247,23 @@ def test_our_own_bugs_pass_through(database_path: Path) -> None:
         database.translate_sqlite_errors(database_path),
     ):
         store._db.execute("SELECT * FROM nowhere")
+
+
+def test_a_known_database_is_made_once_and_has_to_stay_the_same(database_path: Path, tmp_path: Path) -> None:
+    known, copy = KnownDatabase(database_path), tmp_path / "copy.db"
+    open_database(known).close()
+    copy.write_bytes(database_path.read_bytes())
+    database_path.unlink()
+    with pytest.raises(DatabaseMissingError):
+        open_database(known)
+    assert not database_path.exists()
+    database_path.touch()
+    with pytest.raises(DatabaseReplacedError):
+        open_database(known)
+    assert database_path.stat().st_size == 0, "nothing is made in an empty file either"
+    copy.rename(database_path)
+    open_database(known).close()
+    open_database(tmp_path / "other.db").close()
+    (tmp_path / "other.db").rename(database_path)
+    with pytest.raises(DatabaseReplacedError):
+        open_database(known)

@@ -1,0 +1,126 @@
+"""What the window asks where its database cannot be used: once, with every way on, whichever screen noticed it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QMainWindow, QMessageBox
+
+from app.errors import DatabaseError, DatabaseGoneError, DatabaseMissingError, DatabaseReplacedError, UserError
+from app.gui.theme import Theme
+from app.gui.threads import Background
+from app.gui.widgets.dialogs import ask_for_database, message_box
+from app.storage.database import KnownDatabase
+from app.storage.files import disk_space
+
+_NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."
+_OTHER_RUNS = "The runs in this window are not in it. If you put the old file back, try again."
+
+
+class DatabaseQuestion(QObject):
+    """Asks how to go on without the database; every answer but *Try again* in vain opens a new window, or none.
+
+    Thread: GUI only.
+    """
+
+    def __init__(
+        self,
+        window: QMainWindow,
+        theme: Theme,
+        database: KnownDatabase,
+        is_busy: Callable[[], bool],
+        on_answer: Callable[[Path | None], None],
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            window: Parent of the question.
+            theme: Styles it.
+            database: The window's database.
+            is_busy: Whether something runs: it has a file to end in, and is not to be closed by an answer.
+            on_answer: Gets the database to go on with, None to quit.
+        """
+        super().__init__(window)
+        self._window = window
+        self._theme = theme
+        self._database = database
+        self._is_busy = is_busy
+        self._on_answer = on_answer
+        self.is_starting = True
+        """Whether the database was not open yet, so that no error of it can be passed over."""
+        self._attempts = Background(self)
+        self._is_open = False
+
+    def take(self, error: UserError) -> bool:
+        """Ask where an error means that the window cannot go on; return whether it is asked, now or already."""
+        if self._is_busy() or not isinstance(error, DatabaseError if self.is_starting else DatabaseGoneError):
+            return False
+        if not self._is_open:
+            self._ask(error)
+        return True
+
+    def close(self) -> None:
+        """Wait for an attempt that has begun."""
+        self._attempts.close()
+
+    def _ask(self, error: UserError) -> None:
+        self._is_open = True
+        title, consequence, new = "The database cannot be used", "", ""
+        if isinstance(error, DatabaseMissingError):
+            title, consequence, new = "The database is gone", _NOTHING_MADE, "Start a &new one there"
+        elif isinstance(error, DatabaseReplacedError):
+            title, consequence, new = "The database was replaced", _OTHER_RUNS, "&Open the new one"
+        box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, str(error))
+        box.setInformativeText(consequence)
+        again = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)
+        other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.ActionRole)
+        fresh = box.addButton(new, QMessageBox.ButtonRole.ActionRole) if new else None
+        quit_button = box.addButton("&Quit", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(again)
+        box.setEscapeButton(quit_button)
+
+        def answer() -> None:
+            clicked = box.clickedButton()
+            if clicked is again:
+                self._try_again()
+            elif clicked is other:
+                self._choose(error)
+            else:
+                self._on_answer(Path(self._database) if fresh is not None and clicked is fresh else None)
+            box.deleteLater()
+
+        box.finished.connect(answer)
+        box.open()
+
+    def _choose(self, error: UserError) -> None:
+        def take(path: Path | None) -> None:
+            if path is None:
+                self._ask(error)
+            else:
+                self._on_answer(path)
+
+        ask_for_database(self._window, self._database.parent, take)
+
+    def _try_again(self) -> None:
+        """Open the database; with it a new window, since all screens of this one may lack what they asked for."""
+        database = self._database
+        self._attempts.run(lambda: prepare(database), lambda _: self._on_answer(Path(database)), self._ask)
+
+
+def prepare(database: Path) -> None:
+    """Open a database at the start; end in it what ended without a word, and delete what is kept no longer."""
+    from app.runs.experiment.queue import pause_unowned_queue
+    from app.runs.outcome import mark_crashed_runs
+    from app.storage.retention import prune_by_setting
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        mark_crashed_runs(store)
+        pause_unowned_queue(store)
+    prune_by_setting(database)
+
+
+def space_warning(database: KnownDatabase) -> str:
+    """Return a sentence where the disk of a database that is there has little space left, else ""."""
+    database.require()
+    return disk_space(database).warning

@@ -1,0 +1,70 @@
+"""What the window asks where its database is gone, replaced or cannot be used; with real files."""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QLabel, QMessageBox
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.storage.database import open_database
+from app.storage.store import Store
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose
+
+
+def _question(qtbot: QtBot, workbench: Workbench) -> QMessageBox:
+    def shown() -> list[QMessageBox]:
+        return [box for box in workbench.window.findChildren(QMessageBox) if box.isVisible()]
+
+    qtbot.waitUntil(lambda: bool(shown()), timeout=READ_LIMIT_MS)
+    (box,) = shown()
+    return box
+
+
+def _click(box: QMessageBox, label: str) -> None:
+    next(each for each in box.buttons() if each.text() == label).click()
+
+
+def test_a_deleted_database_is_missed_and_nothing_is_made_in_its_place(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
+) -> None:
+    choose(workbench)
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        workbench.run.run()
+    path, elsewhere = Path(workbench.database), tmp_path / "elsewhere.db"
+    path.rename(elsewhere)
+    box = _question(qtbot, workbench)
+    assert "is not there any more" in box.text()
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        workbench.run.run()
+    said = [label.text() for label in workbench.run_view.form.findChildren(QLabel)]
+    assert any("is not there any more" in text for text in said)
+    _click(box, "&Try again")
+    qtbot.waitUntil(lambda: _question(qtbot, workbench) is not box, timeout=READ_LIMIT_MS)
+    assert not path.exists()
+    elsewhere.rename(path)
+    _click(_question(qtbot, workbench), "&Try again")
+    qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
+    assert workbench.next_database == path
+    with Store.open(path) as store:
+        assert len(store.list_runs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_replaced", "label"), [(False, "Start a &new one there"), (True, "&Open the new one"), (True, "&Quit")]
+)
+def test_what_takes_the_place_of_a_database_is_the_users_choice(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path, is_replaced: bool, label: str
+) -> None:
+    path, other = Path(workbench.database), tmp_path / "other.db"
+    if is_replaced:
+        open_database(other).close()
+        other.rename(path)
+    else:
+        path.unlink()
+    box = _question(qtbot, workbench)
+    assert ("was replaced by another database" if is_replaced else "is not there any more") in box.text()
+    _click(box, label)
+    qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
+    assert workbench.next_database == (None if label == "&Quit" else path)
+    assert path.exists() == is_replaced
