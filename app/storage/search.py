@@ -10,7 +10,7 @@ import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
-from app.queries import FREE_TEXT, SEARCH_FIELDS, SearchWord, parse_search
+from app.queries import FREE_TEXT, SEARCH_FIELDS, SHORT_FOR, SearchWord, parse_search
 from workloads.catalog import WORKLOADS
 
 MAX_SEARCH_TERMS = 50
@@ -136,7 +136,12 @@ def _spellings(term: str) -> Iterator[str]:
 
 
 def _values(term: str) -> Iterator[str]:
-    """Yield the choices whose label has a term: of Block-fused `implementation=block_fused`, as `run_words` has it."""
+    """Yield the choices that a term means, as `run_words` has them: `implementation=block_fused` of Block-fused.
+
+    These are the choices whose label has it, and the precision that it is short for.
+    """
+    if precision := SHORT_FOR.get(term.lower()):
+        yield f"precision={precision}"
     if len(term) < _SHORTEST_LABEL:
         return
     for parameter in chain.from_iterable(each.parameters for each in WORKLOADS):

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app import units
+from app.queries import SHORT_FOR
 from app.records import RunRow
 from app.viewmodels.format.naming import short_name
 
 RUNS = "Runs"
 RECENT = "Recent"
-_SHORT_FOR = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""What engineers call precisions, and the values that names of runs have."""
 MAX_MATCHES = 100
 """Nobody reads further down a list that three letters more would shorten."""
 
@@ -53,7 +52,7 @@ def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> 
         query: What the user typed.
         recent: Keys of what was used, the last one first; these come first.
     """
-    words = [_SHORT_FOR.get(word, word) for word in query.lower().replace("#", " ").split()]
+    words = [SHORT_FOR.get(word, word) for word in query.lower().replace("#", " ").split()]
     rank = {key: place for place, key in enumerate(recent)}
     if not words:
         listed = list(entries)

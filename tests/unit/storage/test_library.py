@@ -301,6 +301,15 @@ def test_a_search_finds_what_the_screen_calls_it(store: Store) -> None:
     assert store.library.find(RunQuery(text=f"#{fused}")) == [fused], "as the command palette takes it"
 
 
+def test_a_search_knows_the_short_names_of_precisions(store: Store) -> None:
+    names = ("bfloat16", "float16", "float32")
+    specs = {name: RunSpec(workload="lstm", variant={"precision": name}) for name in names}
+    bfloat, half, single = (begin(store, uid=name, spec=spec) for name, spec in specs.items())
+    assert store.library.find(RunQuery(text="bf16")) == store.library.find(RunQuery(text="variant:BF16")) == [bfloat]
+    assert store.library.find(RunQuery(text="fp16")) == [half], "not bfloat16, which holds float16"
+    assert store.library.find(RunQuery(text="FP32")) == [single]
+
+
 @given(text=st.text(max_size=20))
 def test_no_text_breaks_a_search(many: Store, text: str) -> None:
     query = RunQuery(text=text, workload=text, outcome=text, tag=text)
