@@ -73,6 +73,11 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     running_s: float | None = None
 
+    @property
+    def title(self) -> str:
+        """`python3 (4242)`, or `process (4242)` where its name is not known."""
+        return f"{self.name or 'process'} ({self.pid})"
+
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True, tag="processes", tag_field="type"):
     """The processes that use a GPU now; with a `reason` the driver does not list them, and nobody knows who uses it."""

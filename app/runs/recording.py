@@ -37,7 +37,7 @@ class OtherProcesses:
     def description(self) -> str:
         """The others, as `python3 (4242), ffmpeg (77)`, or their number if their ids mean nothing here; "" for none."""
         identified = self._seen.keys() if self._worker_listed else self._seen.keys() & self._earlier_pids
-        names = [f"{other.name or 'process'} ({pid})" for pid, other in self._seen.items() if pid in identified]
+        names = [other.title for pid, other in self._seen.items() if pid in identified]
         more = 0 if self._worker_listed else self._max_at_once - 1
         counted = [f"{more} other {'process' if more == 1 else 'processes'}"] if more > 0 else []
         return ", ".join([*names, *counted])

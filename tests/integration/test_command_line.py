@@ -130,7 +130,7 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
     assert {found["key"] for found in document["warnings"]} <= {"others_on_host"}, "this machine may be busy"
     other = trained.read("compare", "1", "2", "--baseline", "2")
     assert other["rows"][0]["speedup"]["ratio"] > 1
-    assert "one run has no interval" in trained.inside("compare", "1", "2").stdout
+    assert "a single run has no interval" in trained.inside("compare", "1", "2").stdout
 
 
 def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:

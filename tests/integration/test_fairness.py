@@ -54,7 +54,7 @@ def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_pa
     words = ["experiment", *dummy_arguments(gpus=1, step_ms="1,2"), "--repeats", "1", "--gate-limit", "5s"]
     made = shared(*words, "--json")
     assert made.returncode == 0, made.stderr
-    other = f"unknown ({OTHER_PID}) on GPU 0"
+    other = f"process ({OTHER_PID}) on GPU 0"
     said = next(line for line in made.stderr.splitlines() if line.startswith("The machine did not become idle within "))
     assert other in said
     (warning,) = (each for each in json.loads(made.stdout)["warnings"] if each["key"] == IDLE_WAIT_KEY)

@@ -73,7 +73,7 @@ def test_two_runs_take_different_gpus_and_a_third_waits(tmp_path: Path, feed: Te
         assert sorted(used) == [GPU_A, GPU_B]
         with going(short, all_of_them) as third:
             waiting = third.recorder.wait(Waiting)
-            assert waiting.reason.startswith("Another run")
+            assert waiting.reason.startswith("Waiting for another run")
             assert third.recorder.of(RunStarted) == []
             second.session.stop()
             assert third.result().name == "completed"

@@ -219,7 +219,7 @@ def test_who_else_used_the_gpu_is_kept_with_the_run(tmp_path: Path) -> None:
     with feed_of(Card(uuid="GPU-shared", processes=((4_194_305, 1_000),)), hz=20.0) as feed:
         wait_listed(feed, "GPU-shared")
         stored = run_on(feed, tmp_path, seconds=3.0)
-    assert stored.environment[OTHERS_ON_GPU_KEY] == "unknown (4194305)"
+    assert stored.environment[OTHERS_ON_GPU_KEY] == "process (4194305)"
     keys = {warning.key for warning in comparison_warnings([stored])}
     assert OTHERS_ON_GPU_KEY in keys
     assert keys <= {OTHERS_ON_GPU_KEY, "others_on_host"}, "this machine may be busy"

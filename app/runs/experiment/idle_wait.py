@@ -200,7 +200,7 @@ class IdleWait:
                 # The newest list may still name the worker of the run before.
                 found[gpu.device] = f"who uses {_gpu_name(gpu)}"
             else:
-                found |= {f"{each.pid}": f"{each.name} ({each.pid}) on {_gpu_name(gpu)}" for each in listed.processes}
+                found |= {f"{each.pid}": f"{each.title} on {_gpu_name(gpu)}" for each in listed.processes}
         return found
 
     def _receive(self, message: SamplerMessage) -> None:

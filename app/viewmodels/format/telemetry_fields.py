@@ -131,7 +131,7 @@ def process_parts(process: GpuProcess) -> tuple[str, ...]:
     """Return a process in parts: name and id, whose it is, for how long it has been running, its memory."""
     running = units.ABSENT if process.running_s is None else units.age(process.running_s)
     user = process.user or "unknown user"
-    return f"{process.name or 'process'} ({process.pid})", user, running, units.byte_size(process.memory_bytes)
+    return process.title, user, running, units.byte_size(process.memory_bytes)
 
 
 def describe_users(found: Processes) -> str:
