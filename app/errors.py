@@ -16,6 +16,11 @@ class UserError(Exception):
 class DatabaseError(UserError):
     """The database cannot be opened, read or written."""
 
+    def __init__(self, sentence: str, in_window: str = "") -> None:
+        """Say what is wrong and what to do; `in_window` is the sentence for the window, where that names no command."""
+        super().__init__(sentence)
+        self.in_window = in_window or sentence
+
 
 class DatabaseLockedError(DatabaseError):
     """Another program keeps the database locked."""

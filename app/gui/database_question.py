@@ -65,12 +65,13 @@ class DatabaseQuestion(QObject):
 
     def _ask(self, error: UserError) -> None:
         self._is_open = True
+        said = error.in_window if isinstance(error, DatabaseError) else str(error)
         title, consequence, new = "The database cannot be used", "", ""
         if isinstance(error, DatabaseMissingError):
             title, consequence, new = "The database is gone", _NOTHING_MADE, "Start a &new one there"
         elif isinstance(error, DatabaseReplacedError):
             title, consequence, new = "The database was replaced", _OTHER_RUNS, "&Open the new one"
-        box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, str(error))
+        box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, said)
         box.setInformativeText(consequence)
         again = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)
         other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.ActionRole)
@@ -123,4 +124,4 @@ def prepare(database: Path) -> None:
 def space_warning(database: KnownDatabase) -> str:
     """Return a sentence where the disk of a database that is there has little space left, else ""."""
     database.require()
-    return disk_space(database).warning
+    return disk_space(database).warning_in_window

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
-from app.errors import UserError, bug_message
+from app.errors import DatabaseError, UserError, bug_message
 from app.records import RunEvent, RunStarted, TelemetryEvent
 from app.samples import Inventory, Processes
 from app.telemetry.messages import SamplerMessage
@@ -168,6 +168,8 @@ def close_jobs(window: QWidget) -> None:
 
 def _to_user_error(error: BaseException) -> UserError:
     """Return the error as a sentence for the user."""
+    if isinstance(error, DatabaseError):
+        return type(error)(error.in_window)
     if isinstance(error, UserError):
         return error
     return UserError(str(error) if isinstance(error, UsageError) else bug_message(error))

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path, PosixPath
+from typing import TypeVar
 
 from sqlite_utils import Database
 
@@ -32,7 +33,7 @@ _RETRY_S = 0.01
 
 _log = logging.getLogger("variantscope.storage")
 
-_USE_ANOTHER_FILE = "choose another file with --db"
+_Kind = TypeVar("_Kind", bound=DatabaseError)
 
 
 class KnownDatabase(PosixPath):
@@ -101,47 +102,43 @@ def transaction(db: Database, path: Path) -> Iterator[None]:
 
 
 def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
-    in_use = f"{path} is locked by another program; close that program, or try again later."
-    no_permission = f"{path} may not be opened; check its permissions or {_USE_ANOTHER_FILE}."
-    for prefix, kind, sentence in (
-        ("SQLITE_NOTADB", DatabaseGoneError, f"{path} is not an SQLite database; {_USE_ANOTHER_FILE}."),
-        ("SQLITE_CORRUPT", DatabaseGoneError, f"{path} is damaged; restore a copy of it or {_USE_ANOTHER_FILE}."),
-        ("SQLITE_READONLY_DBMOVED", DatabaseGoneError, f"{path} was moved or replaced while it was open."),
-        (
-            "SQLITE_FULL",
-            DatabaseError,
-            _full_sentence(path),
-        ),
-        (
-            "SQLITE_IOERR",
-            DatabaseError,
-            _full_sentence(path)
-            if disk_space(path).free_bytes == 0  # where SQLite cannot make its index of the log
-            else f"{path} cannot be read or written ({text}); check the disk that holds it.",
-        ),
-        ("SQLITE_READONLY", DatabaseError, read_only_sentence(path)),
+    in_use = DatabaseLockedError(f"{path} is locked by another program; close that program, or try again later.")
+    no_permission = _or_another_file(DatabaseError, f"{path} may not be opened; check its permissions or")
+    full = DatabaseError(f"The disk that holds {path} is full; free some space, what is stored already is kept.")
+    unusable = DatabaseError(f"{path} cannot be read or written ({text}); check the disk that holds it.")
+    for prefix, error in (
+        ("SQLITE_NOTADB", _or_another_file(DatabaseGoneError, f"{path} is not an SQLite database;")),
+        ("SQLITE_CORRUPT", _or_another_file(DatabaseGoneError, f"{path} is damaged; restore a copy of it or")),
+        ("SQLITE_READONLY_DBMOVED", DatabaseGoneError(f"{path} was moved or replaced while it was open.")),
+        ("SQLITE_FULL", full),
+        # On a full disk SQLite cannot make its index of the log.
+        ("SQLITE_IOERR", full if disk_space(path).free_bytes == 0 else unusable),
+        ("SQLITE_READONLY", read_only_error(path)),
         (
             "SQLITE_CANTOPEN",
-            DatabaseError,
-            f"{path} cannot be opened or made; check that its folder exists and is writable.",
+            DatabaseError(f"{path} cannot be opened or made; check that its folder exists and is writable."),
         ),
-        ("SQLITE_BUSY", DatabaseLockedError, in_use),
-        ("SQLITE_LOCKED", DatabaseLockedError, in_use),
-        ("SQLITE_PERM", DatabaseError, no_permission),
-        ("SQLITE_AUTH", DatabaseError, no_permission),
+        ("SQLITE_BUSY", in_use),
+        ("SQLITE_LOCKED", in_use),
+        ("SQLITE_PERM", no_permission),
+        ("SQLITE_AUTH", no_permission),
     ):
         if code.startswith(prefix):
-            return kind(sentence)
+            return error
     return None
 
 
-def _full_sentence(path: Path) -> str:
-    return f"The disk that holds {path} is full; free some space, what is stored already is kept."
+def _or_another_file(kind: type[_Kind], start: str) -> _Kind:
+    """Return an error whose sentence begins with `start` and ends with the choice of another file."""
+    return kind(f"{start} choose another file with --db.", f"{start} choose another file.")
 
 
-def read_only_sentence(path: Path) -> str:
+def read_only_error(path: Path) -> DatabaseError:
     """Return what to do where the database at `path` would have to be written, but may not be."""
-    return f"{path} is read-only; make it writable, or {_USE_ANOTHER_FILE} and `import` it there."
+    start = f"{path} is read-only; make it writable, or choose another file"
+    return DatabaseError(
+        f"{start} with --db and `import` it there.", f"{start} in Settings and drop this one on the window."
+    )
 
 
 def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
@@ -262,13 +259,11 @@ def _switch_to_wal(db: Database, busy_s: float) -> None:
 
 def _make_folder(path: Path) -> None:
     if path.is_dir():
-        raise DatabaseError(f"{path} is a folder, not a database file; {_USE_ANOTHER_FILE}.")
+        raise _or_another_file(DatabaseError, f"{path} is a folder, not a database file;")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DatabaseError(
-            f"The folder {path.parent} cannot be made ({error.strerror}); {_USE_ANOTHER_FILE}."
-        ) from error
+        raise _or_another_file(DatabaseError, f"The folder {path.parent} cannot be made ({error.strerror});") from error
 
 
 def _make_private(path: Path) -> None:
@@ -283,7 +278,7 @@ def _needs_migration(db: Database, path: Path) -> bool:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     if tables and application_id != APPLICATION_ID:
-        raise DatabaseError(f"{path} is a database of another program; {_USE_ANOTHER_FILE}.")
+        raise _or_another_file(DatabaseError, f"{path} is a database of another program;")
     applied: set[str] = set()
     if migrations.migrations_table in tables:
         found = db.execute(
@@ -291,8 +286,8 @@ def _needs_migration(db: Database, path: Path) -> bool:
         )
         applied = {name for (name,) in found}
     if not applied <= set(known_migrations()):
-        raise DatabaseError(
-            f"{path} was written by a newer version of VariantScope; update the program or {_USE_ANOTHER_FILE}."
+        raise _or_another_file(
+            DatabaseError, f"{path} was written by a newer version of VariantScope; update the program or"
         )
     return len(applied) < len(known_migrations())
 

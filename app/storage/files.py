@@ -28,12 +28,17 @@ class DiskSpace:
     @property
     def warning(self) -> str:
         """One sentence where little space is left, "" where there is enough."""
+        return self._warn(f"delete old samples with `{PROGRAM} prune`")
+
+    @property
+    def warning_in_window(self) -> str:
+        """The same for the window, which names no command."""
+        return self._warn("have old samples deleted in Settings")
+
+    def _warn(self, way_on: str) -> str:
         if self.free_bytes is None or self.free_bytes >= LOW_SPACE_BYTES:
             return ""
-        return (
-            f"Only {self._format_free()} is free on the disk that holds {self.path}; "
-            f"free some space, or delete old samples with `{PROGRAM} prune`."
-        )
+        return f"Only {self._format_free()} is free on the disk that holds {self.path}; free some space, or {way_on}."
 
     @property
     def refusal(self) -> str:

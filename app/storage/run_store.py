@@ -18,7 +18,7 @@ from app.log import log_folder
 from app.paths import PROGRAM
 from app.samples import LogLine
 from app.storage import rows
-from app.storage.database import open_database, read_only_sentence, transaction, translate_sqlite_errors
+from app.storage.database import open_database, read_only_error, transaction, translate_sqlite_errors
 from app.storage.file_guard import FileGuard
 from app.storage.store import Store, StoredEvent
 from app.storage.transfer.copying import DEVICE_TABLES, DEVICES, RUN_TABLES, RUNS, Table, stored_columns
@@ -48,7 +48,7 @@ class RunStore(Store):
         self._reserve = contextlib.ExitStack()
         try:
             if self.is_read_only:
-                raise DatabaseError(read_only_sentence(path))
+                raise read_only_error(path)
             self._reserve.enter_context(_reserve_space(path))
             with translate_sqlite_errors(path):
                 self._guard = FileGuard(path)

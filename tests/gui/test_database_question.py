@@ -41,6 +41,7 @@ def test_a_deleted_database_is_missed_and_nothing_is_made_in_its_place(
     assert any("is not there any more" in text for text in said)
     _click(box, "&Try again")
     qtbot.waitUntil(lambda: _question(qtbot, workbench) is not box, timeout=READ_LIMIT_MS)
+    assert "Start a &new one there" in [each.text() for each in _question(qtbot, workbench).buttons()]
     assert not path.exists()
     elsewhere.rename(path)
     _click(_question(qtbot, workbench), "&Try again")

@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -22,6 +23,7 @@ from app.gui.threads import (
     close_jobs,
 )
 from app.samples import LogLine, Waiting
+from app.storage.database import read_only_error
 from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
 from workloads.catalog import UsageError
 
@@ -34,6 +36,18 @@ def fail_with(error: Exception) -> None:
 
 def unexpected(result: object) -> None:
     raise AssertionError(f"nobody waits for {result!r}")
+
+
+def test_errors_of_a_database_name_no_command_in_the_window(
+    qtbot: QtBot, background: Background, tmp_path: Path
+) -> None:
+    path, failures = tmp_path / "shared.db", list[UserError]()
+    assert "`import`" in str(read_only_error(path))
+    background.run(lambda: fail_with(read_only_error(path)), unexpected, failures.append)
+    qtbot.waitUntil(lambda: bool(failures), timeout=LIMIT_MS)
+    assert [str(error) for error in failures] == [
+        f"{path} is read-only; make it writable, or choose another file in Settings and drop this one on the window."
+    ]
 
 
 def test_work_is_done_elsewhere_and_its_result_comes_here(qtbot: QtBot, background: Background) -> None:

@@ -191,7 +191,8 @@ def test_a_file_that_is_no_database_is_said_in_a_dialog(qtbot: QtBot, theme: The
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None)
     box = workbench.window.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)
-    assert "notes.db" in box.text()
+    assert box.text() == f"{path} is not an SQLite database; choose another file."
+    assert not [each for each in workbench.run_view.findChildren(QLabel) if "notes.db" in each.text()], "said once"
     press(workbench, "Choose &another file …")
     qtbot.waitUntil(lambda: workbench.window.findChild(QFileDialog) is not None)
     file_dialog = workbench.window.findChild(QFileDialog)
