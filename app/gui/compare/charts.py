@@ -233,7 +233,7 @@ class ChartWindow(DetachedWindow):
     def show_charts(self, charts: Sequence[Chart]) -> None:
         """Show these charts."""
         self.charts.show_charts(charts)
-        self.setWindowTitle(" – ".join([*(chart.title for chart in charts[:1]), "VariantScope"]))
+        self.show_title(charts[0].title if charts else "Charts", "Compare")
 
 
 class ChartsView(QWidget):

@@ -161,6 +161,7 @@ class RunPageView(QWidget):
         """Show this run from its top."""
         self._detail = detail
         self._title.setText(detail.title)
+        self._windows.name_source(detail.title)
         self._subtitle.setText(detail.subtitle)
         self._outcome.setText(f"{detail.outcome.symbol}  {detail.outcome.text.capitalize()}")
         show_text(self._reason, detail.reason)

@@ -181,6 +181,7 @@ class DetailsView(QWidget):
         """
         self._shown = details
         show_text(self._title, details.title)
+        self._windows.name_source(f"Monitor: {details.title}")
         show_text(self._subtitle, details.subtitle)
         state = details.state
         show_text(self._state, state.reason or f"{state.symbol} {state.text}".strip())

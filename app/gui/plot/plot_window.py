@@ -49,6 +49,10 @@ class DetachedWindow(QWidget):
         source.window().installEventFilter(self)
         theme.apply_style_sheet(self)
 
+    def show_title(self, part: str, source: str) -> None:
+        """Show in the title which part of what it has: plots of a run, a replay and a GPU may be open at once."""
+        self.setWindowTitle(f"{part} – {source} – VariantScope")
+
     def eventFilter(self, _window: QObject, event: QEvent) -> bool:
         """Hide with the window around the source when that closes, which Qt does for dialogs alone."""
         if event.type() == QEvent.Type.Hide and not event.spontaneous():
@@ -114,7 +118,17 @@ class DetachedWindows(QObject, Generic[Window]):
 class PlotWindow(DetachedWindow):
     """One panel of a stack, or all, in a window of its own, with the stack's range of time and crosshair."""
 
-    def __init__(self, stack: PanelStack, key: str, theme: Theme, state: WindowState) -> None:
+    def __init__(self, stack: PanelStack, key: str, theme: Theme, state: WindowState, name: str) -> None:
+        """Show a panel of a stack.
+
+        Args:
+            stack: What it follows.
+            key: Which panel, or `ALL_PLOTS`.
+            theme: Its colours.
+            state: Remembers where it is.
+            name: What the plots are of.
+        """
+        self._name = name
         self.plots = PanelStack(theme)
         super().__init__(stack, key, self.plots, theme, state)
         self._source = stack
@@ -125,6 +139,11 @@ class PlotWindow(DetachedWindow):
         self.plots.panned.connect(stack.panned)
         self.plots.curve_clicked.connect(stack.curve_clicked)
         self._update()
+
+    def name_source(self, name: str) -> None:
+        """Show in the title what the plots are of."""
+        self._name = name
+        self._update_title()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Listen to the stack no more."""
@@ -137,19 +156,31 @@ class PlotWindow(DetachedWindow):
         columns = min(offered.columns, len(panels)) or 1
         self.plots.show_plots(replace(offered, panels=panels, columns=columns, ranges={}))
         self.plots.hide_curves(self._source.hidden)
-        self.setWindowTitle(f"{panels[0].title if self.key and panels else 'Plots'} – VariantScope")
+        self._update_title()
+
+    def _update_title(self) -> None:
+        shown = self.plots.shown
+        self.show_title(shown[0].title if self.key and shown else "Plots", self._name)
 
 
 class PlotWindows(DetachedWindows[PlotWindow]):
     """The windows of one stack of plots."""
 
     def __init__(self, stack: PanelStack, theme: Theme, screen: str) -> None:
+        self._name = screen.capitalize()
         state = WindowState(f"{screen} plots", stack)
-        super().__init__(stack, state, lambda key: PlotWindow(stack, key, theme, state))
+        super().__init__(stack, state, lambda key: PlotWindow(stack, key, theme, state, self._name))
         stack.detach_requested.connect(self.show_window)
         self._stack = stack
         if self._waiting:
             stack.changed.connect(self._find_remembered)
+
+    def name_source(self, name: str) -> None:
+        """Show in the titles what the plots are of, which is the screen's name at first."""
+        if name != self._name:
+            self._name = name
+            for window in self.open.values():
+                window.name_source(name)
 
     def _find_remembered(self) -> None:
         panels = self._stack.offered.panels

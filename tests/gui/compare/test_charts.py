@@ -87,7 +87,7 @@ def test_a_chart_in_a_window_of_its_own_follows_and_opens_again(
         tabs.hide_variants(frozenset(run.row.run for run in grid()[1:]))
         (window,) = tabs.windows.open.values()
         (chart,) = window.charts.widgets
-        assert window.windowTitle() == "Speed against energy – VariantScope"
+        assert window.windowTitle() == "Speed against energy – Compare – VariantScope"
         assert len(chart.hit_areas) == 1, "what is hidden in the table is hidden here"
         assert "Open in a &window of its own" not in [act.text() for act in chart.menu().actions()]
         write_states(tabs)

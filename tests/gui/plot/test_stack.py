@@ -127,7 +127,9 @@ def test_the_pointer_raises_a_curve_in_all_plots_and_names_it(made: Shown) -> No
 def test_a_plot_in_a_window_of_its_own_has_the_range_and_the_crosshair_of_its_stack(made: Shown, qtbot: QtBot) -> None:
     made.windows.show_window("load")
     window = made.windows.open["load"]
-    assert window.windowTitle() == "Load – VariantScope"
+    assert window.windowTitle() == "Load – Test – VariantScope"
+    made.windows.name_source("Run 7")
+    assert window.windowTitle() == "Load – Run 7 – VariantScope"
     assert [plot.title for plot in window.plots.shown] == ["Load"]
     made.stack.show_named_range("measured")
     assert window.plots.span == (10.0, 50.0)
@@ -138,6 +140,7 @@ def test_a_plot_in_a_window_of_its_own_has_the_range_and_the_crosshair_of_its_st
     window.plots.set_crosshair(None)
     assert made.stack.crosshair is None
     made.windows.show_window(ALL_PLOTS)
+    assert made.windows.open[ALL_PLOTS].windowTitle() == "Plots – Run 7 – VariantScope"
     assert [plot.title for plot in made.windows.open[ALL_PLOTS].plots.shown] == ["Power", "Load"]
     window.close()
     assert list(made.windows.open) == [ALL_PLOTS]
