@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app import units
 from app.gui.actions import Actions
 from app.gui.plot.panel_stack import LivePlots, PanelStack
 from app.gui.plot.plot_window import PlotWindows
@@ -26,6 +27,7 @@ _COLUMN, _NARROW_COLUMN = 39 * GRID, 33 * GRID
 _WIDE, _LINE = 150 * GRID, 22
 _PLOT_WIDTH, _PLOT_HEIGHT = 38 * GRID, 18 * GRID
 _MOST_PROCESSES = 12
+_ABSENT_REASON = "The system does not tell this user, or this container"
 _PIN, _UNPIN = "☆", "★"
 
 
@@ -220,7 +222,7 @@ class DetailsView(QWidget):
                     label = text_label(text, "caption" if not line else "")
                     label.setFont(tabular_font())
                 label.setText(text)
-                label.setToolTip(plain_tooltip(text))
+                label.setToolTip(plain_tooltip(_ABSENT_REASON if text == units.ABSENT else text))
                 side = Qt.AlignmentFlag.AlignRight if column >= len(PROCESS_COLUMNS) - 2 else Qt.AlignmentFlag(0)
                 self._process_grid.addWidget(label, line, column, side)
         if (more := len(rows) - _MOST_PROCESSES) > 0:

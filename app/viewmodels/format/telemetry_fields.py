@@ -130,8 +130,17 @@ def format_clock_events(mask: int) -> str:
 def process_parts(process: GpuProcess) -> tuple[str, ...]:
     """Return a process in parts: name and id, whose it is, for how long it has been running, its memory."""
     running = units.ABSENT if process.running_s is None else units.age(process.running_s)
-    user = process.user or "unknown user"
-    return process.title, user, running, units.byte_size(process.memory_bytes)
+    memory = units.byte_size(process.memory_bytes)
+    return process.title, process.user or units.ABSENT, running, memory
+
+
+def describe_process(process: GpuProcess) -> str:
+    """Return in words what is known of a process, and that its user is not."""
+    owned = process.title + (f" of {process.user}" if process.user else "")
+    running = "" if process.running_s is None else f"running for {units.age(process.running_s)}"
+    memory = "" if process.memory_bytes is None else units.byte_size(process.memory_bytes)
+    hidden = "" if process.user else "whose user the system does not tell"
+    return ", ".join(filter(None, (owned, hidden, running, memory)))
 
 
 def describe_users(found: Processes) -> str:
@@ -139,6 +148,4 @@ def describe_users(found: Processes) -> str:
     if found.reason is not None:
         return f"who uses it is not known ({found.reason})"
     largest = sorted(found.processes, key=lambda process: -(process.memory_bytes or 0))
-    parts = (process_parts(process) for process in largest)
-    shown = (f"{name} of {user}, running for {running}, {memory}" for name, user, running, memory in parts)
-    return f"used by {'; '.join(shown)}" if largest else "used by no process"
+    return f"used by {'; '.join(map(describe_process, largest))}" if largest else "used by no process"

@@ -12,7 +12,7 @@ from app.records import Floats
 from app.samples import HOST, Device, Inventory, Processes
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Tone
 from app.viewmodels.format.naming import format_gpu_counts, short_gpu_name
-from app.viewmodels.format.telemetry_fields import format_field, process_parts
+from app.viewmodels.format.telemetry_fields import describe_process, format_field
 from app.viewmodels.hosts import SILENT_S, HostState, describe_stage
 from app.viewmodels.monitor.figures import TABLE_FIELDS
 from app.viewmodels.monitor.history import History, SeriesKey
@@ -318,8 +318,8 @@ def _processes_cell(listed: Processes | None) -> Cell:
     first, more = largest[0], len(largest) - 1
     shown = first.name or f"process {first.pid}"
     name = f"{shown} ({first.user})" if first.user else shown
-    lines = [" · ".join(process_parts(each)) for each in largest]
-    return Cell(text=f"{name} and {more} more" if more else name, key=len(largest), tooltip="\n".join(lines))
+    lines = "\n".join(map(describe_process, largest))
+    return Cell(text=f"{name} and {more} more" if more else name, key=len(largest), tooltip=lines)
 
 
 def _users_cell(host: MonitoredHost) -> Cell:

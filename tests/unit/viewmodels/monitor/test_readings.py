@@ -5,7 +5,7 @@ import pytest
 
 from app.fields import FIELDS, Sample, SlowSample
 from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
-from app.viewmodels.format.telemetry_fields import describe_users, format_clock_events, format_field
+from app.viewmodels.format.telemetry_fields import describe_process, describe_users, format_clock_events, format_field
 from app.viewmodels.monitor.details import DeviceDetails, chosen_details
 from app.viewmodels.monitor.figures import describe_not_reported
 from app.viewmodels.monitor.model import MonitorModel, Place
@@ -159,10 +159,10 @@ def test_a_gpu_names_its_processes_the_largest_first() -> None:
     assert details(model).processes == (
         ("python3 (2)", "ann", f"1{NBSP}min", f"2.0{NBSP}MiB"),
         ("python3 (1)", "ann", f"1{NBSP}min", f"1.0{NBSP}MiB"),
-        ("Xorg (77)", "unknown user", "–", "–"),
+        ("Xorg (77)", "–", "–", "–"),
     )
     model.handle(Processes(t_ns=ns(3), device="GPU-0", processes=(GpuProcess(pid=99),)))
-    assert details(model).processes == (("process (99)", "unknown user", "–", "–"),)
+    assert details(model).processes == (("process (99)", "–", "–", "–"),)
     assert "process 99" in [cell.text for cell in model.cells(Place("", "GPU-0"))]
 
 
@@ -171,9 +171,11 @@ def test_who_uses_a_gpu_is_one_line_in_the_terminal() -> None:
     found = Processes(t_ns=ns(1), device="GPU-0", processes=(GpuProcess(pid=7, name="ffmpeg"), used))
     assert describe_users(found) == (
         f"used by python3 (4242) of ann, running for 2{NBSP}h, 1.0{NBSP}GiB; "
-        "ffmpeg (7) of unknown user, running for –, –"
+        "ffmpeg (7), whose user the system does not tell"
     )
     assert describe_users(Processes(t_ns=ns(1), device="GPU-0")) == "used by no process"
+    hidden = GpuProcess(pid=9, memory_bytes=2**30)
+    assert describe_process(hidden) == f"process (9), whose user the system does not tell, 1.0{NBSP}GiB"
     unknown = Processes(t_ns=ns(1), device="GPU-0", reason="no permission")
     assert describe_users(unknown) == "who uses it is not known (no permission)"
 
