@@ -129,8 +129,8 @@ def _out_of_memory_message(variant: Variant, peak_bytes: int | None, source_name
     peak = f" ({FRAMEWORK.name} held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
     if "batch_size" in variant:
         limit_gib = float(variant.get("memory_limit", 0))
-        under = f" under memory_limit={limit_gib:g}" if limit_gib else ""
-        return f"Memory ran out at batch_size={variant['batch_size']}{under}{peak}; try a smaller batch size."
+        under = f" under a memory limit of {limit_gib:g} GiB" if limit_gib else ""
+        return f"Memory ran out at batch size {variant['batch_size']}{under}{peak}; try a smaller batch size."
     if source_name:
         return f"{source_name}memory ran out while the file was read; what needs it belongs into its functions."
     return f"Memory ran out{peak}; other programs may hold it."

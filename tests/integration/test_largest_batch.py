@@ -36,7 +36,7 @@ def test_each_try_is_a_run_that_is_stored_as_one(tmp_path: Path, feed: Telemetry
     assert {row.purpose for row in rows.values()} == {PURPOSE}
     assert reason is not None
     assert (reason.reason or "").startswith(
-        "Memory ran out at batch_size=32; try a smaller batch size. This machine has"
+        "Memory ran out at batch size 32; try a smaller batch size. This machine has"
     )
 
 

@@ -132,7 +132,7 @@ def test_what_is_told_is_what_is_stored(tmp_path: Path, feed: TelemetryFeed) -> 
     ("behaviour", "name", "reason", "exit_code"),
     [
         ("fail", "failed", "ValueError: the dummy fails, as asked", 0),
-        ("out_of_memory", "out_of_memory", "Memory ran out at batch_size=8; try a smaller batch size.", 0),
+        ("out_of_memory", "out_of_memory", "Memory ran out at batch size 8; try a smaller batch size.", 0),
         ("not_finite", "failed", "The loss was nan after step", 0),
         ("kill_self", "crashed", "The worker was killed (SIGKILL)", -signal.SIGKILL),
     ],

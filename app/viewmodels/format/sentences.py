@@ -1,6 +1,5 @@
 """Several runs in a sentence: their numbers as ranges, and how they ended."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
@@ -43,10 +42,8 @@ def _range_labels(numbers: list[int]) -> list[str]:
     return [f"{numbers[0]}–{numbers[-1]}"] if len(numbers) > 2 else [str(run) for run in numbers]
 
 
-_MAX_REASON_LENGTH = 200
-"""Characters of a reason within a sentence; the full one stands next to the table."""
-_MAX_REASONS = 3
-"""Reasons that a sentence names; of more the commonest."""
+_MAX_WAYS = 3
+"""Ways to end that a sentence names; of more the commonest."""
 
 Ending = tuple[str, str]
 """The word for an outcome, and the reason as a sentence, "" where there is none."""
@@ -69,20 +66,15 @@ def group_by_ending(rows: Sequence[RunRow]) -> dict[Ending, list[RunRow]]:
 
 
 def describe_endings(rows: Sequence[RunRow]) -> str:
-    """Within a sentence: `failed: Out of luck; out of memory`."""
-    return "; ".join(": ".join(filter(None, (word, _short(reason)))) for word, reason in group_by_ending(rows))
+    """Return in which ways runs ended, within a sentence: `failed; out of memory`. Notes have the reasons."""
+    return "; ".join(dict.fromkeys(word for word, _ in map(run_ending, rows)))
 
 
 def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
-    """Return how groups of runs ended: ` (failed: Out of luck)` if all did so, else `: 2 (failed) and 1 (…)`."""
+    """Return how groups of runs ended: ` (failed)` if all did so, else `: 2 (failed) and 1 (…)`."""
     (first, count), *others = Counter(map(describe_endings, groups)).most_common()
     if not others:
         return f" ({first})"
-    named, rest = [(first, count), *others[: _MAX_REASONS - 1]], others[_MAX_REASONS - 1 :]
+    named, rest = [(first, count), *others[: _MAX_WAYS - 1]], others[_MAX_WAYS - 1 :]
     parts = [f"{count} ({ended})" for ended, count in named]
     return f": {join_with_and([*parts, *([f'{sum(n for _, n in rest)} for other reasons'] if rest else [])])}"
-
-
-def _short(reason: str) -> str:
-    """Return the first sentence of a reason, without the full stop."""
-    return textwrap.fill(reason.partition(". ")[0], _MAX_REASON_LENGTH, max_lines=1, placeholder=" …").removesuffix(".")

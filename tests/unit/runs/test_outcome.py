@@ -122,7 +122,7 @@ def test_a_crash_names_the_file_of_the_user_s_that_ran() -> None:
 
 
 def test_out_of_memory_says_how_much_there_is() -> None:
-    full = Outcome(name="out_of_memory", reason="Memory ran out at batch_size=512; try a smaller batch size.")
+    full = Outcome(name="out_of_memory", reason="Memory ran out at batch size 512; try a smaller batch size.")
     cards = [
         Device(device=f"GPU-{gib}", kind="gpu", index=0, name="NVIDIA H200", memory_total_bytes=gib * 2**30)
         for gib in (141, 80)

@@ -25,13 +25,13 @@ def test_tensorflows_own_out_of_memory_names_batch_and_peak() -> None:
     error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
     ending = ending_of(error, 3 * 2**30)
     assert (ending.outcome, ending.traceback) == ("out_of_memory", None)
-    assert "batch_size=512 (TensorFlow held 3.0 GiB at most)" in (ending.reason or "")
+    assert "batch size 512 (TensorFlow held 3.0 GiB at most)" in (ending.reason or "")
 
 
 def test_out_of_memory_names_the_limit_that_the_user_set() -> None:
     reason = outcome_of(MemoryError(), {**VARIANT, "memory_limit": 10.0}, 9 * 2**30).reason
     assert reason == (
-        "Memory ran out at batch_size=512 under memory_limit=10 (TensorFlow held 9.0 GiB at most); "
+        "Memory ran out at batch size 512 under a memory limit of 10 GiB (TensorFlow held 9.0 GiB at most); "
         "try a smaller batch size."
     )
 
