@@ -69,3 +69,17 @@ def test_what_takes_the_place_of_a_database_is_the_users_choice(
     qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
     assert workbench.next_database == (None if label == "&Quit" else path)
     assert path.exists() == is_replaced
+
+
+def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench, seconds=600.0)
+    workbench.run.run()
+    live, path = workbench.run_view.live, Path(workbench.database)
+    qtbot.waitUntil(lambda: "Measuring" in live.displayed_text(), timeout=RUN_LIMIT_MS)
+    path.unlink()
+    qtbot.waitUntil(lambda: bool(list(path.parent.glob("*-rescued-*.db"))), timeout=RUN_LIMIT_MS)
+    assert not workbench.window.findChildren(QMessageBox)
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        workbench.run.stop()
+    assert "is not there any more" in _question(qtbot, workbench).text()
+    assert not path.exists()

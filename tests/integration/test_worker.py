@@ -174,7 +174,7 @@ def test_out_of_memory_names_the_batch_size() -> None:
         run.order(dummy("out_of_memory", batch_size=48))
         last = run.finish()
         assert last.outcome == "out_of_memory"
-        assert "batch_size=48" in (last.reason or "")
+        assert "batch size 48" in (last.reason or "")
         assert last.traceback is None
 
 
@@ -337,7 +337,7 @@ def test_memory_that_cannot_be_had_is_out_of_memory() -> None:
         run.order(spec("lstm", batch_size=1_048_576, timesteps=16, features=16_384, steps=1))
         last = run.finish()
         assert last.outcome == "out_of_memory"
-        assert "batch_size=1048576" in (last.reason or "")
+        assert "batch size 1048576" in (last.reason or "")
 
 
 @pytest.mark.tensorflow
