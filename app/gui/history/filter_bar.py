@@ -1,7 +1,7 @@
 """The bar above the table of runs: search, filters, saved filters, and the main actions."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QLineEdit, QMenu, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QLineEdit, QMenu, QPushButton, QWidget
 
 from app.gui.theme import GRID
 from app.gui.widgets.basic import button, toggle_button
@@ -103,11 +103,15 @@ class FilterBar(QWidget):
     def _ask_name(self) -> None:
         box = QInputDialog(self)
         box.setWindowTitle("Save these filters")
-        box.setLabelText("Name:")
+        box.setLabelText("Name")
         box.setOkButtonText("&Save")
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.textValueSelected.connect(lambda name: self.filter_saved.emit(name, self._query))
         box.open()
+        box.resize(40 * GRID, box.height())
+        save = next(each for each in box.findChildren(QPushButton) if each.text() == "&Save")
+        save.setEnabled(False)
+        box.textValueChanged.connect(lambda name: save.setEnabled(bool(name.strip())))
 
     def _build(self) -> None:
         self.search.setAccessibleName("Search runs")

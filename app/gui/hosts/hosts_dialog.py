@@ -90,7 +90,7 @@ class AddHostForm(QWidget):
         self.test_button = button("&Test connection", "Connect once and report what is there; nothing is added")
         for field in (self.name, self.address):
             field.textChanged.connect(lambda _: self.refresh())
-            field.returnPressed.connect(self.add_button.click)
+            field.returnPressed.connect(self._enter)
         self.add_button.clicked.connect(lambda: add(self.entry()))
         self.test_button.clicked.connect(lambda: test(self.entry()))
         column = QVBoxLayout(self)
@@ -111,6 +111,13 @@ class AddHostForm(QWidget):
         """Return the host as it is typed."""
         address = self.address.text().strip()
         return HostEntry(name=self.name.text().strip() or address, address=address)
+
+    def _enter(self) -> None:
+        """Add the host, or go to the field that it lacks."""
+        if self.add_button.isEnabled():
+            self.add_button.click()
+        else:
+            (self.address if self.name.text().strip() else self.name).setFocus()
 
     def refresh(self, error: str = "") -> None:
         """Say what the address means, or what is wrong."""
@@ -217,7 +224,7 @@ class HostsDialog(QDialog):
         for each in self._buttons:
             each.setEnabled(entry is not None)
         if entry is None:
-            self.details.setPlainText("" if self._model.rows else "No hosts yet. Add one below; its address is enough.")
+            self.details.setPlainText("" if self._model.rows else "No hosts yet. Add one below by name and address.")
             return
         state = self._hosts.connections.state(entry.name)
         self.connect_button.setText("&Connect" if state.can_retry else "&Disconnect")
@@ -308,6 +315,8 @@ class HostsDialog(QDialog):
         top.addLayout(side)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         buttons.rejected.connect(self.reject)
+        for each in buttons.findChildren(QPushButton):
+            each.setAutoDefault(False)  # Enter in a field adds a host
         content = QWidget()
         column = QVBoxLayout(content)
         column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 0)

@@ -96,7 +96,6 @@ class ValuesDialog(QDialog):
         ok = buttons.addButton("Set range", QDialogButtonBox.ButtonRole.AcceptRole)
         automatic = buttons.addButton("Automatic", QDialogButtonBox.ButtonRole.ResetRole)
         buttons.addButton("Cancel", QDialogButtonBox.ButtonRole.RejectRole)
-        ok.setDefault(True)
         buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)
         automatic.clicked.connect(self._reset)
@@ -104,6 +103,7 @@ class ValuesDialog(QDialog):
         layout.addLayout(form)
         layout.addWidget(self._problem)
         layout.addWidget(buttons)
+        ok.setDefault(True)  # only now that it is in the dialog: Qt would choose the first, and Enter reset the axis
 
     @property
     def problem(self) -> str:

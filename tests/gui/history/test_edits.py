@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QDialogButtonBox, QInputDialog, QMenu, QMessageBox
+from PySide6.QtWidgets import QDialogButtonBox, QInputDialog, QLineEdit, QMenu, QMessageBox
 
 from app.gui.history.annotations import NoteDialog, TagDialog
 from app.queries import RunQuery
@@ -193,8 +193,11 @@ def test_a_filter_is_saved_chosen_and_deleted(screen: HistoryPage) -> None:
     screen.wait_for("Run", "2", "1")
     screen.menu_entry("Filters", "Save these filters")
     name = screen.dialog(QInputDialog)
-    name.setTextValue("at night")
-    name.accept()
+    (field,) = name.findChildren(QLineEdit)
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert name.isVisible(), "a filter needs a name"
+    QTest.keyClicks(field, "at night")
+    QTest.keyClick(field, Qt.Key.Key_Return)
     screen.qtbot.waitUntil(lambda: "at night" in screen.button_labels(), timeout=LIMIT_MS)
     screen.escape()
     screen.wait_for("Run", "4", "3", "2", "1")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -66,8 +67,14 @@ def test_a_host_is_explained_while_it_is_typed_then_added_checked_and_removed(
     assert form.meaning.text().startswith("Your own ssh connects to ssh://me@gpu1")
     assert form.test_button.isEnabled()
     assert not form.add_button.isEnabled(), "it has no name yet"
+    form.address.clear()
     form.name.setText(LONG)
-    form.add_button.click()
+    QTest.keyClick(form.name, Qt.Key.Key_Return)
+    assert dialog.focusWidget() is form.address
+    assert dialog.isVisible(), "Enter does not close it over what is typed"
+    form.address.setText("ssh://me@gpu1")
+    QTest.keyClick(form.address, Qt.Key.Key_Return)
+    assert dialog.isVisible()
     assert [entry.name for entry in read_hosts()] == [LONG]
     assert dialog.chosen == HostEntry(name=LONG, address="ssh://me@gpu1")
     form.name.setText(LONG)

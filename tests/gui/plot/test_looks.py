@@ -68,15 +68,20 @@ def test_the_axis_fits_the_values_in_view_or_begins_at_zero(made: TimePanel) -> 
     assert made.values.span[0] == 0.0
 
 
-def test_a_range_by_hand_stays_whatever_comes_and_gives_way_to_the_automatic_one(made: TimePanel) -> None:
+@OFF_SCREEN
+def test_a_range_by_hand_stays_whatever_comes_and_gives_way_to_the_automatic_one(made: TimePanel, theme: Theme) -> None:
+    theme.apply_style_sheet(made)  # which puts buttons into another order
     dialog = ValuesDialog(made)
     low, high = dialog.fields
     low.setText("900")
     high.setText("800")
     dialog.accept()
     assert "first below the second" in dialog.problem
+    dialog.open()
+    QApplication.processEvents()
     high.setText("1,100")
-    dialog.accept()
+    QTest.keyClick(high, Qt.Key.Key_Return)
+    assert not dialog.isVisible()
     made.set_curve("b", np.arange(61.0), np.full(61, 5000.0), colour=1, label="Run b")
     made.refresh()
     assert made.values.span == (900.0, 1100.0)
