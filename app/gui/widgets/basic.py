@@ -199,15 +199,19 @@ class BreakingLabel(QLabel):
     def setText(self, text: str) -> None:
         """Show a text, with invisible break points in long words."""
         super().setText(_LONG_WORD.sub(lambda word: _NAME_BREAKS.sub(rf"\g<0>{_BREAK_HINT}", word[0]), text))
-        self._reserve_height()
+
+    def minimumSizeHint(self) -> QSize:
+        """Return room for all lines: a page that scrolls asks for the least height.
+
+        A least height of its own would stay: below it Qt finds no height for a width, also where fewer lines do.
+        """
+        return QSize(super().minimumSizeHint().width(), max(0, self.heightForWidth(self.width())))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Have room for all lines: a page that scrolls asks for the least height."""
+        """Ask for the height that the text takes in this width."""
         super().resizeEvent(event)
-        self._reserve_height()
-
-    def _reserve_height(self) -> None:
-        self.setMinimumHeight(max(0, self.heightForWidth(self.width())))
+        if event.size().width() != event.oldSize().width():
+            self.updateGeometry()
 
     def text(self) -> str:
         """Return the text without break points."""

@@ -239,6 +239,10 @@ def test_a_long_name_breaks_within_it_and_is_given_back_whole(qtbot: QtBot, them
     assert narrow.text() == path
     assert narrow.minimumSizeHint().width() < plain.minimumSizeHint().width() / 3
     assert narrow.heightForWidth(150) >= 3 * narrow.fontMetrics().height()
+    for width in (150, 600):
+        narrow.resize(width, 10)
+        assert narrow.minimumSizeHint().height() == narrow.heightForWidth(width), "room for all lines"
+    assert narrow.heightForWidth(600) < 2 * narrow.fontMetrics().height(), "and no more once they are fewer"
     narrow.setText("XLA cannot compile it; use xla=false, dropout=0.5 or recurrent_dropout.")
     assert QLabel.text(narrow) == narrow.text(), "short words stay whole"
 
