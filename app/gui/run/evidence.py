@@ -158,7 +158,9 @@ class EvidencePanel(QScrollArea):
         if view.idle_share:
             idle = text_label("of the measured step\nno kernel runs", "caption")
             line.addLayout(_column(text_label(view.idle_share, "figure"), idle))
-        line.addLayout(_column(bar, legend, text_label(f"Shares of {view.noun} time. {view.traced}", "caption")), 1)
+        line.addLayout(
+            _column(bar, legend, text_label(f"Shares of {view.noun} time. {view.traced}", "caption", wrap=True)), 1
+        )
         return line
 
     def _legend(self, view: EvidenceView) -> str:
@@ -174,13 +176,14 @@ class EvidencePanel(QScrollArea):
         occupancy = "Occupancy" if any(kernel.occupancy for kernel in view.kernels) else ""
         heads = ("Class", view.noun.capitalize(), "", f"% of {view.noun} time", "Count", occupancy, on_tensor_cores)
         grid = _table(heads, (3, 4, 5))
+        grid.setHorizontalSpacing(2 * GRID)  # seven columns fit a window of 1024 pixels
         largest = max(kernel.share for kernel in view.kernels) or 1.0
         for row, kernel in enumerate(view.kernels, 1):
             bar = ShareBar(self._theme, kernel.colour, kernel.share / largest)
             for column, widget in enumerate(_kernel_cells(kernel, bar)):
                 grid.addWidget(widget, row, column)
         if view.other_kernels:
-            grid.addWidget(text_label(view.other_kernels, "caption"), len(view.kernels) + 1, 1)
+            grid.addWidget(text_label(view.other_kernels, "caption", wrap=True), len(view.kernels) + 1, 1)
         grid.setColumnStretch(1, 3)
         grid.setColumnStretch(2, 1)
         return grid

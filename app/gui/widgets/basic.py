@@ -105,8 +105,8 @@ class FlowLayout(QLayout):
 _SPIN_MARGIN = 6
 _MAX_TOOLTIP_CHARS = 1_000
 _BREAK_HINT = "\N{ZERO WIDTH SPACE}"
-_LONG_WORD = re.compile(r"\S{24,}")
-_NAME_BREAKS = re.compile(r"[_./:](?=\w)")
+_LONG_WORD = re.compile(r"\S{16,}")
+_NAME_BREAKS = re.compile(r"[_./:](?=\w)|(?<=[a-z0-9])(?=[A-Z])")
 
 
 def plain_tooltip(text: str, *, wrap: bool = True) -> str:

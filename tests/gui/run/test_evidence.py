@@ -1,12 +1,13 @@
 """The evidence of a run on its page, on the Run screen, in both tables, light and dark."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.compare.screen import CompareView
@@ -80,6 +81,16 @@ def test_names_are_short_and_whole_under_the_pointer(panel: EvidencePanel) -> No
     assert "elemWiseRNNcell&lt;float" in name.toolTip(), "brackets are no mark-up"
     assert panel.horizontalScrollBar().maximum() == 0
     assert "13 more kernels, 0.7\N{NO-BREAK SPACE}% together" in visible(panel)
+
+
+def test_long_names_fit_beside_the_notes_of_a_run_on_a_small_screen(panel: EvidencePanel) -> None:
+    panel.resize(643, 800)
+    kernel = replace(view_of(AS_REQUESTED).kernels[0], name="SwapDimension1And2InTensor3UsingTiles", occupancy="100 %")
+    panel.show_view(
+        replace(view_of(AS_REQUESTED), kernels=(kernel,), traced=" ".join(["10 steps traced after it"] * 5))
+    )
+    QApplication.processEvents()
+    assert panel.horizontalScrollBar().maximum() == 0
 
 
 def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidencePanel) -> None:
