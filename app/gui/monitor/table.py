@@ -30,7 +30,7 @@ _WIDEST: dict[str, Cell] = {
 }
 """Cells as wide as their column at least."""
 _GRAPHS = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}
-_STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 1, STATE: 3, PROCESSES: 1}
+_STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 2, STATE: 2, PROCESSES: 1}
 """The shares of the spare room that columns take."""
 
 

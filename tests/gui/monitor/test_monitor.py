@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QPoint, QSize, Qt
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
@@ -14,7 +15,8 @@ from app.gui.monitor.monitor_controller import MonitorController
 from app.gui.monitor.screen import MonitorView
 from app.gui.monitor.table import MonitorTable
 from app.gui.plot.plot_window import PlotWindow
-from app.gui.theme import Theme
+from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.text_widths import SYMBOL_WIDTH
 from app.gui.window_state import write_states
 from app.samples import HOST, DeviceLost, GpuProcess, Processes
 from app.viewmodels.format.cells import Cell
@@ -229,6 +231,16 @@ def test_devices_that_appear_and_go_change_the_page(opened: Opened) -> None:
     view.show_table()
     assert view.table.displayed_text().startswith("CPU")
     assert not view.search.isVisible()
+
+
+def test_a_host_of_two_kinds_of_cards_is_named_whole_where_there_is_room(opened: Opened) -> None:
+    model, _ = model_of(machine(2))
+    view = opened(model)
+    view.resize(2560, 1300)
+    QApplication.processEvents()
+    name = "This machine · 4× H100 80GB HBM3, 4× H200"
+    bold = QFontMetrics(tabular_font(bold=True))
+    assert view.table.columnWidth(0) >= bold.horizontalAdvance(name) + SYMBOL_WIDTH + 2 * GRID
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
