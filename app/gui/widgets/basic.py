@@ -105,7 +105,7 @@ class FlowLayout(QLayout):
 _SPIN_MARGIN = 6
 _MAX_TOOLTIP_CHARS = 1_000
 _BREAK_HINT = "\N{ZERO WIDTH SPACE}"
-_LONG_WORD = re.compile(r"\S{16,}")
+_LONG_WORD = re.compile(r"\S{20,}")
 _NAME_BREAKS = re.compile(r"[_./:](?=\w)|(?<=[a-z0-9])(?=[A-Z])")
 
 
