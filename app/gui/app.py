@@ -39,7 +39,7 @@ from app.gui.widgets.dialogs import ask_to_close
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, default_database
-from app.storage.database import KnownDatabase
+from app.storage.files import KnownDatabase
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
 from workloads.protocol import RunSpec

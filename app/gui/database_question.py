@@ -10,8 +10,7 @@ from app.errors import DatabaseError, DatabaseGoneError, DatabaseMissingError, D
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.dialogs import ask_for_database, message_box
-from app.storage.database import KnownDatabase
-from app.storage.files import disk_space
+from app.storage.files import KnownDatabase, disk_space
 
 _NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."
 _OTHER_RUNS = "The runs in this window are not in it. If you put the old file back, try again."

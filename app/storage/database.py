@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from pathlib import Path, PosixPath
+from pathlib import Path
 from typing import TypeVar
 
 from sqlite_utils import Database
@@ -16,13 +16,11 @@ from app.errors import (
     DatabaseError,
     DatabaseGoneError,
     DatabaseLockedError,
-    DatabaseMissingError,
-    DatabaseReplacedError,
     UserError,
 )
 from app.paths import PROGRAM, open_private
 from app.storage.file_guard import log_path, uses_foreign_log
-from app.storage.files import disk_space
+from app.storage.files import KnownDatabase, disk_space
 from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
 
@@ -34,33 +32,6 @@ _RETRY_S = 0.01
 _log = logging.getLogger("variantscope.storage")
 
 _Kind = TypeVar("_Kind", bound=DatabaseError)
-
-
-class KnownDatabase(PosixPath):
-    """The path of a database that has to stay the same one: the first opening may make it, later ones never do.
-
-    A program that stays open for days would else go on in an empty file where its database was deleted. A copy of the
-    database is the same one, so it may be put back. Paths made from this one know nothing of it.
-
-    Thread: any.
-    """
-
-    made: str | None = None
-    """When the database was made, to the microsecond, by its first migration; None before it was opened."""
-
-    def require(self) -> None:
-        """Raise `DatabaseMissingError` where the database was open before, and there is no file any more."""
-        if self.made is not None and not self.exists():
-            raise DatabaseMissingError(f"{self} is not there any more: it was deleted or moved, or its disk is gone.")
-
-    def recognise(self, db: Database) -> None:
-        """Take an open database for this one; raise `DatabaseReplacedError` where it is not the one that was opened."""
-        made = None
-        if migrations.migrations_table in db.table_names():
-            (made,) = db.execute(f"SELECT min(applied_at) FROM {migrations.migrations_table}").fetchone()
-        if self.made not in (None, made):
-            raise DatabaseReplacedError(f"{self} was replaced by another database.")
-        self.made = made
 
 
 @contextlib.contextmanager
@@ -186,7 +157,10 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
 
 def _recognise(db: Database, path: Path) -> None:
     if isinstance(path, KnownDatabase):
-        path.recognise(db)
+        made = None
+        if migrations.migrations_table in db.table_names():
+            (made,) = db.execute(f"SELECT min(applied_at) FROM {migrations.migrations_table}").fetchone()
+        path.recognise(made)
 
 
 def is_read_only(db: Database) -> bool:

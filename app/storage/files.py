@@ -1,14 +1,14 @@
-"""File-level helpers that do not open the database: free disk space, change fingerprint, atomic output."""
+"""File-level helpers that do not open the database: whether it is still there, free disk space, atomic output."""
 
 import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 from app import units
-from app.errors import UserError, read_error, write_error
+from app.errors import DatabaseMissingError, DatabaseReplacedError, UserError, read_error, write_error
 from app.paths import PROGRAM
 
 LOW_SPACE_BYTES = 200_000_000
@@ -16,6 +16,30 @@ LOW_SPACE_BYTES = 200_000_000
 
 MIN_FREE_BYTES = 20_000_000
 """Refuse to run below this: it is not enough to store a run."""
+
+
+class KnownDatabase(PosixPath):
+    """The path of a database that has to stay the same one: the first opening may make it, later ones never do.
+
+    A program that stays open for days would else go on in an empty file where its database was deleted. A copy of the
+    database is the same one, so it may be put back. Paths made from this one know nothing of it.
+
+    Thread: any.
+    """
+
+    made: str | None = None
+    """When the database was made, to the microsecond, by its first migration; None before it was opened."""
+
+    def require(self) -> None:
+        """Raise `DatabaseMissingError` where the database was open before, and there is no file any more."""
+        if self.made is not None and not self.exists():
+            raise DatabaseMissingError(f"{self} is not there any more: it was deleted or moved, or its disk is gone.")
+
+    def recognise(self, made: str | None) -> None:
+        """Take the open database, made then, for this one; raise `DatabaseReplacedError` where it is another."""
+        if self.made not in (None, made):
+            raise DatabaseReplacedError(f"{self} was replaced by another database.")
+        self.made = made
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def show(qtbot: QtBot, screen: CompareView, *runs: StoredRun) -> None:
     if "Scaling" in screen.tabs.titles:
         screen.tabs.open_tab("Scaling")
         qtbot.waitUntil(lambda: not any(panel.busy for panel in screen.findChildren(ScalingPanel)))
+        qtbot.waitUntil(lambda: all(chart.isVisible() for chart in screen.findChildren(ScalingChart)))
 
 
 def visible(screen: CompareView) -> str:

@@ -12,7 +12,8 @@ from sqlite_utils import Database
 
 from app.errors import DatabaseError, DatabaseMissingError, DatabaseReplacedError
 from app.storage import database
-from app.storage.database import KnownDatabase, open_database
+from app.storage.database import open_database
+from app.storage.files import KnownDatabase
 from app.storage.migrations import APPLICATION_ID, migrations
 from app.storage.store import Store
 from tests.fakes.runs import begin, keep
