@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -196,7 +197,10 @@ def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(
     while stack.turns.take(stack):  # until this turn has no time left
         assert time.monotonic() - begin_s < 5
     stretched = [panel.plot.grab().toImage() for panel in stack.shown]
-    qtbot.waitUntil(lambda: not stack.turns.busy)
+    anew: set[str] = set()
+    for panel in stack.shown:
+        panel.plot.painting.connect(partial(anew.add, panel.title))
+    qtbot.waitUntil(lambda: len(anew) == len(stack.shown))
     painted = [panel.plot.grab().toImage() for panel in stack.shown]
     assert all(old.size() == new.size() and old != new for old, new in zip(stretched, painted, strict=True))
     for panel in stack.shown:
