@@ -61,6 +61,7 @@ class CellDelegate(QStyledItemDelegate):
         self._theme = theme
         self._names = names
         self.tabular = DerivedFont(tabular)
+        self._small = DerivedFont(small_font)
         self.unit_widths: dict[int, int] = {}
         self.bare: Collection[int] = ()
         self.pairs: Collection[int] = ()
@@ -169,7 +170,7 @@ class CellDelegate(QStyledItemDelegate):
 
     def _paint_lines(self, painter: QPainter, area: QRect, name: str, index: AnyIndex) -> None:
         """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
-        painter.setFont(small_font(painter.font()))
+        painter.setFont(self._small.of(painter.font()))
         metrics, width = painter.fontMetrics(), area.width()
 
         def fits(tried: str) -> bool:
