@@ -208,7 +208,8 @@ class Workbench(QObject):
     def _connect_queue(self) -> None:
         self.queue.running_changed.connect(self._queue_changed)
         self.queue.run_stored.connect(lambda: self.stored.refresh(HISTORY))
-        self.queue.run_stored.connect(self.undo.drop_stale)
+        for ends in (self.queue.run_stored, self.queue.running_changed, self.undo.undone):
+            ends.connect(self.undo.drop_stale)
         self.stored.runs_shown.connect(self.queue.note_seen)
         self.queue.entry_ended.connect(self.settings.notifier.notify_experiment_end)
         self.queue.entry_cancelled.connect(self.settings.notifier.discard)

@@ -67,7 +67,7 @@ class UndoStack(QObject):
             self.changed.emit()
 
     def drop_stale(self) -> None:
-        """Offer no last change that cannot be undone any more, as an experiment added whose runs have begun."""
+        """Offer no last change that cannot be undone any more, as a queue resumed that has ended since."""
         steps = list(self._done)
 
         def count() -> int:

@@ -29,6 +29,7 @@ from app.runs.experiment.queue import add_plan, entry_plan
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.leases import CPU, Leases
 from app.runs.standby import StandbyLauncher
+from app.runs.undo import Reversal
 from app.storage.files import FileFingerprint
 from app.storage.store import Store
 from app.viewmodels.experiment.preview import interleaved_plan
@@ -318,6 +319,27 @@ def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workben
     qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
     qtbot.waitUntil(lambda: "Paused" in view.displayed_text(), timeout=READ_LIMIT_MS)
     assert [entry.state for entry in entries_of(workbench)] == ["paused"]
+
+
+def test_resuming_the_queue_is_no_longer_to_be_undone_when_it_has_ended(qtbot: QtBot, workbench: Workbench) -> None:
+    def again() -> Reversal:
+        return again
+
+    queue, undo = workbench.queue, workbench.undo
+    with Store.open(workbench.database) as store:
+        store.queue.set_state(add_plan(store, plan("resumed")), "paused")
+    queue.edits.pause_or_resume(None, "go on")
+    qtbot.waitUntil(lambda: undo.undo_name == "Undo: resume the queue", timeout=READ_LIMIT_MS)
+    undo.push("tag run 1", again)
+    with qtbot.waitSignal(queue.running_changed, timeout=RUN_LIMIT_MS, check_params_cb=lambda running: not running):
+        pass
+    undo.undo()
+    qtbot.waitUntil(lambda: undo.redo_name == "Redo: tag run 1" and not undo.undo_name, timeout=READ_LIMIT_MS)
+    undo.redo()
+    queue.add(plan("added", repeats=2))
+    with qtbot.waitSignal(queue.running_changed, timeout=RUN_LIMIT_MS, check_params_cb=lambda running: not running):
+        pass
+    qtbot.waitUntil(lambda: undo.undo_name == "Undo: tag run 1", timeout=READ_LIMIT_MS)
 
 
 def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
