@@ -31,7 +31,7 @@ class DatabaseGoneError(DatabaseError):
 
 
 class DatabaseMissingError(DatabaseGoneError):
-    """The database was open, and there is no file at its path any more."""
+    """The database was open or chosen in Settings, and there is no file at its path any more."""
 
 
 class DatabaseReplacedError(DatabaseGoneError):

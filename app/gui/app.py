@@ -101,6 +101,7 @@ def main(
         workbench.close()
         collector.stop()
         next_database = workbench.next_database
+        chosen.replace_missing(workbench.database, next_database)
     return status
 
 
@@ -114,7 +115,7 @@ class Workbench(QObject):
         self, database: Path, theme: Theme, *, hidden_workloads: bool = False, feed: TelemetryFeed | None = None
     ) -> None:
         super().__init__()
-        self.database = database = KnownDatabase(database)
+        self.database = database = KnownDatabase.of(database)
         self.next_database: Path | None = None
         self.feed = feed or TelemetryFeed()
         self.bridge = Bridge(self)

@@ -10,9 +10,11 @@ from app.errors import DatabaseError, DatabaseGoneError, DatabaseMissingError, D
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.dialogs import ask_for_database, message_box
+from app.paths import default_database
 from app.storage.files import KnownDatabase, disk_space
 
 _NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."
+_CHOSEN = "It was chosen in Settings. "
 _OTHER_RUNS = "The runs in this window are not in it. If you put the old file back, try again."
 
 
@@ -66,8 +68,10 @@ class DatabaseQuestion(QObject):
         self._is_open = True
         said = error.in_window if isinstance(error, DatabaseError) else str(error)
         title, consequence, new = "The database cannot be used", "", ""
+        usual = default_database() if self._database.was_chosen else None
         if isinstance(error, DatabaseMissingError):
             title, consequence, new = "The database is gone", _NOTHING_MADE, "Start a &new one there"
+            consequence = _CHOSEN + consequence if usual is not None else consequence
         elif isinstance(error, DatabaseReplacedError):
             title, consequence, new = "The database was replaced", _OTHER_RUNS, "&Open the new one"
         box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, said)
@@ -75,6 +79,7 @@ class DatabaseQuestion(QObject):
         again = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)
         other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.ActionRole)
         fresh = box.addButton(new, QMessageBox.ButtonRole.ActionRole) if new else None
+        back = box.addButton("Open the &usual one", QMessageBox.ButtonRole.ActionRole) if usual is not None else None
         quit_button = box.addButton("&Quit", QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(again)
         box.setEscapeButton(quit_button)
@@ -85,6 +90,8 @@ class DatabaseQuestion(QObject):
                 self._try_again()
             elif clicked is other:
                 self._choose(error)
+            elif back is not None and clicked is back:
+                self._on_answer(usual)
             else:
                 self._on_answer(Path(self._database) if fresh is not None and clicked is fresh else None)
             box.deleteLater()

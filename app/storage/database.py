@@ -124,7 +124,7 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
         DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version; or the path
             is a `KnownDatabase` that is not there any more.
     """
-    may_be_made = not (isinstance(path, KnownDatabase) and path.made)
+    may_be_made = not isinstance(path, KnownDatabase) or path.may_be_made
     if isinstance(path, KnownDatabase):
         path.require()
     if may_be_made:

@@ -30,9 +30,22 @@ class KnownDatabase(PosixPath):
     made: str | None = None
     """When the database was made, to the microsecond, by its first migration; None before it was opened."""
 
+    was_chosen = False
+    """Whether the user chose it in Settings, so that the first opening makes none either."""
+
+    @classmethod
+    def of(cls, path: Path) -> "KnownDatabase":
+        """Return a path as one of a database that has to stay the same; one that is known already as it is."""
+        return path if isinstance(path, cls) else cls(path)
+
+    @property
+    def may_be_made(self) -> bool:
+        """Whether opening it makes one where there is none."""
+        return self.made is None and not self.was_chosen
+
     def require(self) -> None:
-        """Raise `DatabaseMissingError` where the database was open before, and there is no file any more."""
-        if self.made is not None and not self.exists():
+        """Raise `DatabaseMissingError` where there has to be a file, and is none."""
+        if not self.may_be_made and not self.exists():
             raise DatabaseMissingError(f"{self} is not there any more: it was deleted or moved, or its disk is gone.")
 
     def recognise(self, made: str | None) -> None:

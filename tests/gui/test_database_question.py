@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QLabel, QMessageBox
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
+from app.gui.settings.stored import Chosen
+from app.gui.theme import Theme
+from app.paths import default_database
 from app.storage.database import open_database
 from app.storage.store import Store
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose
@@ -69,6 +72,29 @@ def test_what_takes_the_place_of_a_database_is_the_users_choice(
     qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
     assert workbench.next_database == (None if label == "&Quit" else path)
     assert path.exists() == is_replaced
+
+
+def test_a_chosen_database_that_is_missing_at_the_start_is_asked_for(
+    qtbot: QtBot, theme: Theme, qapp: QApplication, window_state: Path, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "disk" / "chosen.db", tmp_path / "other.db"
+    Chosen(qapp).keep("database", str(path))
+    chosen = Chosen(qapp).database
+    assert chosen is not None
+    workbench = Workbench(chosen, theme)
+    qtbot.addWidget(workbench.window)
+    workbench.start()
+    box = _question(qtbot, workbench)
+    assert (f"{path} is not there any more" in box.text(), "in Settings" in box.informativeText()) == (True, True)
+    assert {"Start a &new one there", "Open the &usual one"} <= {each.text() for each in box.buttons()}
+    _click(box, "Open the &usual one")
+    qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
+    workbench.close()
+    assert (workbench.next_database, path.parent.exists()) == (default_database(), False)
+    Chosen(qapp).replace_missing(workbench.database, other)
+    assert Chosen(qapp).database == other
+    Chosen(qapp).replace_missing(workbench.database, default_database())
+    assert Chosen(qapp).database is None
 
 
 def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, workbench: Workbench) -> None:

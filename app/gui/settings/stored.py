@@ -9,8 +9,10 @@ from PySide6.QtCore import QObject, Signal
 from app.errors import UserError
 from app.gui.threads import Background
 from app.gui.window_state import WindowState
+from app.paths import default_database
 from app.runs.standby_setting import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
 from app.samples import SAMPLE_MS, Inventory
+from app.storage.files import KnownDatabase
 from app.storage.known_settings import STANDBY, Setting
 
 _MIN_MS, _MAX_MS = 10.0, 1000.0
@@ -32,10 +34,14 @@ class Chosen:
         self._state = WindowState("settings", parent)
 
     @property
-    def database(self) -> Path | None:
-        """The database that windows open; None for the usual one, also where it is gone."""
-        path = Path(self._state.read("database", ""))
-        return path if path.is_file() else None
+    def database(self) -> KnownDatabase | None:
+        """The database that windows open, which is not made anew where it is gone; None for the usual one."""
+        named = self._state.read("database", "")
+        if not named or Path(named) == default_database():
+            return None
+        database = KnownDatabase(named)
+        database.was_chosen = True
+        return database
 
     @property
     def sample_ms(self) -> float:
@@ -47,6 +53,11 @@ class Chosen:
     def databases(self) -> list[str]:
         """Paths of the databases that were opened, the last one first."""
         return self._state.read("databases", [], list[str])
+
+    def replace_missing(self, database: KnownDatabase, taken: Path | None) -> None:
+        """Choose what the user took in place of a chosen database that is gone, if anything."""
+        if database.was_chosen and taken is not None and not database.exists():
+            self.keep("database", str(taken))
 
     def keep(self, name: str, value: object) -> None:
         """Remember a choice at once."""
