@@ -1,6 +1,8 @@
 """The History screen's controller: reads runs off the GUI thread, and shows the database's size."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
@@ -78,7 +80,11 @@ class HistoryController(QObject):
                 if at_log:
                     self._view.detail.focus_search()
 
-        self._background.run(lambda: _read_run(self._database, run), show, self._show_error)
+        def fail(error: UserError) -> None:
+            if run == self._requested_run:
+                self._show_error(error, partial(self.open_run, run, at_log=at_log))
+
+        self._background.run(lambda: _read_run(self._database, run), show, fail)
 
     def _read(self) -> None:
         """Read the runs of the query; a change while reading is read once afterwards."""
@@ -158,8 +164,8 @@ class HistoryController(QObject):
         self._reading_rows = False
         self._show_error(error)
 
-    def _show_error(self, error: UserError) -> None:
-        self._view.show_problem(str(error))
+    def _show_error(self, error: UserError, retry: Callable[[], None] | None = None) -> None:
+        self._view.show_failed_read(error, retry or self.refresh)
 
     def _connect(self) -> None:
         self._view.overview.bar.query_changed.connect(self._set_query)

@@ -1,6 +1,7 @@
 """Does what the menu of runs asks and the database has to be read for: diff, baseline, log, command, files."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,7 +94,10 @@ class RunMenuController(QObject):
             self._view.show_problem("")
             done(found)
 
-        self._background.run(open_and_work, show, lambda error: self._view.show_problem(str(error)))
+        def fail(error: UserError) -> None:
+            self._view.show_failed_read(error, partial(self._read, work, done))
+
+        self._background.run(open_and_work, show, fail)
 
 
 def _write(diff: RunDiff, path: Path) -> None:

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
+from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.history.annotations import NoteDialog, TagDialog
 from app.gui.history.diff import RunDiffView
@@ -13,9 +14,9 @@ from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
 from app.gui.history.table import HistoryTable
-from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import show_text, text_label
+from app.gui.theme import Theme
 from app.gui.widgets.dialogs import ask_confirmation
+from app.gui.widgets.problem import ProblemLine
 from app.viewmodels.history.annotations import Annotations, TagChange
 from app.viewmodels.history.labels import StorageLine, format_run_count
 from app.viewmodels.history.run_detail import RunDetail
@@ -31,7 +32,7 @@ class HistoryView(QWidget):
         self._theme = theme
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._problem = text_label("", "bad", wrap=True)
+        self._problem = ProblemLine()
         self._pages = QStackedWidget()
         self._overview = HistoryList(theme, actions)
         self._detail = RunPageView(theme, actions)
@@ -71,7 +72,16 @@ class HistoryView(QWidget):
 
     def show_problem(self, sentence: str) -> None:
         """Show an error above the page; "" hides it."""
-        show_text(self._problem, sentence)
+        self._problem.show_sentence(sentence)
+
+    def show_failed_read(self, error: UserError, retry: Callable[[], None]) -> None:
+        """Show why something could not be read, and offer to read it again.
+
+        Args:
+            error: Why.
+            retry: Reads it again.
+        """
+        self._problem.show_failed_read(error, retry)
 
     def show_storage(self, line: StorageLine) -> None:
         """Show the database's size and how long it stores samples."""
@@ -150,8 +160,6 @@ class HistoryView(QWidget):
             shortcut.activated.connect(act)
 
     def _build(self) -> None:
-        self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        self._problem.hide()
         self._pages.addWidget(self._overview)
         self._pages.addWidget(self._detail)
         self._pages.addWidget(self.diff)

@@ -11,6 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.errors import DatabaseLockedError
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.table_model import HistoryModel
@@ -311,6 +312,30 @@ def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
     database_path.unlink()
     screen.refresh()
     assert "is not an SQLite database" not in screen.visible_text()
+
+
+def test_what_a_lock_or_a_full_disk_kept_from_being_read_is_read_at_a_click(
+    qtbot: QtBot, history_on: Callable[[Path], HistoryPage], database_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(database_path) as store:
+        keep(store, stored_run(run_row(1)))
+    screen = history_on(database_path)
+    screen.refresh()
+    for ask in (screen.controller.refresh, lambda: screen.controller.open_run(1)):
+        with monkeypatch.context() as locked:
+            locked.setattr(Store, "open", _locked)
+            ask()
+            screen.wait_for_text("is locked")
+        qtbot.waitUntil(lambda: "Try again" in "".join(screen.button_labels()).replace("&", ""))
+        screen.button("Try again").click()
+        qtbot.waitUntil(lambda: "is locked" not in screen.visible_text())
+    screen.wait_for_page(1)
+    screen.view.show_problem("run 7 is gone")
+    assert "&Try again" not in screen.button_labels()
+
+
+def _locked(path: Path) -> Store:
+    raise DatabaseLockedError(f"{path} is locked by another program.")
 
 
 @pytest.fixture

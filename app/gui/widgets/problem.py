@@ -1,0 +1,63 @@
+"""The line above a page that says what went wrong, with the button that tries the same once more."""
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.errors import DatabaseError, UserError
+from app.gui.theme import GRID
+from app.gui.widgets.basic import button, show_text, text_label
+
+Retry = Callable[[], None]
+
+
+class ProblemLine(QWidget):
+    """One sentence; it takes no room while there is none.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._retry: Retry | None = None
+        self._text = text_label("", "bad", wrap=True)
+        self._button = button("&Try again", "Read it once more", small=True)
+        self._button.clicked.connect(self._try_again)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        layout.setSpacing(2 * GRID)
+        layout.addWidget(self._text, 1)
+        layout.addWidget(self._button, 0, Qt.AlignmentFlag.AlignTop)
+        self.hide()
+
+    @property
+    def text(self) -> str:
+        """The sentence; "" for none."""
+        return self._text.text()
+
+    def show_sentence(self, sentence: str) -> None:
+        """Show a sentence that is not about a read; "" hides it."""
+        self._show(sentence, None)
+
+    def show_failed_read(self, error: UserError, retry: Retry) -> None:
+        """Show why something could not be read, and offer to read it again where that may help.
+
+        Args:
+            error: Why. A database that is locked or whose disk is full may soon be read; a run that is gone may not.
+            retry: Reads it again.
+        """
+        self._show(str(error), retry if isinstance(error, DatabaseError) else None)
+
+    def _show(self, sentence: str, retry: Retry | None) -> None:
+        self._retry = retry
+        show_text(self._text, sentence)
+        self._button.setVisible(retry is not None)
+        self._button.setEnabled(True)
+        self.setVisible(bool(sentence))
+
+    def _try_again(self) -> None:
+        """Read again; whoever reads shows how it ends."""
+        if self._retry is not None:
+            self._button.setEnabled(False)
+            self._retry()
