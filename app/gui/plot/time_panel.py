@@ -255,11 +255,10 @@ class TimePanel(QWidget):
             self._redraw()
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Give memory back, unless a live plot may be shown again at any moment."""
+        """Give memory back."""
         super().hideEvent(event)
-        if self.plot.turns is not None:
-            self.plot.release()
-            self._image.release()
+        self.plot.release()
+        self._image.release()
 
     def _redraw(self, *, moved: bool = False) -> None:
         self._curves.redraw(moved=moved)

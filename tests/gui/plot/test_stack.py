@@ -217,18 +217,18 @@ def test_a_run_that_measured_nothing_offers_no_measured_part(made: Shown) -> Non
         assert [not made.bar.range_button(name).isHidden() for name in STORED_RANGES] == [offered, offered]
 
 
+@pytest.mark.parametrize("staggered", [True, False])
 def test_a_hidden_plot_gives_its_images_back_and_looks_the_same_when_it_is_shown_again(
-    qtbot: QtBot, theme: Theme
+    qtbot: QtBot, theme: Theme, staggered: bool
 ) -> None:
-    stack = PanelStack(theme, staggered=True)
+    stack = PanelStack(theme, staggered=staggered)
     qtbot.addWidget(stack)
     stack.resize(900, 400)
     stack.show()
-    with qtbot.waitSignal(stack.drawn):
-        stack.show_plots(plots("power"))
+    stack.show_plots(plots("power"))
+    qtbot.waitUntil(lambda: not stack.busy and stack.shown[0]._image._pixels.size > 10_000)
     (panel,) = stack.shown
     seen = panel.plot.grab().toImage()
-    assert panel._image._pixels.size > 10_000
     stack.hide()
     assert panel._image._pixels.size == 0
     assert panel.plot._ground.isNull()
