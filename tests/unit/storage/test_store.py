@@ -170,6 +170,8 @@ def test_samples_come_back_by_device_with_nan_for_absent(store: Store) -> None:
     np.testing.assert_array_equal(gpu.fields["load_pct"], [99.0, 0.0])
     np.testing.assert_array_equal(gpu.fields["temperature_c"], [np.nan, np.nan])
     np.testing.assert_array_equal(host.fields["worker_memory_bytes"], [1_000])
+    arrays = [array for columns in (gpu, host) for array in (columns.t_ns, *columns.fields.values())]
+    assert all(array.base is None for array in arrays), "none keeps the rows that it was read from"
 
 
 def test_a_run_without_anything_loads(store: Store) -> None:
