@@ -151,8 +151,10 @@ def measure_use(minutes: float = 0.0) -> Sequence[Result]:
         Result(name="longest turn by the clock", value=found["clock_ms"], unit="ms"),
         Result(name=f"turns over {_STALL_MS:g} ms", value=found["over"], unit="times", limit=0.0),
         Result(name="memory of the new window", value=found["start_mb"], unit="MB"),
-        Result(name="memory after the first tour", value=tours[0], unit="MB"),
-        Result(name=f"memory after tour {len(tours)}", value=last, unit="MB", limit=_MEMORY_MB),
+        *(
+            Result(name=f"memory after tour {number}", value=tour_mb, unit="MB", limit=_MEMORY_MB)
+            for number, tour_mb in enumerate(tours, 1)
+        ),
         Result(name="growth since the second tour", value=last - second, unit="MB", limit=_GROWTH_MB),
     ]
 
