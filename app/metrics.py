@@ -56,7 +56,8 @@ class Metric:
 
     A value comes from the run's summary (`of_summary`), from its row (`of_row`) or, where its samples or epochs are
     needed, from the whole run (`of_run`), whose telemetry fields it `reads`; None is "not measured". `unit` may name
-    `{example}` or `{examples}`; `format` takes the value divided by `unit_size`, and the unit. `label` names the
+    `{example}` or `{examples}`; `format` takes the value divided by `unit_size`, and the unit; `alone` takes the value
+    itself and chooses the unit, where the figure stands in no column. `label` names the
     metric, `title` heads its columns. `better` says which values are, `fold` what several runs amount to. `detail`
     explains one run's value. `json` is its path in documents of runs and comparisons, with dots between keys.
 
@@ -75,6 +76,7 @@ class Metric:
     reads: tuple[str, ...] = ()
     format: Callable[[float | None, str], str] = units.amount
     unit_size: float = 1
+    alone: Callable[[float | None], str] | None = None
     title: str = ""
     detail: Callable[[RunRow], str] | None = None
     fold: Fold = "median"
@@ -108,9 +110,25 @@ class Metric:
         return self.of_run(run) if self.of_run else self.row_value(run.row)
 
     def text(self, value: float | None, example: str) -> str:
-        """Return a value with its unit; `example` is the word for one item of the workload's data."""
+        """Return a value as columns have it, in one unit; `example` is the word for one item of the workload's data."""
         unit = self.unit.format(example=example, examples=units.plural(example))
         return self.format(None if value is None else value / self.unit_size, unit)
+
+    def figure(self, value: float | None, example: str) -> str:
+        """Return a value that stands alone, in the unit that suits it; `example` is as for `text`."""
+        return self.alone(value) if self.alone else self.text(value, example)
+
+    def figures(self, values: Sequence[float | None], examples: Sequence[str]) -> list[str]:
+        """Return values that stand side by side: in the unit that suits them if that is one, else as columns have it.
+
+        Args:
+            values: The values.
+            examples: The word of each.
+        """
+        pairs = list(zip(values, examples, strict=True))
+        found = [self.figure(*pair) for pair in pairs]
+        chosen = {text.partition("\N{NO-BREAK SPACE}")[2] for text in found if text != units.ABSENT}
+        return found if len(chosen) == 1 else [self.text(*pair) for pair in pairs]
 
     def aggregate(self, values: Sequence[float | None]) -> float | None:
         """Return the figure of several runs from their values; None where no run has one."""
@@ -221,7 +239,7 @@ def _operations_detail(row: RunRow) -> str:
 
 def _utilisation_detail(row: RunRow) -> str:
     """Return what the share is of; a share above one says that the peak was measured on a busy machine."""
-    peak = units.amount((row.summary.peak_flops_per_s or 0) / 1e9, "GFLOPS")
+    peak = units.flops(row.summary.peak_flops_per_s or 0)
     basis = f"Of {peak}, measured with a large matrix product"
     if (mfu(row.summary) or 0) <= 1:
         return basis
@@ -303,12 +321,14 @@ METRICS: tuple[Metric, ...] = (
            json="utilisation_pct", detail=_utilisation_detail, better="higher", brief=True, compared=True),
     Metric(key="gflops", label="Computed", title="GFLOPS", unit="GFLOPS", of_summary=flops_per_s,
            help="Billion floating-point operations per second, those of a step by formula", json="flops.per_s",
-           unit_size=1e9, detail=_operations_detail, better="higher", headline=True, brief=True, compared=True),
+           unit_size=1e9, alone=units.flops, detail=_operations_detail, better="higher", headline=True, brief=True,
+           compared=True),
     Metric(key="peak_gflops", label="Measured peak", unit="GFLOPS", of_summary=field("peak_flops_per_s"),
-           unit_size=1e9, help="Rate of a large matrix product on the run's devices together",
+           unit_size=1e9, alone=units.flops, help="Rate of a large matrix product on the run's devices together",
            json="flops.peak_per_s"),
     Metric(key="compile", label="Compile", unit="s", of_summary=field("compile_s"), json="compile_s", better="lower",
-           help="Time of the compile phase, never part of the throughput", brief=True, compared=True),
+           alone=units.seconds, help="Time of the compile phase, never part of the throughput", brief=True,
+           compared=True),
     Metric(key="temperature", label="Hottest", unit="°C", of_run=peak_temperature_c, reads=("temperature_c",),
            format=units.with_unit, help="Highest temperature of a GPU of the run while measuring", json="temperature_c",
            fold="highest", better="lower", compared=True),

@@ -92,6 +92,13 @@ def gflops(flops_per_s: float | None) -> str:
     return ABSENT if flops_per_s is None else amount(flops_per_s / 1e9, "GFLOPS")
 
 
+def flops(flops_per_s: float | None) -> str:
+    """Return operations per second in the unit that suits one figure alone: `349 GFLOPS`, `13.4 TFLOPS`."""
+    if is_known(flops_per_s) and flops_per_s >= 1e12:
+        return amount(flops_per_s / 1e12, "TFLOPS")
+    return gflops(flops_per_s)
+
+
 def percent(value: float | None, decimals: int = 0) -> str:
     """Return a value from 0 to 100, as `99 %`."""
     return with_unit(value, "%", decimals)

@@ -170,7 +170,7 @@ def _metric_lines(stored: StoredRun, *, of_telemetry: bool = False) -> list[tupl
     """Return the metrics that the run has, each with what explains it, or those of its telemetry alone."""
     example = cells.example_word(stored.row.spec)
     found = [
-        (metric, metric.text(metric.value(stored), example))
+        (metric, metric.figure(metric.value(stored), example))
         for metric in METRICS
         if (metric.section == "Telemetry") == of_telemetry
     ]

@@ -269,7 +269,7 @@ class RunSession:
             with contextlib.suppress(DatabaseError):
                 self._store_end(store, outcome, summary)
         self._emit_end(outcome, summary)
-        self._storage_error = (DatabaseError(store.rescue) if store.rescue else self._storage_error) or sink.failure
+        self._storage_error = store.rescue_error or self._storage_error or sink.failure
         return outcome
 
     def _conclude(

@@ -114,8 +114,18 @@ class RunStore(Store):
             db.close()
             raise
         self.close()
-        self.rescue = f"{reason}; the run is in {path}, and `{PROGRAM} import {path}` adds it to a database."
+        self.rescue = f"{reason}; the run is in {path}."
         self._db, self.path, self._guard = db, path, None
+
+    @property
+    def rescue_error(self) -> DatabaseError | None:
+        """What happened to the database, with what brings the run into one; None while it is in the database."""
+        if self.rescue is None:
+            return None
+        return DatabaseError(
+            f"{self.rescue[:-1]}, and `{PROGRAM} import {self.path}` adds it to a database.",
+            in_window=f"{self.rescue} Drop that file on the window to add the run to a database.",
+        )
 
     def use_reserve(self) -> None:
         """Give back the space that was set aside, so that a run's end can be stored on a full disk."""

@@ -107,5 +107,7 @@ def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, work
     assert not workbench.window.findChildren(QMessageBox)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         workbench.run.stop()
+    said = " ".join(label.text() for label in workbench.window.findChildren(QLabel))
+    assert ("Drop that file on the window" in said, "python -m app" in said) == (True, False)
     assert "is not there any more" in _question(qtbot, workbench).text()
     assert not path.exists()

@@ -86,7 +86,9 @@ def test_a_lock_that_outlasts_the_run_sends_it_to_a_rescue_file(
     assert locked.lock is not None
     locked.lock.close()
     (ended,) = recorder.of(RunEnded)
-    assert (ended.outcome.name, ended.outcome.reason) == ("completed", str(raised.value))
+    fact, _, remedy = str(raised.value).partition(", and ")
+    assert (ended.outcome.name, ended.outcome.reason) == ("completed", f"{fact}.")
+    assert remedy.startswith("`python -m app import ")
     assert run.stored is not None
     assert run.stored.row.outcome == ended.outcome
     assert run.stored.blocks.steps.size == len(recorder.of(Block))

@@ -107,7 +107,7 @@ def test_the_check_itself_knows_a_retired_word(name: str, expected: bool) -> Non
     assert is_retired(name, retired_terms()) is expected
 
 
-UNITS = r"%|ms|µs|s|W|mJ|J|kJ|MHz|GHz|Hz|[KMG]i?B|kB|°C|min|h|FLOP/byte|TB/s|GFLOPS"
+UNITS = r"%|ms|µs|s|W|mJ|J|kJ|MHz|GHz|Hz|[KMG]i?B|kB|°C|min|h|FLOP/byte|TB/s|[GT]FLOPS"
 AFTER_A_NUMBER = re.compile(rf"^ (?:{UNITS})(?![\w/])")
 BY_HAND = re.compile(r"\d %|±(?:$|[ \d])|\d [KMG]B\b")
 STORED = {"plan.py": "`until ± 0.5 %` is a fact of stored runs"}

@@ -139,10 +139,9 @@ class _DecimalSpinBox(QDoubleSpinBox):
         event.ignore()
 
     def textFromValue(self, value: float) -> str:
-        """Return the value with its decimals, at least two."""
-        text = super().textFromValue(value)
-        more = max(0, self.decimals() - 2)
-        return text[: len(text) - more] + text[len(text) - more :].rstrip("0")
+        """Return the value without needless zeros: 10, 0.5."""
+        text, point = super().textFromValue(value), self.locale().decimalPoint()
+        return text.rstrip("0").removesuffix(point) if point in text else text
 
 
 class ChoiceControl:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.analysis.largest_batch import LargestBatch
-from app.errors import UserError
+from app.errors import DatabaseError, UserError
 from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
@@ -256,8 +256,8 @@ class RunController(QObject):
         self.show_form()
 
     def show_error(self, error: UserError) -> None:
-        """Show an error above the Run button."""
-        self._error = str(error)
+        """Show an error above the Run button, without commands of the terminal."""
+        self._error = error.in_window if isinstance(error, DatabaseError) else str(error)
         self.show_form()
 
     def warn(self, text: str) -> None:

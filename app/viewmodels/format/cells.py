@@ -1,7 +1,7 @@
 """One table cell of a run as a value: its text, unit, sort key and tooltip."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Literal, NamedTuple
 
@@ -170,6 +170,19 @@ def metric_cell(metric: Metric, value: float | None, example: str, row: RunRow |
     """
     detail = metric.detail(row) if row and metric.detail and value is not None else ""
     return quantity(metric.text(value, example), value, detail)
+
+
+def figure_cell(metric: Metric, value: float | None, example: str, row: RunRow) -> Cell:
+    """Return a metric's value that stands alone, in the unit that suits it.
+
+    Args:
+        metric: The row of `METRICS`.
+        value: The value of the run.
+        example: The word for one item of the workload's data.
+        row: The run.
+    """
+    shown = quantity(metric.figure(value, example), value)
+    return replace(metric_cell(metric, value, example, row), text=shown.text, unit=shown.unit)
 
 
 def row_metric_cell(metric: Metric, row: RunRow) -> Cell:

@@ -263,4 +263,4 @@ def summary_line(summary: Summary, example: str) -> str:
         for metric in METRICS
         if metric.brief and metric.of_summary and (value := metric.of_summary(summary)) is not None
     ]
-    return "  ·  ".join(f"{metric.name} {metric.text(value, example)}" for metric, value in known)
+    return "  ·  ".join(f"{metric.name} {metric.figure(value, example)}" for metric, value in known)

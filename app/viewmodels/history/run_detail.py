@@ -136,7 +136,7 @@ def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]
     found = (
         (
             metric.label,
-            cells.metric_cell(metric, values[metric.key], example, run.row),
+            cells.figure_cell(metric, values[metric.key], example, run.row),
         )
         for metric in METRICS
         if metric.headline
@@ -173,7 +173,7 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
 def _metric_items(section: Section, values: RunMetrics, example: str) -> tuple[DetailItem, ...]:
     """Return the metrics of one group of the page, as far as the run has them."""
     in_section = (metric for metric in METRICS if metric.section == section)
-    return _known_items((metric.label, metric.text(values[metric.key], example)) for metric in in_section)
+    return _known_items((metric.label, metric.figure(values[metric.key], example)) for metric in in_section)
 
 
 def _known_items(items: Iterable[tuple[str, str]]) -> tuple[DetailItem, ...]:

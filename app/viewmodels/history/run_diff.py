@@ -171,7 +171,7 @@ def _figure_rows(runs: Runs) -> Iterator[DiffRow]:
     examples = [cells.example_word(run.row.spec) for run in runs]
     for metric in METRICS:
         values = (metric.value(runs[0]), metric.value(runs[1]))
-        texts = [metric.text(value, example) for value, example in zip(values, examples, strict=True)]
+        texts = metric.figures(values, examples)
         yield _row(metric.label, texts, "" if metric.unit == _TEMPERATURE else format_change(*values), metric.help)
 
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QCheckBox,
     QComboBox,
+    QDoubleSpinBox,
     QLabel,
     QPushButton,
     QSpinBox,
@@ -127,6 +128,15 @@ def test_typing_a_number_tells_once_when_it_is_done(qtbot: QtBot, view: FormView
     assert edits == []
     QTest.keyClick(layers, Qt.Key.Key_Return)
     assert edits == [("layers", 12)]
+
+
+def test_a_number_has_no_needless_zeros(qtbot: QtBot, view: FormView) -> None:
+    measured = control(view, "seconds")
+    assert isinstance(measured, QDoubleSpinBox)
+    assert measured.text() == "10 s"
+    for value, shown in ((0.5, "0.5 s"), (100.0, "100 s"), (1200.25, "1,200.25 s")):
+        measured.setValue(value)
+        assert measured.text().replace(",", "") == shown.replace(",", "")
 
 
 def test_none_of_what_is_counted_says_what_ends_the_run_instead(qtbot: QtBot, theme: Theme, view: FormView) -> None:

@@ -37,8 +37,8 @@ def test_show_prints_requested_actual_kernels_gaps_and_weights_elsewhere(
     said = printed(capsys, database, "show", "1").replace("\N{NO-BREAK SPACE}", " ")
     assert "✔ Verified: cuDNN · TF32 on tensor cores · XLA off · 1 GPU" in said
     metrics = [" ".join(line.split()) for line in said.splitlines()]
-    assert "computed 13,375 GFLOPS 334 billion operations per step, by formula" in metrics
-    assert "MFU 3.3 % Of 400,000 GFLOPS, measured with a large matrix product" in metrics
+    assert "computed 13.4 TFLOPS 334 billion operations per step, by formula" in metrics
+    assert "MFU 3.3 % Of 400 TFLOPS, measured with a large matrix product" in metrics
     assert "In 87.7 % of the measured step no kernel runs." in said
     assert "Of kernel time: GEMM 61.1 %, RNN 31.7 %" in said
     first, second = (line for line in said.splitlines() if "sm90_xmma_gemm_f32f32_" in line)

@@ -53,8 +53,8 @@ def measure(path: Path, accident: Callable[[], object]) -> tuple[RunStore, int]:
 
 def rescued(store: RunStore) -> StoredRun:
     """The run in the rescue file, which `import` takes."""
-    assert store.rescue is not None
-    assert f"`python -m app import {store.path}`" in store.rescue
+    assert store.rescue_error is not None
+    assert f"`python -m app import {store.path}` adds it" in str(store.rescue_error)
     with Store.open(store.path) as found:
         (row,) = found.list_runs()
         loaded = found.load(row.run)

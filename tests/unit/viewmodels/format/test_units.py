@@ -7,6 +7,7 @@ import pytest
 
 from app import units
 from app.analysis.intervals import Estimate
+from app.metrics import METRIC_BY_KEY
 from app.viewmodels.format.ratios import describe_ratio_interval, describe_speed_interval
 from app.viewmodels.format.sentences import format_run_numbers
 
@@ -38,6 +39,11 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.number(0.04213), "0.0421"),
         (units.number(0), "0"),
         (units.watts(688_400), f"688{NBSP}W"),
+        (units.flops(349e9), f"349{NBSP}GFLOPS"),
+        (units.flops(13.375e12), f"13.4{NBSP}TFLOPS"),
+        (units.flops(None), "–"),
+        (METRIC_BY_KEY["compile"].figures([0.0021, 0.00115], ["", ""])[1], f"1.15{NBSP}ms"),
+        (METRIC_BY_KEY["compile"].figures([2.1, 0.00115], ["", ""])[1], f"0.00115{NBSP}s"),
         (units.percent(99.4), f"99{NBSP}%"),
         (units.byte_size(3.1 * 2**30), f"3.1{NBSP}GiB"),
         (units.byte_size(512), f"512{NBSP}B"),

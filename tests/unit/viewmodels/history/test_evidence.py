@@ -235,7 +235,7 @@ def test_gflops_and_utilisation_follow_from_formula_time_and_calibration() -> No
     gflops, utilisation = cell("gflops", row), cell("utilisation", row)
     assert (gflops.text, gflops.unit) == ("13,375", "GFLOPS")
     assert (utilisation.text, utilisation.unit) == ("3.3", "%")
-    assert utilisation.tooltip == f"Of 400,000{NBSP}GFLOPS, measured with a large matrix product"
+    assert utilisation.tooltip == f"Of 400{NBSP}TFLOPS, measured with a large matrix product"
     low = replace(row, summary=replace(row.summary, peak_flops_per_s=1e9))
     assert cell("utilisation", low).tooltip.endswith(
         "; the peak was measured too low: `calibrate` on a quiet machine measures it anew"

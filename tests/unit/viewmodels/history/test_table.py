@@ -9,6 +9,7 @@ import pytest
 from app.queries import RUN_ORDERS, FoundRuns, RunQuery, StoredExperiment, Totals
 from app.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
+from app.viewmodels.format.derived import summary_line
 from app.viewmodels.history.annotations import TagChange, collect_annotations, parse_tags, tag_change
 from app.viewmodels.history.labels import (
     can_compare,
@@ -231,12 +232,16 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
 
 def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
     row = run_row(12, gpus=1, gflops=13_375.0, found=AS_REQUESTED)
+    row = replace(row, summary=replace(row.summary, compile_s=0.00115))
     detail = run_detail(stored_run(row, evidence=AS_REQUESTED), UTC)
     assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed"]
+    assert (detail.figures[2][1].text, detail.figures[2][1].unit) == ("13.4", "TFLOPS")
     facts = {fact.name: fact.value for group in detail.groups for fact in group.items}
     assert facts["Operations per step"] == "334\N{NO-BREAK SPACE}billion"
+    assert facts["Compile"] == "1.15\N{NO-BREAK SPACE}ms"
+    assert "compile 1.15\N{NO-BREAK SPACE}ms" in summary_line(row.summary, "image")
     assert facts["MFU"] == "3.3\N{NO-BREAK SPACE}%"
-    assert facts["Measured peak"] == "400,000\N{NO-BREAK SPACE}GFLOPS"
+    assert facts["Measured peak"] == "400\N{NO-BREAK SPACE}TFLOPS"
     assert detail.evidence.badge.title == "Verified"
 
 
