@@ -215,6 +215,7 @@ class DetailsView(QWidget):
         self._shown_processes = rows
         clear_layout(self._process_grid)
         self._processes.setVisible(bool(rows))
+        widths = [1, 1]
         for line, row in enumerate((PROCESS_COLUMNS, *rows[:_MOST_PROCESSES]) if rows else ()):
             for column, text in enumerate(row):
                 label: QLabel = ElidedLabel("caption" if not line else "", Qt.AlignmentFlag.AlignLeft)
@@ -225,6 +226,10 @@ class DetailsView(QWidget):
                 label.setToolTip(plain_tooltip(_ABSENT_REASON if text == units.ABSENT else text))
                 side = Qt.AlignmentFlag.AlignRight if column >= len(PROCESS_COLUMNS) - 2 else Qt.AlignmentFlag(0)
                 self._process_grid.addWidget(label, line, column, side)
+                if column < len(widths):
+                    widths[column] = max(widths[column], label.fontMetrics().horizontalAdvance(text))
+        for column, width in enumerate(widths):  # names and users share the room by what they need of it
+            self._process_grid.setColumnStretch(column, width)
         if (more := len(rows) - _MOST_PROCESSES) > 0:
             self._process_grid.addWidget(text_label(f"and {more} more", "muted"), _MOST_PROCESSES + 1, 0)
 
@@ -232,8 +237,6 @@ class DetailsView(QWidget):
         self._process_grid.setContentsMargins(0, 0, 0, 0)
         self._process_grid.setVerticalSpacing(2)
         self._process_grid.setHorizontalSpacing(GRID)
-        self._process_grid.setColumnStretch(0, 3)
-        self._process_grid.setColumnStretch(1, 2)
         self._processes.setAccessibleName("Processes")
         self._processes.hide()
         self.no_gpu.hide()

@@ -16,6 +16,7 @@ from app.gui.monitor.screen import MonitorView
 from app.gui.monitor.table import MonitorTable
 from app.gui.plot.plot_window import PlotWindow
 from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.widgets.basic import ElidedLabel
 from app.gui.widgets.text_widths import SYMBOL_WIDTH
 from app.gui.window_state import write_states
 from app.samples import HOST, DeviceLost, GpuProcess, Processes
@@ -93,6 +94,20 @@ def test_a_lost_card_keeps_its_place_with_the_reason_over_its_columns(opened: Op
     assert "600" not in words
     assert view.table.columnSpan(1, 1) == 5, "the sentence has the room of the figures"
     assert view.table.columnSpan(2, 1) == 1
+
+
+def test_names_and_users_of_processes_share_the_room_by_what_they_need(opened: Opened) -> None:
+    model, _ = model_of(machine(1), sample("GPU-0", power_mw=600_000))
+    hidden, known = GpuProcess(pid=4217125), GpuProcess(pid=7, name="py", user="a-long-user-name")
+    for process in (hidden, known):
+        model.handle(Processes(t_ns=ns(5), device="GPU-0", processes=(process,)))
+        view = opened(model)
+        QApplication.processEvents()
+        shown = [
+            each for each in view.details.findChildren(ElidedLabel) if each.text() in (process.title, process.user)
+        ]
+        assert shown
+        assert all(each.width() >= each.fontMetrics().horizontalAdvance(each.text()) for each in shown)
 
 
 def test_numbers_that_are_not_of_now_are_grey_and_say_their_age(opened: Opened) -> None:
