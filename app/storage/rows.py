@@ -224,6 +224,7 @@ def evidence(
 
 def _kernel(row: Sequence[Any]) -> Kernel:
     found = dict(zip(READ_KERNEL_COLUMNS, row, strict=True))
+    found["name"] = sys.intern(found["name"])  # many runs have the same kernels, with names of a hundred letters
     return Kernel(**found, kind=classify(found["name"]), tensor_cores=on_tensor_cores(found["name"]))
 
 
@@ -267,10 +268,22 @@ def device(row: Sequence[Any]) -> Device:
         index=index,
         name=device_name,
         memory_total_bytes=memory_total_bytes,
-        absent=json.loads(absent),
-        fields=msgspec.json.decode(known, type=dict[str, FieldInfo]),
+        absent=_reasons(absent),
+        fields=_known_fields(known),
         implausible=json.loads(implausible),
     )
+
+
+@lru_cache(maxsize=64)
+def _reasons(text: str) -> dict[str, str]:
+    """Return a device's absent fields; the runs of one session share them, for hundreds may be compared."""
+    return {sys.intern(name): reason for name, reason in json.loads(text).items()}
+
+
+@lru_cache(maxsize=64)
+def _known_fields(text: str) -> dict[str, FieldInfo]:
+    """Return a device's fields; the runs of one session share them."""
+    return msgspec.json.decode(text, type=dict[str, FieldInfo])
 
 
 def phase(row: Sequence[Any]) -> Phase:

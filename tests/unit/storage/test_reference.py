@@ -90,6 +90,17 @@ def test_every_run_has_its_samples_and_evidence(reference: Reference) -> None:
             assert all(samples.t_ns.size > 5 for samples in stored.samples)
 
 
+def test_runs_in_memory_share_what_is_the_same(reference: Reference) -> None:
+    with Store.open(reference.path) as store:
+        runs = [store.load(run, ()) for run in reference.added[::13]]
+    names = [kernel.name for run in runs if run.evidence for kernel in run.evidence.kernels]
+    absent = [samples.device.absent for run in runs for samples in run.samples]
+    known = [samples.device.fields for run in runs for samples in run.samples]
+    assert len(set(map(id, names))) == len(set(names)) < len(names) / 2
+    assert len(set(map(id, absent))) == len({str(each) for each in absent}) < len(absent) / 2
+    assert len(set(map(id, known))) == len({str(each) for each in known}) < len(known)
+
+
 def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(reference: Reference) -> None:
     """28 runs whose loop XLA compiled, and 65 whose graph another implementation leaves too."""
     with Store.open(reference.path) as store:
