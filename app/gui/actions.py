@@ -42,6 +42,9 @@ class Actions:
     run_plan: Callable[["Plan"], None]
     """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
 
+    compare_values: Callable[[], None]
+    """Show on the Run screen the form in which an experiment is built, unless a replay covers that screen."""
+
     open_presets: Callable[[], None]
     """Show the prepared experiments on the Run screen."""
 

@@ -173,6 +173,7 @@ class Workbench(QObject):
             replay=self.opener.play,
             open_trace=self.opener.ask_for_trace,
             run_plan=self._run_plan,
+            compare_values=self._compare_values,
             open_presets=self._open_presets,
             show_reference=self.stored.show_reference,
             add_reference=self.stored.add_reference,
@@ -318,6 +319,9 @@ class Workbench(QObject):
 
     def _run_plan(self, plan: "Plan") -> None:
         self.experiments.submit(plan)
+
+    def _compare_values(self) -> None:
+        self.experiments.compare_values()
 
     def _open_presets(self) -> None:
         self.experiments.open_presets()

@@ -87,6 +87,12 @@ class ExperimentController(QObject):
         if self._matrix is not None:
             self._matrix.show(busy=self._busy)
 
+    def compare_values(self) -> None:
+        """Show the builder on its screen, whichever is open, unless a replay covers the form."""
+        if self._view.form.isEnabled():
+            self._show_screen()
+            self.open()
+
     def open_presets(self) -> None:
         """Show the builder's presets."""
         self._show_screen()

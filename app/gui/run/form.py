@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
@@ -237,7 +236,6 @@ class FormView(QWidget):
         self._run.clicked.connect(self.run_or_stop_requested)
         self._queue.clicked.connect(self.queue_requested)
         self._compare.clicked.connect(self.compare_requested)
-        QShortcut(QKeySequence("Ctrl+E"), self).activated.connect(self.compare_requested)
         self._copy.clicked.connect(self.copy_requested)
         self._reset.clicked.connect(self.reset_requested)
         self._largest.clicked.connect(self._ask_limit)

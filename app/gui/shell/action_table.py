@@ -72,6 +72,7 @@ GROUPS = (
             Action("Redo the last undone change", ("Ctrl+Shift+Z",), "redo"),
             Action("Run the variant in the form", ("Ctrl+R",), "run"),
             Action("Stop the run", ("Ctrl+.",), "stop"),
+            Action("Compare several values of any parameter", ("Ctrl+E",), "values"),
             Action("Replay a trace recorded with `watch --json`", ("Ctrl+O",), "open trace"),
             Action("Save the plot under the pointer, or all plots, as an image", ("Ctrl+S",), "save"),
             Action("Copy the plot under the pointer, or all plots, to the clipboard", ("Ctrl+Shift+S",), "copy"),
@@ -90,7 +91,6 @@ GROUPS = (
         title="Run",
         page=RUN,
         actions=(
-            Action("Compare several values of any parameter", ("Ctrl+E",)),
             Action("Go to the live plots", ("Ctrl+L",)),
             Action("Go to the queue", ("Ctrl+J",)),
         ),

@@ -89,6 +89,7 @@ class Shell(QObject):
             "open trace": actions.open_trace,
             "save": window.save_shown,
             "copy": window.copy_shown,
+            "values": actions.compare_values,
             "presets": actions.open_presets,
             "reference": actions.show_reference,
             "hosts": actions.manage_hosts,

@@ -206,11 +206,9 @@ def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     assert "no NVIDIA GPU" in visible_text(view)
 
 
-def test_compare_values_has_a_button_and_a_key(qtbot: QtBot, view: FormView) -> None:
+def test_compare_values_has_a_button(qtbot: QtBot, view: FormView) -> None:
     with qtbot.waitSignal(view.compare_requested):
         QTest.mouseClick(view.compare_button, Qt.MouseButton.LeftButton)
-    with qtbot.waitSignal(view.compare_requested):
-        QTest.keyClick(view, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
 
 
 def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: FormView, form: VariantForm) -> None:

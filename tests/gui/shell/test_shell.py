@@ -105,6 +105,17 @@ def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbe
     assert (QApplication.focusWidget() or palette).accessibleName() == "Stored runs"
 
 
+def test_an_experiment_is_built_from_any_screen_but_not_over_a_replay(workbench: Workbench) -> None:
+    window, form = workbench.window, workbench.run_view.form
+    for page in (HISTORY, RUN):
+        window.show_page(page)
+        workbench.run_view.show_live()
+        form.setEnabled(page == HISTORY)  # a replay covers it
+        QTest.keyClick(window, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
+        assert workbench.run_view.isVisible()
+        assert workbench.run_view.matrix_view().isVisible() == (page == HISTORY)
+
+
 def test_boxes_have_the_window_s_own_icons_and_buttons_without_any(qtbot: QtBot, theme: Theme) -> None:
     parent = QWidget()
     qtbot.addWidget(parent)
