@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QDialog, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -23,6 +23,7 @@ from app.viewmodels.history.annotations import Annotations
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.gui.windows import window_on
 from tests.pictures import (
+    click,
     compare,
     explain_layouts,
     lstm_layers,
@@ -72,6 +73,22 @@ def _matrix(workbench: Workbench) -> None:
     wait_until(workbench.run_view.matrix_view().isVisible)
 
 
+def _presets(workbench: Workbench) -> None:
+    workbench.actions.open_presets()
+    wait_until(lambda: _start_buttons(workbench))
+
+
+def _start_buttons(workbench: Workbench) -> list[QPushButton]:
+    buttons = workbench.run_view.matrix_view().presets.findChildren(QPushButton)
+    return [each for each in buttons if each.text() == "Start"]
+
+
+def _largest_batch(workbench: Workbench) -> None:
+    _page(workbench, RUN)
+    workbench.run_view.show_live()
+    click(workbench, "Find the largest batch …")
+
+
 def _replay(workbench: Workbench) -> None:
     workbench.actions.replay(lstm_layers(workbench)[0].run)
     wait_until(lambda: (replay := workbench.run_view.replay) is not None and replay.chip)
@@ -119,6 +136,8 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "run": lambda workbench: _page(workbench, RUN),
     "queue": _queue,
     "matrix": _matrix,
+    "presets": _presets,
+    "largest batch": _largest_batch,
     "monitor": lambda workbench: _page(workbench, MONITOR),
     "history": show_history,
     "facets": _facets,
