@@ -204,14 +204,15 @@ def _row_extents(
     before = max(0, columns.start - 1)
     around = slice(before, columns.stop + 1)
     ends = np.array([[line.high[around] for line in lines], [line.low[around] for line in lines]])
-    first, end = np.rint((top - ends) * scale)
+    np.multiply(np.subtract(top, ends, out=ends), scale, out=ends)  # in place: many curves take a megabyte
+    first, end = np.rint(ends, out=ends)
     end += thickness
     for line, upper, lower in zip(lines, first, end, strict=True):
         if len(line.dots):
             _widen(line.dots[(line.dots >= before) & (line.dots <= columns.stop)] - before, upper, lower)
     wanted = np.s_[:, columns.start - before : columns.stop - before]
-    first = np.fmin(np.fmax(first[wanted], 0), rows)
-    return first, np.fmax(np.fmin(np.fmax(end[wanted], 0), rows) - first, 0)
+    first, end = (np.fmin(np.fmax(edge, 0, out=edge), rows, out=edge) for edge in (first[wanted], end[wanted]))
+    return first, np.fmax(np.subtract(end, first, out=end), 0, out=end)
 
 
 def _widen(dots: ColumnIndices, first: Floats, end: Floats) -> None:
