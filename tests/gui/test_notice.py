@@ -1,5 +1,6 @@
 """Notifications at the end of a long run while another window is active."""
 
+import os
 import time
 from pathlib import Path
 
@@ -84,6 +85,25 @@ def test_a_tray_shows_which_run_ended_and_how(
     monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
     end_of_a_run(workbench.settings.notifier, 75.0)
     assert notices == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
+
+
+def test_a_desktop_without_a_tray_is_told_by_its_own_program(
+    qtbot: QtBot, workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program, message = tmp_path / "notify-send", tmp_path / "message"
+    program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/part && mv {tmp_path}/part {message}\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(notifications, "has_desktop", lambda: True)
+    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
+    end_of_a_run(workbench.settings.notifier, 75.0)
+    qtbot.waitUntil(message.exists)
+    assert message.read_text().splitlines()[-3:] == [
+        "--",
+        "Run 7: out of memory",
+        "dummy train · CPU · batch 8, after 1:15",
+    ]
+    assert notices == []
 
 
 def test_a_tray_shows_the_verdict_of_an_experiment_first(

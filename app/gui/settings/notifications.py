@@ -1,14 +1,18 @@
 """Notifications of the end of long work while another window is active."""
 
 import html
+import shutil
 import sys
 import time
 
+from PySide6.QtCore import QProcess
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
 from app import units
 from app.gui.settings.stored import SettingsStore, StoredChoice
+from app.gui.shell.progress import PROGRAM_TITLE, has_desktop
 from app.gui.window import MainWindow
+from app.paths import DESKTOP_NAME
 from app.plain import plain_text
 from app.records import RunEnded, RunStarted
 from app.storage.known_settings import NOTICE
@@ -59,10 +63,11 @@ class RunEndNotifier:
         lasted_s = 0.0 if began_ns is None else (time.monotonic_ns() - began_ns) / 1e9
         if lasted_s < LONG_RUN_S or choice == "off" or self._window.isActiveWindow():
             return
+        title, body = plain_text(self._title), _body(self._body_text(lasted_s))
         if QSystemTrayIcon.isSystemTrayAvailable():
             self._tray.show()
-            self._tray.showMessage(plain_text(self._title), _body(self._body_text(lasted_s)))
-        else:
+            self._tray.showMessage(title, body)
+        elif not _send(title, body):
             QApplication.alert(self._window)
         if choice == "sound":
             QApplication.beep()
@@ -71,6 +76,23 @@ class RunEndNotifier:
         """Return the text with how long it took, which a sentence has at its end and a name after a comma."""
         took = units.duration(lasted_s)
         return f"{self._text} It took {took}." if self._text.endswith(".") else f"{self._text}, after {took}"
+
+
+def _send(title: str, body: str) -> bool:
+    """Show a message on a Linux desktop without a tray, as GNOME is; return whether there is a program that does.
+
+    Args:
+        title: Its title.
+        body: Its text, as mark-up.
+    """
+    program = shutil.which("notify-send") if has_desktop() else None
+    if program is None:
+        return False
+    words = [f"--app-name={PROGRAM_TITLE}", f"--hint=string:desktop-entry:{DESKTOP_NAME}", "--", title, body]
+    process = QProcess()
+    process.setProgram(program)
+    process.setArguments(words)
+    return bool(process.startDetached())
 
 
 def _body(text: str) -> str:

@@ -111,7 +111,7 @@ class Taskbar:
 
     def show_percent(self, percent: int | None) -> None:
         """Show how much is done; None hides the bar. Nobody has to listen."""
-        if self._connection is None and not _has_session_bus():
+        if self._connection is None and not has_desktop():
             return
         from PySide6.QtDBus import QDBusConnection, QDBusMessage
 
@@ -122,6 +122,6 @@ class Taskbar:
         self._connection.send(message)
 
 
-def _has_session_bus() -> bool:
-    """Return whether a desktop can listen: not on Qt's offscreen platform, nor on other systems than Linux."""
+def has_desktop() -> bool:
+    """Return whether a Linux desktop can listen: not on Qt's offscreen platform, nor on other systems."""
     return sys.platform == "linux" and QGuiApplication.platformName() in ("xcb", "wayland")
