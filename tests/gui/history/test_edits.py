@@ -264,6 +264,25 @@ def test_columns_are_chosen_and_remembered(screen: HistoryPage, history_on: Call
     assert (again.view.table.isColumnHidden(duration), again.view.table.isColumnHidden(energy)) == (False, True)
 
 
+@pytest.mark.qt_log_ignore(
+    "propagateSizeHints", "does not support raise", "does not support grabbing the keyboard", extend=True
+)
+def test_the_menu_of_columns_stays_open_while_several_are_chosen(screen: HistoryPage) -> None:
+    duration, energy = (submenu_entry(screen, "Columns", title) for title in ("Duration", "Energy"))
+    menu = next(m for m in screen.view.findChildren(QMenu) if duration in m.actions())
+    menu.popup(screen.view.mapToGlobal(screen.view.rect().topLeft()))
+    menu.setActiveAction(duration)
+    QTest.keyClick(menu, Qt.Key.Key_Space)
+    at = menu.actionGeometry(energy).center()
+    QTest.mouseMove(menu, at)
+    QTest.mouseClick(menu, Qt.MouseButton.LeftButton, pos=at)
+    assert (duration.isChecked(), energy.isChecked(), menu.isVisible()) == (True, False, True)
+    assert not screen.view.table.isColumnHidden(TITLES.index("Duration"))
+    menu.setActiveAction(energy)
+    QTest.keyClick(menu, Qt.Key.Key_Return)
+    assert (energy.isChecked(), menu.isVisible()) == (True, False)
+
+
 def submenu_entry(screen: HistoryPage, menu: str, words: str) -> QAction:
     found = next(m for m in screen.view.findChildren(QMenu) if m.title().replace("&", "") == menu)
     return next(action for action in found.actions() if action.text().replace("&", "") == words)
