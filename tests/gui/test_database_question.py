@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel, QMessageBox
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -87,7 +87,13 @@ def test_a_chosen_database_that_is_missing_at_the_start_is_asked_for(
     box = _question(qtbot, workbench)
     assert (f"{path} is not there any more" in box.text(), "in Settings" in box.informativeText()) == (True, True)
     assert {"Start a &new one there", "Open the &usual one"} <= {each.text() for each in box.buttons()}
-    _click(box, "Open the &usual one")
+    _click(box, "Choose &another file …")
+    qtbot.waitUntil(lambda: workbench.window.findChild(QFileDialog) is not None, timeout=READ_LIMIT_MS)
+    dialog = workbench.window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    assert dialog.selectedFiles() == [str(tmp_path)], "no name is proposed"
+    dialog.reject()
+    _click(_question(qtbot, workbench), "Open the &usual one")
     qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
     workbench.close()
     assert (workbench.next_database, path.parent.exists()) == (default_database(), False)

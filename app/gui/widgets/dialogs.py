@@ -67,10 +67,11 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
 
     Args:
         parent: Widget that the dialog belongs to.
-        folder: Folder that it starts in.
+        folder: Folder that it starts in; where that is gone, the next one above it, for Qt would propose its name.
         on_answer: Gets the path, None where the user cancels.
     """
-    dialog = QFileDialog(parent, "Database", str(folder), "Databases (*.db)")
+    there = next((each for each in (folder, *folder.parents) if each.is_dir()), Path.home())
+    dialog = QFileDialog(parent, "Database", str(there), "Databases (*.db)")
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setFileMode(QFileDialog.FileMode.AnyFile)
     dialog.setDefaultSuffix("db")
