@@ -137,7 +137,6 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "queue": _queue,
     "matrix": _matrix,
     "presets": _presets,
-    "largest batch": _largest_batch,
     "monitor": lambda workbench: _page(workbench, MONITOR),
     "history": show_history,
     "facets": _facets,
@@ -159,6 +158,7 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "question before deleting": _trash,
     "range of values": _values,
     "log": lambda workbench: workbench.run_view.show_log("A line."),
+    "largest batch": _largest_batch,
     "replay": _replay,
 }
 
