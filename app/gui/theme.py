@@ -23,6 +23,7 @@ LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 _FONT_PX = 13
+_SOON_MS = 50
 _AS_FAR_FROM_WHITE_AS_BLACK = 0.179
 """A relative luminance."""
 
@@ -183,7 +184,7 @@ class _Colouring(QObject):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._hidden: list[QWidget] = []
-        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon = QTimer(self, interval=_SOON_MS, singleShot=True)
         self._soon.timeout.connect(self._begin)
         self._slices = Slices(self)
 

@@ -4,9 +4,9 @@ from string import Template
 
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QTextOption
-from PySide6.QtWidgets import QTextBrowser
 
-from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import HtmlPage
 from app.gui.widgets.pacing import WhenSeen
 
 _STYLE = Template("""
@@ -21,15 +21,13 @@ th { color: $muted; font-weight: normal; white-space: normal; vertical-align: bo
 """)
 
 
-class ArticleView(QTextBrowser):
+class ArticleView(HtmlPage):
     """Shows HTML in the theme's colours; it copies as HTML, and as Markdown where text is wanted."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__()
+        super().__init__(2 * GRID)
         self._theme = theme
         self._html = ""
-        self.setFont(tabular_font())
-        self.document().setDocumentMargin(2 * GRID)
         # Otherwise Qt breaks the words of narrow heads in their middle.
         self.setWordWrapMode(QTextOption.WrapMode.WordWrap)
         self.setAccessibleName("The article beside what was measured")
@@ -39,7 +37,7 @@ class ArticleView(QTextBrowser):
         self._content = WhenSeen(self, self._restyle)
         theme.changed.connect(self._content.ask)
 
-    def show_html(self, html: str) -> None:
+    def show_article(self, html: str) -> None:
         """Show this HTML from its top, unless it is shown already."""
         if html != self._html:
             self._html = html
@@ -60,7 +58,4 @@ class ArticleView(QTextBrowser):
 
     def _restyle(self) -> None:
         colours = self._theme.colours
-        scroll_position = self.verticalScrollBar().value()
-        self.document().setDefaultStyleSheet(_STYLE.substitute(muted=colours.muted, line=colours.line))
-        self.setHtml(self._html)
-        self.verticalScrollBar().setValue(scroll_position)
+        self.show_html(self._html, _STYLE.substitute(muted=colours.muted, line=colours.line))

@@ -44,7 +44,16 @@ class ChartWidget(QWidget):
     enlarge_requested = Signal()
     detach_requested = Signal(str)
 
-    def __init__(self, theme: Theme, chart: Chart, actions: Actions, *, detachable: bool = False) -> None:
+    def __init__(self, theme: Theme, chart: Chart, actions: Actions, room: int, *, detachable: bool = False) -> None:
+        """Draw a chart.
+
+        Args:
+            theme: Its colours.
+            chart: What it shows.
+            actions: What a mark leads to.
+            room: The width that it is likely to have, in pixels; at another one it is drawn again.
+            detachable: Whether its menu offers a window of its own.
+        """
         super().__init__()
         self._theme = theme
         self._chart = chart
@@ -57,6 +66,7 @@ class ChartWidget(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMinimumWidth(round(MIN_WIDTH))
         self.setMaximumWidth(_MAX_WIDTH)
+        self.resize(room, 0)
         self.setAccessibleName(f"{chart.title}. {chart.caption}")
         theme.follow(self, self._draw)
         self._draw()
@@ -217,7 +227,7 @@ class ChartWidget(QWidget):
         return self.mapToGlobal(QPoint(round(hit.centre[0]), round(hit.top + hit.height)))
 
     def _draw(self) -> None:
-        self._drawn = draw_chart(self._chart, self._theme.colours, self.width() or WIDTH)
+        self._drawn = draw_chart(self._chart, self._theme.colours, self.width())
         self._renderer.load(QByteArray(self._drawn.svg().encode()))
         self.setFixedHeight(round(self._drawn.height))
         self.update()
@@ -267,7 +277,8 @@ class ChartsView(QWidget):
             widget.hide()
             widget.deleteLater()
         self._widgets = [
-            ChartWidget(self._theme, chart, self._actions, detachable=self._detachable) for chart in charts
+            ChartWidget(self._theme, chart, self._actions, self.width(), detachable=self._detachable)
+            for chart in charts
         ]
         for widget in self._widgets:
             self._column.addWidget(widget)

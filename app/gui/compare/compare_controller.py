@@ -1,7 +1,7 @@
 """The Compare screen's controller: reads, compares and lays out runs off the GUI thread; suggests comparisons."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +14,7 @@ from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
 from app.gui.threads import Background
+from app.gui.widgets.pacing import Slices
 from app.gui.window_state import WindowState
 from app.queries import RunQuery
 from app.storage.store import Store
@@ -103,6 +104,7 @@ class CompareController(QObject):
         self._margin_pct = self._state.read("margin", 0.0) or None
         self._align = next((name for name in ALIGNMENTS if name == self._state.read("align", "")), ALIGNMENTS[0])
         self._actions = actions
+        self._showing = Slices(self)
         view.offers.offer_accepted.connect(self._accept_offer)
         view.table.baseline_requested.connect(self.make_baseline)
         view.margin_chosen.connect(self.set_margin)
@@ -216,7 +218,12 @@ class CompareController(QObject):
         """Align the curves by time, steps or examples."""
         found, self._align = self._comparison.found, align
         self._state.keep("align", align)
-        self._run_for_current(lambda: comparison_curves(found, align), self._view.show_curves)
+
+        def show(curves: CompareCurves) -> None:
+            if found is self._comparison.found:
+                self._view.show_curves(curves)
+
+        self._run_for_current(lambda: comparison_curves(found, align), show)
 
     def save_report(self, path: Path) -> None:
         """Write the comparison on the screen to a file, `.html` or `.md`."""
@@ -238,15 +245,23 @@ class CompareController(QObject):
         self._background.run(work, done, self._fail)
 
     def _show(self, data: _CompareData, *, article: bool) -> None:
+        self._showing.start(self._show_in_turns(data, article=article))
+
+    def _show_in_turns(self, data: _CompareData, *, article: bool) -> Iterator[None]:
+        """Show verdict, table and charts, then the curves, so that neither waits for all of it."""
         self._baseline = data.comparison.baseline
         self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
         self._view.tabs.offer_article(bool(data.articles))
         self._show_comparison(data.comparison)
-        self._view.show_curves(data.curves)
         if article:
             self._view.tabs.open_article()
         self._view.table.setFocus()
+        yield
+        if data.curves.align == self._align:
+            self._view.show_curves(data.curves)
+        else:  # the user chose another alignment while these were read
+            self.align(self._align)
 
     def _save_columns(self, names: frozenset[str]) -> None:
         self._background.run(lambda: _save_columns(self._database, names), lambda _: None, self._fail)

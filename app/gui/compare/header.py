@@ -1,6 +1,6 @@
 """What stands above the table of a comparison: the verdict, and why it may mislead."""
 
-from collections.abc import Sequence
+from itertools import takewhile
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
@@ -53,7 +53,7 @@ class WarningLine(QWidget):
 
     def __init__(self, line: HeaderLine) -> None:
         super().__init__()
-        self.text = line.text
+        self.line = line
         self._shown = FoldingText(line.text, _ROLES[line.severity])
         self.fold = self._shown.fold
         row = QHBoxLayout(self)
@@ -81,6 +81,7 @@ class CompareHeader(QWidget):
         self._copy = button("Copy", "Copy the verdict and its warnings", flat=True)
         self._more = button("", "Show the whole verdict and all warnings, or the first of each in a line", flat=True)
         self._clipboard_text = ""
+        self._found: tuple[HeaderLine, ...] = ()
         self._warnings: list[WarningLine] = []
         self._all = False
         self._copy.clicked.connect(self.copy)
@@ -94,42 +95,45 @@ class CompareHeader(QWidget):
         self._verdict.setToolTip(plain_tooltip(header.method))
         self._rest.set_text(header.rest)
         self._rest.setVisible(bool(header.rest))
-        self._show_warnings(header.lines)
+        self._found = tuple(header.lines)
+        self._show_warnings()
         self._clipboard_text = header.clipboard_text
 
     def displayed_text(self) -> str:
         """Return the verdict, the warnings and the notes, one per line."""
-        shown = "\n".join([self._verdict.text(), self._rest.text(), *(line.text for line in self._warnings)])
+        shown = "\n".join([self._verdict.text(), self._rest.text(), *(line.text for line in self._found)])
         return shown.replace("\N{NO-BREAK SPACE}", " ")
 
     def copy(self) -> None:
         """Copy the verdict and the warnings."""
         QGuiApplication.clipboard().setText(self._clipboard_text)
 
-    def _show_warnings(self, lines: Sequence[HeaderLine]) -> None:
-        for shown in self._warnings:
-            shown.hide()
-            shown.deleteLater()
-        self._warnings = [WarningLine(line) for line in lines]
-        for shown in self._warnings:
-            shown.interleave_requested.connect(self.interleave_requested)
-            self._column.addWidget(shown)
-        self._update_visibility()
-
     def _toggle_all(self) -> None:
         self._all = not self._all
-        self._update_visibility()
+        self._show_warnings()
 
-    def _update_visibility(self) -> None:
-        rest = len(self._warnings) - _COLLAPSED_COUNT
+    def _show_warnings(self) -> None:
+        """Show the first lines, or all; those that are shown already stay."""
+        rest = len(self._found) - _COLLAPSED_COUNT
+        lines = self._found if self._all or rest == 1 else self._found[:_COLLAPSED_COUNT]
         self._lines.hide()  # Qt lays the whole window out for every single line that is shown in a visible widget
-        for n, shown in enumerate(self._warnings):
-            shown.setVisible(self._all or n < _COLLAPSED_COUNT or rest == 1)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].line == pair[1], zip(self._warnings, lines, strict=False)))
+        for shown in self._warnings[same:]:
+            shown.hide()
+            shown.deleteLater()
+        self._warnings = [*self._warnings[:same], *map(self._add_line, lines[same:])]
+        for shown in self._warnings:
             shown.fold(not self._all)
         self._lines.show()
         self._rest.fold(not self._all)
         self._more.setText("Fewer" if self._all else f"{rest} more" if rest > 1 else "More")
-        self._more.setVisible(bool(self._warnings or self._rest.text()))
+        self._more.setVisible(bool(self._found or self._rest.text()))
+
+    def _add_line(self, line: HeaderLine) -> WarningLine:
+        added = WarningLine(line)
+        added.interleave_requested.connect(self.interleave_requested)
+        self._column.addWidget(added)
+        return added
 
     def _build(self) -> None:
         self._lines = QWidget()

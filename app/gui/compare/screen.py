@@ -48,6 +48,7 @@ class CompareSplitter(QWidget):
         self._table = table
         self._user_height: int | None = None
         self._splitter = splitter(Qt.Orientation.Vertical, table, below, (0, 1))
+        table.lower()  # a splitter puts its last part below: that one would be painted first, and the table wait
         self._splitter.splitterMoved.connect(self._remember_height)
         table.preferred_height_changed.connect(self._apply_height)
         for keys, by in _KEYS.items():
@@ -249,6 +250,7 @@ class CompareView(QWidget):
 
     def _connect(self) -> None:
         self._add_margins()
+        self.tabs.curves.panels.turns.lead(self.table.viewport())
         self.tabs.enlarged.connect(self._enlarge)
         QShortcut(QKeySequence("Ctrl+Shift+E"), self).activated.connect(self.tabs.enlarge.toggle)
         self._restore_key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)

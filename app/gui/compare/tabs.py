@@ -103,7 +103,7 @@ class CompareTabs(QWidget):
 
     def show_article(self, html: str) -> None:
         """Show the tables of the article."""
-        self._article_view().show_html(html)
+        self._article_view().show_article(html)
 
     def show_model(self, comparison: Comparison) -> None:
         """Show a tab per chart; the one chosen last is open if it is there."""

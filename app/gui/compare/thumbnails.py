@@ -13,6 +13,8 @@ from app.report.charts.draw import MIN_WIDTH, draw_chart
 from app.viewmodels.charts.model import BarChart, Chart, Plot, PointChart
 
 SIZE = QSize(64, 36)
+_AFTER_MS = 50
+"""What is larger is painted first."""
 _TAB_PADDING, _ICON_GAP = 4 * GRID, GRID
 """Of a tab around its title, by the style sheet, and between picture and title."""
 
@@ -51,7 +53,7 @@ class Thumbnails(QObject):
 
     def _draw_all(self) -> None:
         self._waiting = list(self._charts)
-        self._turn.start()
+        self._turn.start(_AFTER_MS)
 
     def _draw_next(self) -> None:
         if not self._waiting:
@@ -59,7 +61,7 @@ class Thumbnails(QObject):
         key = self._waiting.pop(0)
         self._icons[key] = QIcon(self._picture(self._charts[key]))
         self._fit()
-        self._turn.start()
+        self._turn.start(0)
 
     def _fit(self) -> None:
         """Show the pictures that are drawn, if there is room for those of all charts."""

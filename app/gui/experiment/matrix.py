@@ -18,7 +18,6 @@ from app.gui.experiment.matrix_footer import MatrixFooter
 from app.gui.experiment.presets import PresetList
 from app.gui.theme import GRID
 from app.gui.widgets.basic import (
-    FlowLayout,
     Scroller,
     button,
     plain_tooltip,
@@ -28,6 +27,7 @@ from app.gui.widgets.basic import (
     text_label,
     toggle_button,
 )
+from app.gui.widgets.flow_layout import FlowLayout
 from app.viewmodels.experiment.matrix_state import MatrixRow, MatrixState
 from workloads.protocol import Value
 

@@ -8,8 +8,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QTextBrowser, QVBoxLayout, QWidget
 
-from app.gui.theme import GRID, Colours, Theme, tabular_font
-from app.gui.widgets.basic import button, separator, text_label, toggle_button
+from app.gui.theme import GRID, Colours, Theme
+from app.gui.widgets.basic import HtmlPage, button, separator, text_label, toggle_button
 from app.gui.window_state import WindowState
 from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, text_line
 
@@ -41,7 +41,7 @@ class RunDiffView(QWidget):
         self._save = button("&Save …", "Write this page to an HTML or Markdown file", small=True)
         self._compare = button("Open in &Compare", "Compare the two runs: verdict, curves, charts", small=True)
         self._search = QLineEdit()
-        self._page = QTextBrowser()
+        self._page = HtmlPage(GRID // 2)
         self._back.clicked.connect(self.back_requested)
         state = WindowState("diff", self)
         self._alike.setChecked(state.read("alike", False))
@@ -81,9 +81,7 @@ class RunDiffView(QWidget):
 
     def _rebuild(self) -> None:
         if self._diff is not None:
-            position = self._page.verticalScrollBar().value()
-            self._page.setHtml(diff_html(self._diff, self._theme.colours, everything=self._alike.isChecked()))
-            self._page.verticalScrollBar().setValue(position)
+            self._page.show_html(diff_html(self._diff, self._theme.colours, everything=self._alike.isChecked()))
 
     def _runs(self) -> list[int]:
         return [] if self._diff is None else list(self._diff.runs)
@@ -95,7 +93,6 @@ class RunDiffView(QWidget):
             self._page.find(self._search.text())
 
     def _build(self) -> None:
-        self._page.setFont(tabular_font())
         self._page.setLineWrapMode(QTextBrowser.LineWrapMode.FixedPixelWidth)
         self._page.setAccessibleName("What differs between the runs")
         self._search.setPlaceholderText("Search this page (Ctrl+F)")

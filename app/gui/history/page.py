@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSplitter,
     QStackedWidget,
-    QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
@@ -24,8 +23,9 @@ from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
-from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import FlowLayout, Scroller, button, clear_layout, separator, show_text, splitter, text_label
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import HtmlPage, Scroller, button, clear_layout, separator, show_text, splitter, text_label
+from app.gui.widgets.flow_layout import FlowLayout
 from app.gui.widgets.pacing import WhenSeen
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
@@ -98,7 +98,7 @@ class RunPageView(QWidget):
         self._time_bar = TimeBar(self._panels, STORED_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self._annotations = AnnotationEditor()
-        self._details = QTextBrowser()
+        self._details = HtmlPage(GRID)
         self._log = LogView(theme)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._again = button("R&un again …", "Load this variant into the form on the Run screen")
@@ -213,9 +213,7 @@ class RunPageView(QWidget):
             return
         tone = self._detail.outcome.tone
         self._outcome.setStyleSheet(f"color: {self._theme.tone_colour(tone)};" if tone else "")
-        scroll_position = self._details.verticalScrollBar().value()
-        self._details.setHtml(details_html(self._detail.groups, self._theme.colours.muted))
-        self._details.verticalScrollBar().setValue(scroll_position)
+        self._details.show_html(details_html(self._detail.groups, self._theme.colours.muted))
 
     def _build(self) -> None:
         self._traceback.setReadOnly(True)
@@ -223,8 +221,6 @@ class RunPageView(QWidget):
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._traceback.setAccessibleName("Traceback")
         self._details.setAccessibleName("Details of the run")
-        self._details.setFont(tabular_font())
-        self._details.document().setDocumentMargin(GRID)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, GRID, 0, 0)
         layout.setSpacing(GRID)

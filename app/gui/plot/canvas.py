@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap, QWheelEvent
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
 from app import units
@@ -24,7 +24,7 @@ class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
         """Have the whole plot painted: its widget does not listen to the scene."""
         canvas = self.getViewWidget()
         if canvas is not None:
-            canvas.viewport().update()
+            canvas.update_all()
 
 
 class TimeAxis(_Axis):
@@ -131,6 +131,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._frame = QPixmap()
         self._ground = QPixmap()
         self._ground_area = QRectF()
+        self._is_resized = self._is_fitting = False
         self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.NoViewportUpdate)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.view = pg.ViewBox(enableMouse=False, enableMenu=False)
@@ -138,7 +139,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self.axes = (left, bottom)
         for axis in self.axes:
             axis.linkToView(self.view)
-        self.view.sigRangeChanged.connect(lambda *_: self.viewport().update())
+        self.view.sigRangeChanged.connect(lambda *_: self.update_all())
         layout = QGraphicsGridLayout()
         layout.setContentsMargins(0, margin, margin, 0)
         layout.setSpacing(0)
@@ -150,6 +151,11 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         central.setLayout(layout)
         self.setCentralItem(central)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    def update_all(self) -> None:
+        """Have everything painted, unless it is about to be."""
+        if not self._is_fitting:
+            self.viewport().update()
 
     def update_columns(self, first_px: float, last_px: float) -> None:
         """Have a part of the view painted, from and to so many pixels from its left."""
@@ -166,7 +172,12 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             painter.drawPixmap(self.viewport().rect(), self._frame)
         painter.end()
 
+    def resizeEvent(self, _event: QResizeEvent | None) -> None:
+        """Fit the view into the new size when it is seen: layouts pass through several sizes."""
+        self._is_resized = True
+
     def _paint_frame(self, painter: QPainter, part: QRectF) -> None:
+        self.fit()
         self.painting.emit()
         self.scene().prepareForPaint()
         area = self.view.mapRectToScene(self.view.rect())
@@ -183,6 +194,13 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             return
         painter.drawPixmap(0, 0, self._ground)
         self._paint_on(painter, area, self.front, part)
+
+    def fit(self) -> None:
+        """Fit the view into the size that the canvas has now."""
+        if self._is_resized:
+            self._is_resized, self._is_fitting = False, True
+            super().resizeEvent(None)
+            self._is_fitting = False
 
     def release(self) -> None:
         """Give the memory of the axes' image back until it is painted again; the last frame stays."""

@@ -58,6 +58,7 @@ class Overview(QWidget):
         self._part: tuple[int, ...] = ()
         self._drawn = QPixmap()
         self._drawn_as: object = None
+        self._is_stale = True
         self._hold: Hold = ""
         self._held_at = 0.0
         self.setMouseTracking(True)
@@ -119,9 +120,9 @@ class Overview(QWidget):
         first = round(whole[0] * _STEPS / math.exp(scale / _STEPS))
         drawn_as = (curves, self._stack.hidden, scale, first, recorded)
         if drawn_as != self._drawn_as:
-            self._drawn_as, self._whole, self._drawn = drawn_as, whole, QPixmap()
+            self._drawn_as, self._whole, self._is_stale = drawn_as, whole, True
         part = tuple(map(round, self._edges()))
-        if self._drawn.isNull() or part != self._part:
+        if self._is_stale or part != self._part:
             self._part = part
             self.update()
 
@@ -133,10 +134,10 @@ class Overview(QWidget):
         """Lay down the picture of the whole, cover what the plots do not show, and mark the position of a replay."""
         area, colours = self._area(), self._theme.colours
         ratio = self.devicePixelRatioF()
-        if self._drawn.size() != self.size() * ratio:
-            self._drawn = self._draw(ratio)
+        if (self._is_stale or self._drawn.size() != self.size() * ratio) and self._stack.turns.take(self):
+            self._drawn, self._is_stale = self._draw(ratio), False
         painter = QPainter(self)
-        painter.drawPixmap(0, 0, self._drawn)
+        painter.drawPixmap(self.rect(), self._drawn)
         left, right = self._edges()
         lane = area.adjusted(0, self._ruler(), 0, -1)
         cover = QColor(colours.surface)
@@ -266,17 +267,14 @@ class Overview(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Move the position of a replay: with arrows, Home and End."""
-        if self._recorded is None:
-            super().keyPressEvent(event)
-            return
-        length, now = self._recorded.length_s, self._position_s
+        length, now = self._recorded.length_s if self._recorded else 0.0, self._position_s
         wanted = {
             Qt.Key.Key_Left: now - _KEY_STEP * length,
             Qt.Key.Key_Right: now + _KEY_STEP * length,
             Qt.Key.Key_Home: 0.0,
             Qt.Key.Key_End: length,
         }.get(Qt.Key(event.key()))
-        if wanted is None:
+        if self._recorded is None or wanted is None:
             super().keyPressEvent(event)
         else:
             self.position_requested.emit(min(max(wanted, 0.0), length))

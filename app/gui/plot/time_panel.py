@@ -218,6 +218,7 @@ class TimePanel(QWidget):
         if not self._dirty or self.visibleRegion().isEmpty():
             return
         self._dirty = False
+        self.plot.fit()
         ratio = self.devicePixelRatioF()
         columns = max(_MIN_COLUMNS, round(self._view.width() * ratio))
         strokes = self._curves.draw(self.span, columns)
@@ -311,5 +312,4 @@ class TimePanel(QWidget):
             axis.setPen(pg.mkPen(colours.line))
             axis.setTextPen(pg.mkPen(colours.muted))
             axis.setStyle(tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)
-        self._dirty = True
-        self.refresh()
+        self._repaint()

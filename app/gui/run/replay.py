@@ -6,7 +6,8 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.run.live import LiveView
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import FlowLayout, button, separator, text_label, toggle_button
+from app.gui.widgets.basic import button, separator, text_label, toggle_button
+from app.gui.widgets.flow_layout import FlowLayout
 from app.viewmodels.run.time_view import REPLAY_SPEEDS
 
 

@@ -1,4 +1,4 @@
-"""Widgets that all screens share: labels, buttons, separators, scroll areas, empty states and a flow layout.
+"""Widgets that all screens share: labels, buttons, separators, scroll areas, pages of HTML and empty states.
 
 Every view follows one convention: it is built with the `Theme`, and with the window's `Actions` where it leads to other
 screens; it shows what `show_model(model)` gives it, and its signals are for its own controller or parent alone. It
@@ -8,15 +8,14 @@ starts no thread, opens no file and knows no controller.
 import html
 import re
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QFrame,
     QLabel,
     QLayout,
-    QLayoutItem,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -26,81 +25,15 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyleOptionComboBox,
     QStylePainter,
+    QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
+from shiboken6 import isValid
 
-from app.gui.theme import GRID
+from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.text_widths import SentenceLabel
 from app.plain import plain_text
-
-
-class FlowLayout(QLayout):
-    """Places widgets side by side and wraps them into further lines; the gaps are in pixels."""
-
-    def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int) -> None:
-        super().__init__(parent)
-        self._horizontal_gap = horizontal_gap
-        self._vertical_gap = vertical_gap
-        self._items: list[QLayoutItem] = []
-        self.setContentsMargins(0, 0, 0, 0)
-
-    def addItem(self, item: QLayoutItem) -> None:
-        """Append an item."""
-        self._items.append(item)
-
-    def count(self) -> int:
-        """Return the number of items."""
-        return len(self._items)
-
-    def itemAt(self, index: int) -> QLayoutItem | None:
-        """Return the item at an index, None past the end."""
-        return self._items[index] if 0 <= index < len(self._items) else None
-
-    def takeAt(self, index: int) -> QLayoutItem | None:
-        """Remove and return the item at an index."""
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
-
-    def hasHeightForWidth(self) -> bool:
-        """Return True: a smaller width takes more lines."""
-        return True
-
-    def heightForWidth(self, width: int) -> int:
-        """Return the height of all lines at a width, in pixels."""
-        return max((rect.bottom() + 1 for rect in self._item_rects(width)), default=0)
-
-    def sizeHint(self) -> QSize:
-        """Return the size of all items in one line."""
-        sizes = [item.sizeHint() for item in self._items]
-        gaps = self._horizontal_gap * max(0, len(sizes) - 1)
-        return QSize(sum(size.width() for size in sizes) + gaps, max((size.height() for size in sizes), default=0))
-
-    def minimumSize(self) -> QSize:
-        """Return the size of the widest and the highest item."""
-        sizes = [item.minimumSize() for item in self._items]
-        return QSize(max((s.width() for s in sizes), default=0), max((s.height() for s in sizes), default=0))
-
-    def expandingDirections(self) -> Qt.Orientation:
-        """Return none: spare room stays empty."""
-        return Qt.Orientation(0)
-
-    def setGeometry(self, area: QRect) -> None:
-        """Place all items within an area."""
-        super().setGeometry(area)
-        for item, rect in zip(self._items, self._item_rects(area.width()), strict=True):
-            item.setGeometry(rect.translated(area.topLeft()))
-
-    def _item_rects(self, width: int) -> list[QRect]:
-        rects: list[QRect] = []
-        position = QPoint(0, 0)
-        for item in self._items:
-            size = item.sizeHint()
-            if position.x() and position.x() + size.width() > width:
-                position = QPoint(0, max(rect.bottom() + 1 for rect in rects) + self._vertical_gap)
-            rects.append(QRect(position, size))
-            position = QPoint(position.x() + size.width() + self._horizontal_gap, position.y())
-        return rects
-
 
 _SPIN_MARGIN = 6
 _MAX_TOOLTIP_CHARS = 1_000
@@ -372,6 +305,34 @@ class PageScroller(QScrollArea):
         if least.height() > room.height():
             room.setWidth(room.width() - self.verticalScrollBar().sizeHint().width())
         self._page.resize(room.expandedTo(least))
+
+
+class HtmlPage(QTextBrowser):
+    """Text from HTML, with figures that stand below each other."""
+
+    def __init__(self, margin: int) -> None:
+        """Make an empty page with a margin of so many pixels."""
+        super().__init__()
+        self.setFont(tabular_font())
+        self.document().setDocumentMargin(margin)
+
+    def show_html(self, text: str, style_sheet: str = "") -> None:
+        """Show HTML in these styles; the page stays where it was scrolled to.
+
+        It is read into another document: one that is shown would be laid out while it is read.
+        """
+        position = self.verticalScrollBar().value()
+        read = QTextDocument(self)
+        read.setDefaultFont(self.document().defaultFont())
+        read.setDocumentMargin(self.document().documentMargin())
+        read.setDefaultTextOption(self.document().defaultTextOption())
+        read.setDefaultStyleSheet(style_sheet)
+        read.setHtml(text)
+        before = self.document()
+        self.setDocument(read)
+        if isValid(before):  # the first one is Qt's, and is gone now
+            before.deleteLater()
+        self.verticalScrollBar().setValue(position)
 
 
 class EmptyState(QWidget):

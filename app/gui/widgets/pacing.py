@@ -61,15 +61,28 @@ class PaintTurns(QObject):
         """Whether a widget still waits for its turn."""
         return bool(self._waiting)
 
+    def lead(self, widget: QWidget) -> None:
+        """Let the painting of a widget that waits for none count too; it is painted before the others."""
+        widget.installEventFilter(self)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """Begin the turn where a widget is painted that waits for none."""
+        if event.type() == QEvent.Type.Paint:
+            self._begin()
+        return False
+
     def take(self, widget: QWidget) -> bool:
         """Return whether a widget may be painted in this turn; if not, it is asked to paint in the next one."""
-        now_s = time.monotonic()
-        if not self._turn.isActive():
-            self._end_s = now_s + _SLICE_S
-            self._turn.start()
-        if now_s >= self._end_s:
+        self._begin()
+        is_time = time.monotonic() < self._end_s
+        if not is_time:
             self._waiting.append(widget)
-        return now_s < self._end_s
+        return is_time
+
+    def _begin(self) -> None:
+        if not self._turn.isActive():
+            self._end_s = time.monotonic() + _SLICE_S
+            self._turn.start()
 
     def _update_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -90,24 +103,28 @@ class Slices(QObject):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._steps: Iterator[object] = iter(())
-        self._timer = QTimer(self, interval=0, singleShot=True)
-        self._timer.timeout.connect(self._go)
+        self._end_of_turn = QTimer(self, interval=0, singleShot=True)
+        self._next_turn = QTimer(self, interval=0, singleShot=True)
+        # What an event asks of a timer comes at the end of the same turn, after all was painted.
+        self._end_of_turn.timeout.connect(self._next_turn.start)
+        self._next_turn.timeout.connect(self._go)
 
     @property
     def busy(self) -> bool:
         """Whether steps are left."""
-        return self._timer.isActive()
+        return self._end_of_turn.isActive() or self._next_turn.isActive()
 
     def start(self, steps: Iterable[object]) -> None:
         """Make the first of these steps now, and the others in the next turns; a step is made by taking it."""
         self._steps = iter(steps)
+        self._end_of_turn.stop()
+        self._next_turn.stop()
         self._go()
 
     def _go(self) -> None:
         end_s = time.monotonic() + _SLICE_S
         for _ in self._steps:
             if time.monotonic() >= end_s:
-                self._timer.start()
+                self._end_of_turn.start()
                 return
-        self._timer.stop()
         self.done.emit()

@@ -139,7 +139,7 @@ def test_no_word_of_a_narrow_head_is_broken(qtbot: QtBot, theme: Theme) -> None:
     qtbot.addWidget(view)
     view.resize(500, 300)
     heads = "".join(f"<th>Measured, XLA: {what}</th>" for what in ("GFLOPS", "speed-up", "ms a step") * 2)
-    view.show_html(f"<table><tr>{heads}</tr></table>")
+    view.show_article(f"<table><tr>{heads}</tr></table>")
     with qtbot.waitExposed(view):
         view.show()
     block, ends = view.document().begin(), set()

@@ -104,7 +104,7 @@ def test_the_mark_of_a_box_is_dark_in_the_dark_scheme_and_white_in_the_light_one
 def test_an_article_is_laid_out_when_it_is_seen(qtbot: QtBot, theme: Theme) -> None:
     front, article = QWidget(), ArticleView(theme)
     stack = shown_stack(qtbot, front, article)
-    article.show_html("<p>measured</p>")
+    article.show_article("<p>measured</p>")
     theme.choose(DARK_ALWAYS)
     assert article.toPlainText() == ""
     stack.setCurrentWidget(article)

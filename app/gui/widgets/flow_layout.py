@@ -1,0 +1,85 @@
+"""Widgets side by side, in as many lines as they need."""
+
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtWidgets import QLayout, QLayoutItem, QWidget
+
+
+class FlowLayout(QLayout):
+    """Places widgets side by side and wraps them into further lines; the gaps are in pixels."""
+
+    def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int) -> None:
+        super().__init__(parent)
+        self._horizontal_gap = horizontal_gap
+        self._vertical_gap = vertical_gap
+        self._items: list[QLayoutItem] = []
+        self._rects: dict[int, list[QRect]] = {}
+        self.setContentsMargins(0, 0, 0, 0)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        """Append an item."""
+        self._items.append(item)
+        self._rects.clear()
+
+    def invalidate(self) -> None:
+        """Forget where the items are: one of them has changed its size, or whether it is shown."""
+        self._rects.clear()
+        super().invalidate()
+
+    def count(self) -> int:
+        """Return the number of items."""
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        """Return the item at an index, None past the end."""
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        """Remove and return the item at an index."""
+        self._rects.clear()
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def hasHeightForWidth(self) -> bool:
+        """Return True: a smaller width takes more lines."""
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        """Return the height of all lines at a width, in pixels."""
+        return max((rect.bottom() + 1 for rect in self._item_rects(width)), default=0)
+
+    def sizeHint(self) -> QSize:
+        """Return the size of all items in one line."""
+        sizes = [item.sizeHint() for item in self._items]
+        gaps = self._horizontal_gap * max(0, len(sizes) - 1)
+        return QSize(sum(size.width() for size in sizes) + gaps, max((size.height() for size in sizes), default=0))
+
+    def minimumSize(self) -> QSize:
+        """Return the size of the widest and the highest item."""
+        sizes = [item.minimumSize() for item in self._items]
+        return QSize(max((s.width() for s in sizes), default=0), max((s.height() for s in sizes), default=0))
+
+    def expandingDirections(self) -> Qt.Orientation:
+        """Return none: spare room stays empty."""
+        return Qt.Orientation(0)
+
+    def setGeometry(self, area: QRect) -> None:
+        """Place all items within an area."""
+        super().setGeometry(area)
+        for item, rect in zip(self._items, self._item_rects(area.width()), strict=True):
+            item.setGeometry(rect.translated(area.topLeft()))
+
+    def _item_rects(self, width: int) -> list[QRect]:
+        """Return where the items are, found once for a width: Qt asks for the height many times in a layout."""
+        if width not in self._rects:
+            self._rects[width] = self._placed(width)
+        return self._rects[width]
+
+    def _placed(self, width: int) -> list[QRect]:
+        rects: list[QRect] = []
+        position = QPoint(0, 0)
+        for item in self._items:
+            size = item.sizeHint()
+            if position.x() and position.x() + size.width() > width:
+                position = QPoint(0, max(rect.bottom() + 1 for rect in rects) + self._vertical_gap)
+            rects.append(QRect(position, size))
+            position = QPoint(position.x() + size.width() + self._horizontal_gap, position.y())
+        return rects
