@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from string import Template
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
@@ -23,7 +23,6 @@ LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 _FONT_PX = 13
-_SOON_MS = 50
 _AS_FAR_FROM_WHITE_AS_BLACK = 0.179
 """A relative luminance."""
 
@@ -184,8 +183,6 @@ class _Colouring(QObject):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._hidden: list[QWidget] = []
-        self._soon = QTimer(self, interval=_SOON_MS, singleShot=True)
-        self._soon.timeout.connect(self._begin)
         self._slices = Slices(self)
 
     def take(self, scheme: str) -> None:
@@ -195,7 +192,8 @@ class _Colouring(QObject):
             window.setProperty("scheme", scheme)
             self._polish(window)
             window.update()
-        self._soon.start()
+        hidden = self._hidden
+        self._slices.start((step for widget in hidden for step in self._polish_hidden(widget)), later=True)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Take them in a part that was hidden, before it is painted."""
@@ -212,9 +210,6 @@ class _Colouring(QObject):
         widget.style().polish(widget)
         for child in _widgets_in(widget):
             self._polish(child)
-
-    def _begin(self) -> None:
-        self._slices.start(step for widget in self._hidden for step in self._polish_hidden(widget))
 
     def _polish_hidden(self, widget: QWidget) -> Iterator[None]:
         """Polish a widget and all in it, one in each step."""

@@ -17,7 +17,7 @@ _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
 
 
 class FoldingText(QWidget):
-    """A text in full that can be selected, or folded to one line that ends where the room does."""
+    """A text that `fold` shows in full, to be selected, or in one line that ends where the room does."""
 
     def __init__(self, text: str, role: str) -> None:
         super().__init__()
@@ -28,7 +28,6 @@ class FoldingText(QWidget):
         column.addWidget(self._full)
         column.addWidget(self._line)
         self.set_text(text)
-        self.fold(False)
 
     def set_text(self, text: str) -> None:
         """Show a text."""

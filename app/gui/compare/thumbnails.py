@@ -3,24 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, QTimer
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt
 from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QTabBar
 
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.pacing import Slices
 from app.report.charts.draw import MIN_WIDTH, draw_chart
 from app.viewmodels.charts.model import BarChart, Chart, Plot, PointChart
 
 SIZE = QSize(64, 36)
-_AFTER_MS = 50
-"""What is larger is painted first."""
 _TAB_PADDING, _ICON_GAP = 4 * GRID, GRID
 """Of a tab around its title, by the style sheet, and between picture and title."""
 
 
 class Thumbnails(QObject):
-    """Draws the charts of a tab bar as its icons, one in each turn of the event loop so that nothing waits for all.
+    """Draws the charts of a tab bar as its icons, a few in each turn of the event loop so that nothing waits for all.
 
     Where the tabs would not fit with all of them, there are none. Thread: GUI only.
     """
@@ -30,11 +29,8 @@ class Thumbnails(QObject):
         self._tabs = tabs
         self._theme = theme
         self._charts: dict[str, Chart] = {}
-        self._waiting: list[str] = []
         self._icons: dict[str, QIcon] = {}
-        self._turn = QTimer(self)
-        self._turn.setSingleShot(True)
-        self._turn.timeout.connect(self._draw_next)
+        self._drawing = Slices(self)
         theme.follow(tabs, self._draw_all)
         tabs.setIconSize(SIZE)
         tabs.installEventFilter(self)
@@ -52,16 +48,12 @@ class Thumbnails(QObject):
         self._draw_all()
 
     def _draw_all(self) -> None:
-        self._waiting = list(self._charts)
-        self._turn.start(_AFTER_MS)
+        """Draw them anew, after what is larger."""
+        self._drawing.start(map(self._draw, self._charts), later=True)
 
-    def _draw_next(self) -> None:
-        if not self._waiting:
-            return
-        key = self._waiting.pop(0)
+    def _draw(self, key: str) -> None:
         self._icons[key] = QIcon(self._picture(self._charts[key]))
         self._fit()
-        self._turn.start(0)
 
     def _fit(self) -> None:
         """Show the pictures that are drawn, if there is room for those of all charts."""

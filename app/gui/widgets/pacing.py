@@ -114,12 +114,18 @@ class Slices(QObject):
         """Whether steps are left."""
         return self._end_of_turn.isActive() or self._next_turn.isActive()
 
-    def start(self, steps: Iterable[object]) -> None:
-        """Make the first of these steps now, and the others in the next turns; a step is made by taking it."""
+    def start(self, steps: Iterable[object], *, later: bool = False) -> None:
+        """Make the first of these steps now, or later, in the next turn, and the others in those after it.
+
+        A step is made by taking it.
+        """
         self._steps = iter(steps)
-        self._end_of_turn.stop()
         self._next_turn.stop()
-        self._go()
+        if later:
+            self._end_of_turn.start()
+        else:
+            self._end_of_turn.stop()
+            self._go()
 
     def _go(self) -> None:
         end_s = time.monotonic() + _SLICE_S
