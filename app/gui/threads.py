@@ -281,6 +281,7 @@ class BridgeSink:
 
 
 _COLLECT_PERIOD_MS = 1_000
+_CALM_S = 0.005
 
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
@@ -290,6 +291,8 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linu
 class GuiGarbageCollector(QObject):
     """Collects garbage on the GUI thread, once per second and by Python's own thresholds, and gives free memory back.
 
+    It waits for a turn of the event loop in which little else is done.
+
     Thread: GUI only.
     """
 
@@ -297,7 +300,10 @@ class GuiGarbageCollector(QObject):
         super().__init__(parent)
         self._timer = QTimer(self)
         self._timer.setInterval(_COLLECT_PERIOD_MS)
-        self._timer.timeout.connect(self.collect)
+        self._asked_s = 0.0
+        self._next_turn = QTimer(self, interval=0, singleShot=True)
+        self._timer.timeout.connect(self._wait)
+        self._next_turn.timeout.connect(self._collect_if_calm)
 
     def start(self) -> None:
         """Replace the automatic collector; objects that exist now (modules, classes) are never examined again.
@@ -311,8 +317,19 @@ class GuiGarbageCollector(QObject):
     def stop(self) -> None:
         """Return to the automatic collector."""
         self._timer.stop()
+        self._next_turn.stop()
         gc.unfreeze()
         gc.enable()
+
+    def _wait(self) -> None:
+        self._asked_s = time.monotonic()
+        self._next_turn.start()
+
+    def _collect_if_calm(self) -> None:
+        if time.monotonic() - self._asked_s < _CALM_S:
+            self.collect()
+        else:
+            self._wait()
 
     def collect(self) -> None:
         """Collect the oldest generation whose threshold is passed, as the automatic collector does."""

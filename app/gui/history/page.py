@@ -1,7 +1,7 @@
 """The page of one stored run: outcome, figures, plots, environment details and log."""
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication, QResizeEvent
@@ -26,7 +26,7 @@ from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import HtmlPage, Scroller, button, clear_layout, separator, show_text, splitter, text_label
 from app.gui.widgets.flow_layout import FlowLayout
-from app.gui.widgets.pacing import WhenSeen
+from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
@@ -112,6 +112,7 @@ class RunPageView(QWidget):
         self._time_bar.range_requested.connect(self._panels.show_named_range)
         self._panels.moved.connect(self._mark_range)
         self._panels.crosshair_moved.connect(self._show_reading)
+        self._filling = Slices(self)
         self._content = WhenSeen(self, self._restyle)
         theme.changed.connect(self._content.ask)
         self._build()
@@ -148,6 +149,7 @@ class RunPageView(QWidget):
 
     def displayed_text(self) -> str:
         """Return the text of the page without plots and log."""
+        self._filling.finish()
         labels = (self._title, self._subtitle, self._outcome, self._reason, self._notes)
         texts = (
             self._badge.displayed_text(),
@@ -180,9 +182,15 @@ class RunPageView(QWidget):
         self._time_bar.offer_ranges(detail.plots.ranges)
         self._panels.show_plots(detail.plots)
         self._mark_range()
+        self._filling.start(self._fill(detail), later=True)
+
+    def _fill(self, detail: RunDetail) -> Iterator[None]:
+        """Show what is beside the plots, after them."""
         self._log.show_log(detail.log_title, detail.log)
+        yield
         self._details.verticalScrollBar().setValue(0)
         self._content.ask()
+        yield
 
     def focus_search(self) -> None:
         """Focus the search field of the log."""

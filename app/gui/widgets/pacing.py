@@ -127,6 +127,11 @@ class Slices(QObject):
             self._end_of_turn.stop()
             self._go()
 
+    def finish(self) -> None:
+        """Make all steps that are left now."""
+        if self.busy:
+            self.start(list(self._steps))
+
     def _go(self) -> None:
         end_s = time.monotonic() + _SLICE_S
         for _ in self._steps:
