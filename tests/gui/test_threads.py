@@ -3,12 +3,13 @@
 import gc
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from PySide6.QtCore import QCoreApplication, QObject
+from PySide6.QtCore import QCoreApplication, QObject, QTimer
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -234,6 +235,27 @@ def test_another_threads_allocations_collect_nothing_and_the_timer_does(
     other.join()
     assert deaths == []
     qtbot.waitUntil(lambda: deaths == [threading.get_ident()])
+
+
+def test_garbage_waits_for_a_turn_in_which_little_is_done(qtbot: QtBot, collector: GuiGarbageCollector) -> None:
+    deaths: list[int] = []
+    turns = [0]
+
+    def work() -> None:
+        turns[0] += 1
+        end_s = time.monotonic() + 0.010
+        while time.monotonic() < end_s:
+            pass
+
+    busy = QTimer(collector, interval=0)
+    busy.timeout.connect(work)
+    busy.start()
+    allocate_much()
+    Cycle(deaths)
+    qtbot.waitUntil(lambda: turns[0] > 150)  # 1.5 s: it is due
+    assert deaths == []
+    busy.stop()
+    qtbot.waitUntil(lambda: bool(deaths))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc's allocator holds on to freed memory")

@@ -11,6 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.gui.compare import charts
 from app.gui.compare.charts import ChartsView, ChartWidget
 from app.gui.compare.scaling import ScalingChart
 from app.gui.compare.tabs import CompareTabs
@@ -19,8 +20,10 @@ from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save, save_shown_chart
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.window_state import write_states
-from app.report.charts.canvas import HitArea
+from app.report.charts.canvas import Drawing, HitArea
+from app.report.charts.draw import draw_chart
 from app.viewmodels.charts.model import Chart
+from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
 from app.viewmodels.plot.model import Band
@@ -51,6 +54,21 @@ def screen(qtbot: QtBot, theme: Theme, pictures: tuple[Chart, ...], recorded: Re
 def batch(screen: Screen[ChartsView]) -> ChartWidget:
     """Throughput against batch size: three runs behind each point."""
     return screen.view.widgets[3]
+
+
+def test_charts_that_follow_others_are_drawn_once_at_their_width(
+    screen: Screen[ChartsView], pictures: tuple[Chart, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[float] = []
+
+    def draw(chart: Chart, palette: Palette, width: float) -> Drawing:
+        drawn.append(width)
+        return draw_chart(chart, palette, width)
+
+    monkeypatch.setattr(charts, "draw_chart", draw)
+    screen.view.show_charts(pictures[:2])
+    screen.view.grab()
+    assert drawn == [screen.view.width()] * 2
 
 
 def test_a_scatter_is_coloured_by_the_parameter_chosen_for_it(

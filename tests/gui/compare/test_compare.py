@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QTabBar
@@ -514,6 +514,39 @@ def test_in_a_narrow_window_words_give_way_to_figures(screen: ComparePage) -> No
         if seen[-1]:
             assert heads.sectionViewportPosition(ratio) + heads.sectionSize(ratio) <= table.viewport().width()
     assert (seen[0], seen[-1]) == ("Outcome", "")
+
+
+def test_an_alignment_chosen_while_runs_are_read_is_that_of_their_curves(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    curves, shown = screen.view.tabs.curves, list[set[str]]()
+    keep_keys = partial(_add_keys, shown, screen.panels)
+    screen.panels.changed.connect(keep_keys)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.show_runs([4, 5])
+        curves.align_button("steps").click()
+    screen.qtbot.waitUntil(lambda: screen.drawn() == {"4", "5"}, timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: float(screen.panel("Loss").points("4")[0][-1]) == 400.0, timeout=LIMIT_MS)
+    assert curves.align_button("steps").isChecked()
+    assert shown
+    assert {"1", "2"} not in shown, "the runs before are not aligned for the table of these"
+
+
+def _add_keys(shown: list[set[str]], panels: PanelStack) -> None:
+    shown.append({curve.key for panel in panels.offered.panels for curve in panel.curves})
+
+
+def test_verdict_and_table_do_not_wait_for_the_curves(screen: ComparePage) -> None:
+    """Curves come in a turn of their own: before that turn the table is there, and input can be taken."""
+    screen.compare(1, 2)
+    seen: list[tuple[list[str], set[str]]] = []
+
+    def look() -> None:
+        seen.append((screen.column("Run"), {key for plot in screen.panels.shown for key in plot.shown_keys()}))
+
+    screen.view.table.model().modelReset.connect(lambda: QTimer.singleShot(0, screen.view, look))
+    screen.compare(4, 5)
+    assert seen[0] == (["4", "5"], {"1", "2"})
+    assert screen.drawn() == {"4", "5"}
 
 
 def test_charts_are_seen_small_on_their_tabs(screen: ComparePage) -> None:

@@ -110,6 +110,22 @@ def test_axes_and_what_is_behind_the_curves_are_painted_only_when_they_change(qt
         assert ground.count - before == paints
 
 
+def test_a_plot_fits_its_last_size_alone_when_it_is_painted(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.set_curve("a", np.arange(60.0), np.arange(60.0), colour=0, label="GPU 0")
+    made.grab()
+    fitted: list[float] = []
+    made.plot.sigDeviceRangeChanged.connect(lambda _, area: fitted.append(area.width()))
+    for width in (500, 700, 640):
+        made.resize(width, 200)
+    assert fitted == []
+    made.grab()
+    assert set(fitted) == {made.plot.width()}
+    columns = made.columns_drawn("a")
+    made.refresh()
+    assert made.columns_drawn("a") == columns > 500, "the curve is drawn for this size"
+
+
 def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) -> None:
     made = panel(qtbot, theme)
     made.values.fix(0.0, 10.0)

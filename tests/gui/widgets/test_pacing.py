@@ -141,6 +141,73 @@ def test_what_takes_long_to_paint_is_painted_in_turns(qtbot: QtBot) -> None:
     assert not turns.busy
 
 
+def test_what_is_painted_first_counts_and_waits_for_none(qtbot: QtBot) -> None:
+    window = QWidget()
+    turns, said = PaintTurns(window), list[str]()
+
+    class Leading(QWidget):
+        def paintEvent(self, _event: QPaintEvent) -> None:
+            busy(0.012)
+            said.append("led")
+
+    leading, other = Leading(), SlowPaint(turns, said)
+    column = QVBoxLayout(window)
+    column.addWidget(leading)
+    column.addWidget(other)
+    turns.lead(leading)
+    qtbot.addWidget(window)
+    window.resize(200, 200)
+    window.show()
+    qtbot.waitUntil(lambda: "painted" in said)
+    assert said == ["led", "waits", "painted"]
+
+
+def test_what_an_event_leaves_for_later_comes_after_all_is_painted_and_after_the_next_input(qtbot: QtBot) -> None:
+    said: list[str] = []
+
+    class Painted(QWidget):
+        def paintEvent(self, _event: QPaintEvent) -> None:
+            said.append("painted")
+
+    shown = Painted()
+    qtbot.addWidget(shown)
+    shown.show()
+    qtbot.waitUntil(lambda: bool(said))
+    said.clear()
+    now, later = Slices(shown), Slices(shown)
+
+    def steps(name: str) -> Iterator[None]:
+        for part in (1, 2):
+            said.append(f"{name} {part}")
+            busy(0.012)
+            yield
+
+    def act() -> None:
+        later.start(steps("later"), later=True)
+        now.start(steps("now"))
+        shown.update()
+        QTimer.singleShot(0, shown, lambda: said.append("end of the turn"))
+
+    QTimer.singleShot(0, shown, act)
+    qtbot.waitUntil(lambda: len(said) == 6)
+    assert said[:3] == ["now 1", "painted", "end of the turn"] or said[:3] == ["now 1", "end of the turn", "painted"]
+    assert sorted(said[3:]) == ["later 1", "later 2", "now 2"]
+
+
+def test_what_is_left_can_be_made_at_once(qtbot: QtBot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    made: list[int] = []
+    slices = Slices(parent)
+    slices.start(map(made.append, [1, 2]), later=True)
+    assert made == []
+    slices.finish()
+    assert made == [1, 2]
+    assert not slices.busy
+    slices.finish()
+    assert made == [1, 2]
+
+
 def test_slices_let_other_work_in_and_say_when_they_are_done(qtbot: QtBot) -> None:
     parent = QWidget()
     qtbot.addWidget(parent)

@@ -1,0 +1,67 @@
+"""Widgets in lines, and pages of HTML."""
+
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QTextDocument
+from PySide6.QtWidgets import QPushButton, QWidget, QWidgetItem
+from pytestqt.qtbot import QtBot
+
+from app.gui.widgets.basic import HtmlPage
+from app.gui.widgets.flow_layout import FlowLayout
+
+
+class AskedItem(QWidgetItem):
+    """Counts how often its size is asked for."""
+
+    asked = 0
+
+    def sizeHint(self) -> QSize:
+        self.asked += 1
+        return super().sizeHint()
+
+
+def add(flow: FlowLayout, text: str) -> tuple[QPushButton, AskedItem]:
+    button = QPushButton(text)
+    flow.addChildWidget(button)
+    item = AskedItem(button)
+    flow.addItem(item)
+    return button, item
+
+
+def test_lines_are_found_once_for_a_width_and_anew_when_a_part_changes(qtbot: QtBot) -> None:
+    around = QWidget()
+    qtbot.addWidget(around)
+    flow = FlowLayout(around, 4, 4)
+    buttons, items = zip(*(add(flow, text) for text in ("one", "two", "three")), strict=True)
+    around.resize(400, 100)
+    around.show()
+    qtbot.waitUntil(lambda: buttons[2].x() > buttons[1].x() > 0)
+    flow.heightForWidth(90)
+    asked = items[0].asked
+    assert [flow.heightForWidth(90) for _ in range(3)] == [flow.heightForWidth(90)] * 3
+    assert items[0].asked == asked, "Qt asks for the height a dozen times in a layout"
+
+    before = buttons[1].x()
+    buttons[0].setText("one that is longer now")
+    qtbot.waitUntil(lambda: buttons[1].x() > before)
+    buttons[0].hide()
+    qtbot.waitUntil(lambda: buttons[1].x() < before)
+    flow.takeAt(0)
+    qtbot.waitUntil(lambda: flow.heightForWidth(400) == buttons[1].height())
+    flow.addWidget(QPushButton("four"))
+    assert flow.heightForWidth(1) > flow.heightForWidth(1000)
+
+
+def test_a_page_keeps_its_place_and_one_document(qtbot: QtBot) -> None:
+    page = HtmlPage(12)
+    qtbot.addWidget(page)
+    page.resize(300, 100)
+    page.show()
+    for text in ("first", "second", "third"):
+        page.show_html(f"<p class='name'>{text}</p>" * 40, ".name { color: #ff0000; }")
+        page.verticalScrollBar().setValue(120)
+    page.show_html("<p class='name'>last</p>" * 40, ".name { color: #00ff00; }")
+    assert page.verticalScrollBar().value() == 120
+    assert page.toPlainText().startswith("last\nlast")
+    assert page.document().documentMargin() == 12
+    assert page.document().begin().begin().fragment().charFormat().foreground().color().name() == "#00ff00"
+    qtbot.waitUntil(lambda: len(page.findChildren(QTextDocument)) == 1)
