@@ -300,7 +300,7 @@ class GuiGarbageCollector(QObject):
         super().__init__(parent)
         self._timer = QTimer(self)
         self._timer.setInterval(_COLLECT_PERIOD_MS)
-        self._asked_s = 0.0
+        self._due_s = 0.0
         self._next_turn = QTimer(self, interval=0, singleShot=True)
         self._timer.timeout.connect(self._wait)
         self._next_turn.timeout.connect(self._collect_if_calm)
@@ -322,11 +322,11 @@ class GuiGarbageCollector(QObject):
         gc.enable()
 
     def _wait(self) -> None:
-        self._asked_s = time.monotonic()
+        self._due_s = time.monotonic()
         self._next_turn.start()
 
     def _collect_if_calm(self) -> None:
-        if time.monotonic() - self._asked_s < _CALM_S:
+        if time.monotonic() - self._due_s < _CALM_S:
             self.collect()
         else:
             self._wait()

@@ -95,6 +95,8 @@ class CompareTabs(QWidget):
     def offer_article(self, offered: bool) -> None:
         """Set whether the next gallery has the tab of an article; its tables are requested when it is opened."""
         self._article_offered, self._article_was_requested = offered, False
+        if self.article is not None:
+            self.article.show_article("")
 
     def open_article(self) -> None:
         """Open the article, where one is offered."""

@@ -20,6 +20,15 @@ _FEWEST_STEPS, _WIDTH_OF_FEWEST = 2.25, 300.0
 
 
 class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+    _colours = ("", "")
+
+    def set_colours(self, line: str, text: str) -> None:
+        """Take colours for lines and labels, if it has others: that takes half a millisecond."""
+        if (line, text) != self._colours:
+            self._colours = (line, text)
+            self.setPen(pg.mkPen(line))
+            self.setTextPen(pg.mkPen(text))
+
     def update(self) -> None:
         """Have the whole plot painted: its widget does not listen to the scene."""
         canvas = self.getViewWidget()
@@ -131,7 +140,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._frame = QPixmap()
         self._ground = QPixmap()
         self._ground_area = QRectF()
-        self._is_resized = self._is_fitting = False
+        self._is_resized = self._paints_all = False
         self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.NoViewportUpdate)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.view = pg.ViewBox(enableMouse=False, enableMenu=False)
@@ -153,8 +162,8 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     def update_all(self) -> None:
-        """Have everything painted, unless it is about to be."""
-        if not self._is_fitting:
+        """Have everything painted, unless it is being painted."""
+        if not self._paints_all:
             self.viewport().update()
 
     def update_columns(self, first_px: float, last_px: float) -> None:
@@ -177,8 +186,10 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._is_resized = True
 
     def _paint_frame(self, painter: QPainter, part: QRectF) -> None:
+        self._paints_all = part.contains(QRectF(self.viewport().rect()))
         self.fit()
         self.painting.emit()
+        self._paints_all = False
         self.scene().prepareForPaint()
         area = self.view.mapRectToScene(self.view.rect())
         size = self.viewport().size() * self.devicePixelRatioF()
@@ -198,9 +209,8 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
     def fit(self) -> None:
         """Fit the view into the size that the canvas has now."""
         if self._is_resized:
-            self._is_resized, self._is_fitting = False, True
+            self._is_resized = False
             super().resizeEvent(None)
-            self._is_fitting = False
 
     def release(self) -> None:
         """Give the memory of the axes' image back until it is painted again; the last frame stays."""

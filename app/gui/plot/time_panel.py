@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
@@ -219,13 +218,15 @@ class TimePanel(QWidget):
             return
         self._dirty = False
         self.plot.fit()
+        for axis in self.plot.axes:
+            axis.set_colours(self._theme.colours.line, self._theme.colours.muted)
         ratio = self.devicePixelRatioF()
         columns = max(_MIN_COLUMNS, round(self._view.width() * ratio))
         strokes = self._curves.draw(self.span, columns)
         changed = self._image.set_strokes(strokes)
         reach = self._labels.set_lines(self._curves.labelled())
         if changed is None or reach == math.inf:
-            self.plot.viewport().update()
+            self.plot.update_all()
         elif changed:
             self.plot.update_columns(changed.start / ratio - reach, changed.stop / ratio + reach)
         self.values.follow([stroke for stroke, _, _ in strokes], shrink=self._fit)
@@ -298,18 +299,13 @@ class TimePanel(QWidget):
         self._describe()
         self.plot.behind, self.plot.front = (self._bands,), (self._image, self._labels, self._marks)
         for axis in (self._left, self.axis):
-            axis.setStyle(tickFont=tabular_font(_TICK_PX))
+            axis.setStyle(tickFont=tabular_font(_TICK_PX), tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)
         self._left.setWidth(AXIS_WIDTH)
         self._left.enableAutoSIPrefix(False)
         self._left.setStyle(showValues=False)
         self._view.setXRange(*self.span, padding=0)
 
     def _restyle(self) -> None:
-        colours = self._theme.colours
-        self.plot.setBackground(QColor(colours.surface))
+        self.plot.setBackground(QColor(self._theme.colours.surface))
         self.plot.renew()
-        for axis in (self._left, self.axis):
-            axis.setPen(pg.mkPen(colours.line))
-            axis.setTextPen(pg.mkPen(colours.muted))
-            axis.setStyle(tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)
         self._repaint()

@@ -1,7 +1,8 @@
 """Evidence of what actually ran: the verification badge and the panel with kernels, devices and weight transfer."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
@@ -19,7 +20,7 @@ from app import units
 from app.gui.run.step_timeline import StepTimelineWidget
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, text_label
-from app.gui.widgets.pacing import WhenSeen
+from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.share_bars import ShareBar, StackedBar
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
@@ -80,6 +81,11 @@ class BadgeLine(QWidget):
             self._title.setStyleSheet(f"color: {self._theme.tone_colour(self._badge.tone)};")
 
 
+def _insert_last(column: QVBoxLayout, part: QVBoxLayout) -> None:
+    """Insert a part above the room that is left."""
+    column.insertLayout(column.count() - 1, part)
+
+
 class EvidencePanel(QScrollArea):
     """Shows an `EvidenceView`: requested and actual, time by class, top kernels, weight transfer."""
 
@@ -90,10 +96,12 @@ class EvidencePanel(QScrollArea):
         self.setWidgetResizable(True)
         self.setAccessibleName("Evidence of what ran")
         self._content = WhenSeen(self, self._rebuild)
+        self._filling = Slices(self)
 
     def displayed_text(self) -> str:
         """Return the text of the panel."""
         self._content.finish()
+        self._filling.finish()
         return "\n".join(label.text() for label in self.findChildren(QLabel))
 
     def show_view(self, view: EvidenceView) -> None:
@@ -109,33 +117,30 @@ class EvidencePanel(QScrollArea):
         column = QVBoxLayout(content)
         column.setContentsMargins(0, GRID, 2 * GRID, 2 * GRID)
         column.setSpacing(3 * GRID)
-        for part in self._parts(self._view):
-            column.addLayout(part)
         column.addStretch(1)
         self.setWidget(content)
+        self._filling.start(map(partial(_insert_last, column), self._parts(self._view)))
 
-    def _parts(self, view: EvidenceView) -> list[QVBoxLayout]:
-        """Return the parts of the evidence, the most important first."""
-        parts = []
+    def _parts(self, view: EvidenceView) -> Iterator[QVBoxLayout]:
+        """Yield the parts of the evidence, the most important first."""
         if view.aspects:
-            parts.append(_titled("Requested and actual", self._aspects(view.aspects)))
+            yield _titled("Requested and actual", self._aspects(view.aspects))
         if view.warning:
-            parts.append(_titled("", text_label(f"▲  {view.warning}", "caution", wrap=True)))
+            yield _titled("", text_label(f"▲  {view.warning}", "caution", wrap=True))
         if view.kernels:
-            parts.append(_titled("Where the time went", self._time_shares(view)))
+            yield _titled("Where the time went", self._time_shares(view))
         if view.timeline:
-            parts.append(_titled("One step", StepTimelineWidget(self._theme, view.timeline)))
+            yield _titled("One step", StepTimelineWidget(self._theme, view.timeline))
         if view.kernels:
-            parts.append(_titled(f"Top {view.noun}s", self._kernels(view)))
+            yield _titled(f"Top {view.noun}s", self._kernels(view))
         if view.devices:
-            parts.append(_titled("Step time per device", _devices(view)))
+            yield _titled("Step time per device", _devices(view))
         if view.portability:
-            parts.append(_titled("Weight transfer", _trials(view.portability)))
+            yield _titled("Weight transfer", _trials(view.portability))
         if view.equality:
-            parts.append(_titled("Against other variants", text_label("\n".join(view.equality), wrap=True)))
+            yield _titled("Against other variants", text_label("\n".join(view.equality), wrap=True))
         if notes := "\n".join(filter(None, (view.sources, *view.notes))):
-            parts.append(_titled("", text_label(notes, "caption", wrap=True)))
-        return parts
+            yield _titled("", text_label(notes, "caption", wrap=True))
 
     def _aspects(self, aspects: tuple[Aspect, ...]) -> QGridLayout:
         grid = _table(("", "Requested", "Actual"), numbers=())

@@ -120,6 +120,18 @@ def test_other_runs_have_other_tables_and_the_tab_stays_open(screen: ArticlePage
     assert screen.article_text() == ""
 
 
+def test_while_tables_are_made_those_of_other_runs_are_not_shown(screen: ArticlePage) -> None:
+    screen.compare(1, 2, article=True)
+    screen.wait_article("2 runs")
+    screen.open_tab("Curves")
+    screen.compare(1, 2, 3)
+    screen.open_tab("Article")
+    article = screen.view.tabs.article
+    assert article is not None
+    assert article.toPlainText() == ""
+    screen.wait_article("3 runs")
+
+
 def test_who_asks_for_the_article_gets_the_curves_where_there_is_none(screen: ArticlePage) -> None:
     screen.compare(5, 6, article=True)
     assert screen.view.tabs.curves.isVisible()

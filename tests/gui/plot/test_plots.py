@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.plot.canvas import TimeAxis, ValueAxis
 from app.gui.plot.drawn_curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
-from app.gui.theme import DARK, LIGHT, Theme, style_sheet
+from app.gui.theme import DARK, DARK_ALWAYS, LIGHT, Theme, style_sheet
 from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.charts.palette import HUES
 from app.viewmodels.plot.look import Look
@@ -124,6 +124,25 @@ def test_a_plot_fits_its_last_size_alone_when_it_is_painted(qtbot: QtBot, theme:
     columns = made.columns_drawn("a")
     made.refresh()
     assert made.columns_drawn("a") == columns > 500, "the curve is drawn for this size"
+
+
+def test_one_painting_is_enough_for_another_size_and_other_colours(qtbot: QtBot, theme: Theme) -> None:
+    made, front = panel(qtbot, theme), CountedPaints()
+    made.set_curve("a", np.arange(60.0), np.arange(60.0), colour=0, label="GPU 0")
+    qtbot.waitUntil(lambda: made.columns_drawn("a") > 400)
+    made.plot.front = (*made.plot.front, front)
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: made.resize(500, 180),
+        lambda: theme.choose(DARK_ALWAYS),
+    )
+    for change in changes:
+        QApplication.processEvents()
+        front.count = 0
+        change()
+        qtbot.waitUntil(lambda: front.count > 0)
+        QApplication.processEvents()
+        assert front.count == 1
+    assert made.axis.pen().color().name() == DARK.line
 
 
 def test_a_curve_out_of_range_stays_out_of_the_plot(qtbot: QtBot, theme: Theme) -> None:

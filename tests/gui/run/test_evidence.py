@@ -36,6 +36,13 @@ def view_of(found: Evidence | None) -> evidence.EvidenceView:
     return evidence.stored_evidence_view(stored_run(row, evidence=found, portability=PORTABLE if found else ()))
 
 
+def show(panel: EvidencePanel, view: evidence.EvidenceView) -> None:
+    """Show evidence, all its parts at once."""
+    panel.show_view(view)
+    panel.displayed_text()
+    QApplication.processEvents()
+
+
 def visible(page: QWidget) -> list[str]:
     return [label.text() for label in page.findChildren(QLabel) if label.isVisible()]
 
@@ -64,16 +71,16 @@ def open_run(page: RunPageView, found: Evidence | None, run: int = 3) -> None:
 
 
 def test_what_differs_stands_out_by_a_symbol_too(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(MISLABELLED))
+    show(panel, view_of(MISLABELLED))
     assert "✘  Standard" in visible(panel)
     assert "✔  float32" in visible(panel)
-    panel.show_view(view_of(AS_REQUESTED))
+    show(panel, view_of(AS_REQUESTED))
     assert not any("✘" in words for words in visible(panel))
     assert "TF32" in visible(panel)
 
 
 def test_names_are_short_and_whole_under_the_pointer(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(AS_REQUESTED))
+    show(panel, view_of(AS_REQUESTED))
     first, name, *_ = panel.findChildren(BreakingLabel)
     assert name.text() == "elemWiseRNNcell"
     assert first.fontMetrics().horizontalAdvance(first.text()) > first.width(), "a long name"
@@ -86,15 +93,13 @@ def test_names_are_short_and_whole_under_the_pointer(panel: EvidencePanel) -> No
 def test_long_names_fit_beside_the_notes_of_a_run_on_a_small_screen(panel: EvidencePanel) -> None:
     panel.resize(643, 800)
     kernel = replace(view_of(AS_REQUESTED).kernels[0], name="SwapDimension1And2InTensor3UsingTiles", occupancy="100 %")
-    panel.show_view(
-        replace(view_of(AS_REQUESTED), kernels=(kernel,), traced=" ".join(["10 steps traced after it"] * 5))
-    )
+    show(panel, replace(view_of(AS_REQUESTED), kernels=(kernel,), traced=" ".join(["10 steps traced after it"] * 5)))
     QApplication.processEvents()
     assert panel.horizontalScrollBar().maximum() == 0
 
 
 def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(AS_REQUESTED))
+    show(panel, view_of(AS_REQUESTED))
     bar = panel.findChildren(StackedBar)[0]
     assert bar.text_at(1).startswith("GEMM, 61.1")
     assert bar.text_at(0.7 * bar.width()).startswith("RNN, 31.7")
@@ -104,7 +109,7 @@ def test_time_by_class_is_one_bar_whose_parts_say_what_they_are(panel: EvidenceP
 
 
 def test_the_bar_has_the_colours_of_the_scheme(panel: EvidencePanel, theme: Theme) -> None:
-    panel.show_view(view_of(AS_REQUESTED))
+    show(panel, view_of(AS_REQUESTED))
     (bar,) = panel.findChildren(StackedBar)
     for scheme, colour in ((Qt.ColorScheme.Light, LIGHT.curves[0]), (Qt.ColorScheme.Dark, DARK.curves[0])):
         theme.apply(scheme)
@@ -113,7 +118,7 @@ def test_the_bar_has_the_colours_of_the_scheme(panel: EvidencePanel, theme: Them
 
 
 def test_a_part_of_the_bar_has_its_name_where_there_is_room(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(AS_REQUESTED))
+    show(panel, view_of(AS_REQUESTED))
     bar = panel.findChildren(StackedBar)[0]
     image = bar.grab().toImage()
 
@@ -126,13 +131,13 @@ def test_a_part_of_the_bar_has_its_name_where_there_is_room(panel: EvidencePanel
 
 
 def test_what_could_not_be_seen_is_said(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(UNKNOWN))
+    show(panel, view_of(UNKNOWN))
     assert not panel.findChildren(StackedBar)
     assert any("libcupti is missing" in words for words in visible(panel))
 
 
 def test_products_without_tensor_cores_are_a_warning_above_the_time(panel: EvidencePanel) -> None:
-    panel.show_view(evidence.stored_evidence_view(traced_run(1, 20.0, {CONV: 9.0, SLOW_GEMM: 1.6})))
+    show(panel, evidence.stored_evidence_view(traced_run(1, 20.0, {CONV: 9.0, SLOW_GEMM: 1.6})))
     texts = panel.displayed_text().splitlines()
     (warning,) = (n for n, text in enumerate(texts) if text.startswith("▲  Products without tensor cores take 1.60"))
     assert warning < texts.index("Where the time went")

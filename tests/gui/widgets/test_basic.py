@@ -9,20 +9,20 @@ from app.gui.widgets.basic import HtmlPage
 from app.gui.widgets.flow_layout import FlowLayout
 
 
-class AskedItem(QWidgetItem):
+class CountedItem(QWidgetItem):
     """Counts how often its size is asked for."""
 
-    asked = 0
+    size_hints = 0
 
     def sizeHint(self) -> QSize:
-        self.asked += 1
+        self.size_hints += 1
         return super().sizeHint()
 
 
-def add(flow: FlowLayout, text: str) -> tuple[QPushButton, AskedItem]:
+def add(flow: FlowLayout, text: str) -> tuple[QPushButton, CountedItem]:
     button = QPushButton(text)
     flow.addChildWidget(button)
-    item = AskedItem(button)
+    item = CountedItem(button)
     flow.addItem(item)
     return button, item
 
@@ -36,9 +36,9 @@ def test_lines_are_found_once_for_a_width_and_anew_when_a_part_changes(qtbot: Qt
     around.show()
     qtbot.waitUntil(lambda: buttons[2].x() > buttons[1].x() > 0)
     flow.heightForWidth(90)
-    asked = items[0].asked
+    count = items[0].size_hints
     assert [flow.heightForWidth(90) for _ in range(3)] == [flow.heightForWidth(90)] * 3
-    assert items[0].asked == asked, "Qt asks for the height a dozen times in a layout"
+    assert items[0].size_hints == count, "Qt asks for the height a dozen times in a layout"
 
     before = buttons[1].x()
     buttons[0].setText("one that is longer now")
