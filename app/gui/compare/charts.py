@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -27,11 +28,18 @@ from app.gui.window_state import WindowState
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart
 from app.viewmodels.charts.model import Chart
+from app.viewmodels.charts.palette import Palette
 
 _MAX_WIDTH = 1600
 _MAX_MENU_RUNS = 12
 _NEXT_KEYS = (Qt.Key.Key_Right, Qt.Key.Key_Down)
 _PREVIOUS_KEYS = (Qt.Key.Key_Left, Qt.Key.Key_Up)
+
+
+@lru_cache(maxsize=32)
+def _drawing(chart: Chart, palette: Palette, width: float) -> Drawing:
+    """Draw a chart once for a scheme and a width: its tab is opened again and again, and names take long to place."""
+    return draw_chart(chart, palette, width)
 
 
 class ChartWidget(QWidget):
@@ -227,7 +235,7 @@ class ChartWidget(QWidget):
         return self.mapToGlobal(QPoint(round(hit.centre[0]), round(hit.top + hit.height)))
 
     def _draw(self) -> None:
-        self._drawn = draw_chart(self._chart, self._theme.colours, self.width())
+        self._drawn = _drawing(self._chart, self._theme.colours, self.width())
         self._renderer.load(QByteArray(self._drawn.svg().encode()))
         self.setFixedHeight(round(self._drawn.height))
         self.update()

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, text_label
+from app.gui.widgets.pacing import Slices
 from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
 from app.viewmodels.compare.environment_warnings import Severity
 
@@ -84,6 +85,7 @@ class CompareHeader(QWidget):
         self._warnings: list[WarningLine] = []
         self._all = False
         self._copy.clicked.connect(self.copy)
+        self._adding = Slices(self)
         self._more.clicked.connect(self._toggle_all)
         self._build()
 
@@ -109,30 +111,46 @@ class CompareHeader(QWidget):
 
     def _toggle_all(self) -> None:
         self._all = not self._all
-        self._show_warnings()
+        self._adding.finish()
+        self._update_visibility()
 
     def _show_warnings(self) -> None:
-        """Show the first lines, or all; those that are shown already stay."""
-        rest = len(self._found) - _COLLAPSED_COUNT
-        lines = self._found if self._all or rest == 1 else self._found[:_COLLAPSED_COUNT]
-        self._lines.hide()  # Qt lays the whole window out for every single line that is shown in a visible widget
-        same = sum(1 for _ in takewhile(lambda pair: pair[0].line == pair[1], zip(self._warnings, lines, strict=False)))
+        """Show the first lines; those that are there already stay, and the others are made soon, hidden."""
+        pairs = zip(self._warnings, self._found, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].line == pair[1], pairs))
         for shown in self._warnings[same:]:
             shown.hide()
             shown.deleteLater()
-        self._warnings = [*self._warnings[:same], *map(self._add_line, lines[same:])]
-        for shown in self._warnings:
+        del self._warnings[same:]
+        first = max(same, sum(map(self._is_shown, range(len(self._found)))))
+        for line in self._found[same:first]:
+            self._add_line(line)
+        self._update_visibility()
+        self._adding.start(map(self._add_line, self._found[first:]), later=True)
+
+    def _add_line(self, line: HeaderLine) -> None:
+        """Add a line, ready to be shown."""
+        added = WarningLine(line)
+        added.interleave_requested.connect(self.interleave_requested)
+        added.hide()
+        self._column.addWidget(added)
+        for part in (added, *added.findChildren(QLabel)):
+            part.ensurePolished()
+        self._warnings.append(added)
+
+    def _is_shown(self, number: int) -> bool:
+        return self._all or number < _COLLAPSED_COUNT or len(self._found) == _COLLAPSED_COUNT + 1
+
+    def _update_visibility(self) -> None:
+        rest = len(self._found) - _COLLAPSED_COUNT
+        self._lines.hide()  # Qt lays the whole window out for every single line that is shown in a visible widget
+        for n, shown in enumerate(self._warnings):
             shown.fold(not self._all)
+            shown.setVisible(self._is_shown(n))
         self._lines.show()
         self._rest.fold(not self._all)
         self._more.setText("Fewer" if self._all else f"{rest} more" if rest > 1 else "More")
         self._more.setVisible(bool(self._found or self._rest.text()))
-
-    def _add_line(self, line: HeaderLine) -> WarningLine:
-        added = WarningLine(line)
-        added.interleave_requested.connect(self.interleave_requested)
-        self._column.addWidget(added)
-        return added
 
     def _build(self) -> None:
         self._lines = QWidget()

@@ -26,6 +26,9 @@ _MARKS = ("outcome", "evidence")
 _OF_INTEREST = (RUN, BASE, VARIANT, "host", *_MARKS, "throughput", "speedup", "energy")
 """The columns that should be in view without scrolling."""
 _NO_PARENT = QModelIndex()
+_MARKS_COLUMN, _BASELINE_COLUMN = 0, 1
+_FLAGS = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemNeverHasChildren
+_FLAGS_WITH_BOX = _FLAGS | Qt.ItemFlag.ItemIsUserCheckable
 _RADIO, _DOT = 6.0, 3.0
 _HIDDEN_ALPHA = 60
 
@@ -113,8 +116,8 @@ class CompareModel(CellModel):
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         """Return the flags: what has a check box says so to screen readers too."""
-        has_box = index.column() == 0 and self.rows[index.row()].style is not None
-        return super().flags(index) | (Qt.ItemFlag.ItemIsUserCheckable if has_box else Qt.ItemFlag.NoItemFlags)
+        has_box = index.column() == _MARKS_COLUMN and self.rows[index.row()].style is not None
+        return _FLAGS_WITH_BOX if has_box else _FLAGS  # Qt looks at them three times for each cell that it paints
 
     def is_folded(self, row: int) -> bool | None:
         """Return whether the runs of a variant or the variants of a group are folded away; None for one run."""
@@ -147,12 +150,14 @@ class CompareDelegate(CellDelegate):
             painter.fillRect(option.rect, QColor(self._theme.colours.window))
             option.font.setBold(True)
         super().paint(painter, option, index)
+        if index.column() not in (_MARKS_COLUMN, _BASELINE_COLUMN):
+            return
         area = QRect(option.rect)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if index.column() == 0:
+        if index.column() == _MARKS_COLUMN:
             self._paint_marks(painter, area, row, index)
-        elif index.data(Qt.ItemDataRole.AccessibleTextRole) is not None and row.kind not in ("member", "group"):
+        elif row.kind not in ("member", "group"):
             self._paint_radio(painter, area, chosen=row.is_baseline)
         painter.restore()
 
