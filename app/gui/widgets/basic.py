@@ -32,6 +32,7 @@ from PySide6.QtWidgets import (
 from shiboken6 import isValid
 
 from app.gui.theme import GRID, tabular_font
+from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
 from app.plain import plain_text
 
@@ -315,13 +316,17 @@ class HtmlPage(QTextBrowser):
         super().__init__()
         self.setFont(tabular_font())
         self.document().setDocumentMargin(margin)
+        self._painting = Slices(self)
 
     def show_html(self, text: str, style_sheet: str = "") -> None:
         """Show HTML in these styles; the page stays where it was scrolled to.
 
-        It is read into another document: one that is shown would be laid out while it is read.
+        It is read into another document: one that is shown would be laid out while it is read. To lay it out and to
+        paint it take two turns.
         """
         position = self.verticalScrollBar().value()
+        self.viewport().setUpdatesEnabled(False)
+        self._painting.start(map(self.viewport().setUpdatesEnabled, (True,)), later=True)
         read = QTextDocument(self)
         read.setDefaultFont(self.document().defaultFont())
         read.setDocumentMargin(self.document().documentMargin())
