@@ -162,7 +162,7 @@ def measure_use(minutes: float = 0.0) -> Sequence[Result]:
 def growth_mb(tours_mb: Sequence[float]) -> float:
     """Return by how much the later half of the tours has more memory than the earlier, without the first tour.
 
-    Of one tour it says little: what was freed since the last collection, up to 14 MB, is still resident.
+    Of one tour it says little: pages of freed memory are given back as a whole only.
     """
     later = tours_mb[1:]
     half = len(later) // 2
