@@ -145,7 +145,7 @@ class Tour:
         for name, act in self.steps():
             QTimer.singleShot(0, self.window, act)
             self._settle(name)
-        self._collector.collect()  # the program does so within a second; what was freed since the last time says nothing
+        self._collector.collect()  # as the program does within a second: what was just freed says nothing
 
     def close(self) -> None:
         """Close the window, and end its threads."""

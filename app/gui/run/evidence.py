@@ -82,8 +82,11 @@ class BadgeLine(QWidget):
 
 
 def _insert_last(column: QVBoxLayout, part: QVBoxLayout) -> None:
-    """Insert a part above the room that is left."""
-    column.insertLayout(column.count() - 1, part)
+    """Insert a part above the room that is left, in a widget: Qt would show and lay out its labels one by one."""
+    around = QWidget()
+    part.setContentsMargins(0, 0, 0, 0)
+    around.setLayout(part)
+    column.insertWidget(column.count() - 1, around)
 
 
 class EvidencePanel(QScrollArea):
@@ -96,7 +99,7 @@ class EvidencePanel(QScrollArea):
         self.setWidgetResizable(True)
         self.setAccessibleName("Evidence of what ran")
         self._content = WhenSeen(self, self._rebuild)
-        self._filling = Slices(self)
+        self._filling = Slices(self, slice_s=0.0)
 
     def displayed_text(self) -> str:
         """Return the text of the panel."""

@@ -93,15 +93,17 @@ class PaintTurns(QObject):
 class Slices(QObject):
     """Goes through steps, a few milliseconds of them in each turn of the event loop, so that input never waits for all.
 
-    New steps replace those that are left; `done` is emitted after the last.
+    New steps replace those that are left; `done` is emitted after the last. With a `slice_s` of 0 each step has a turn
+    of its own: what it leaves to be laid out takes long too.
 
     Thread: GUI only.
     """
 
     done = Signal()
 
-    def __init__(self, parent: QObject) -> None:
+    def __init__(self, parent: QObject, slice_s: float = _SLICE_S) -> None:
         super().__init__(parent)
+        self._slice_s = slice_s
         self._steps: Iterator[object] = iter(())
         self._end_of_turn = QTimer(self, interval=0, singleShot=True)
         self._next_turn = QTimer(self, interval=0, singleShot=True)
@@ -133,7 +135,7 @@ class Slices(QObject):
             self.start(list(self._steps))
 
     def _go(self) -> None:
-        end_s = time.monotonic() + _SLICE_S
+        end_s = time.monotonic() + self._slice_s
         for _ in self._steps:
             if time.monotonic() >= end_s:
                 self._end_of_turn.start()

@@ -25,6 +25,8 @@ def panel(qtbot: QtBot, theme: Theme) -> EvidencePanel:
     made.show_view(stored_evidence_view(stored_run(run_row(3, gpus=1, found=EVIDENCE), evidence=EVIDENCE)))
     with qtbot.waitExposed(made):
         made.show()
+    made.displayed_text()
+    qtbot.waitUntil(lambda: timeline_of(made)[1].isVisible())
     return made
 
 
