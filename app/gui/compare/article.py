@@ -28,6 +28,8 @@ class ArticleView(HtmlPage):
         super().__init__(2 * GRID)
         self._theme = theme
         self._html = ""
+        # Where a bar came with the text, all would be laid out a second time, for the width that is left.
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
         # Otherwise Qt breaks the words of narrow heads in their middle.
         self.setWordWrapMode(QTextOption.WrapMode.WordWrap)
         self.setAccessibleName("The article beside what was measured")

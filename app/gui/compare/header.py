@@ -85,7 +85,7 @@ class CompareHeader(QWidget):
         self._warnings: list[WarningLine] = []
         self._all = False
         self._copy.clicked.connect(self.copy)
-        self._adding = Slices(self)
+        self._adding = Slices(self, slice_s=0.0)
         self._more.clicked.connect(self._toggle_all)
         self._build()
 

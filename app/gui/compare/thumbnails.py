@@ -19,7 +19,7 @@ _TAB_PADDING, _ICON_GAP = 4 * GRID, GRID
 
 
 class Thumbnails(QObject):
-    """Draws the charts of a tab bar as its icons, a few in each turn of the event loop so that nothing waits for all.
+    """Draws the charts of a tab bar as its icons, one in each turn of the event loop so that nothing waits for all.
 
     Where the tabs would not fit with all of them, there are none. Thread: GUI only.
     """
@@ -30,7 +30,7 @@ class Thumbnails(QObject):
         self._theme = theme
         self._charts: dict[str, Chart] = {}
         self._icons: dict[str, QIcon] = {}
-        self._drawing = Slices(self)
+        self._drawing = Slices(self, slice_s=0.0)
         theme.follow(tabs, self._draw_all)
         tabs.setIconSize(SIZE)
         tabs.installEventFilter(self)

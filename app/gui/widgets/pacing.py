@@ -94,7 +94,7 @@ class Slices(QObject):
     """Goes through steps, a few milliseconds of them in each turn of the event loop, so that input never waits for all.
 
     New steps replace those that are left; `done` is emitted after the last. With a `slice_s` of 0 each step has a turn
-    of its own: what it leaves to be laid out takes long too.
+    of its own: it takes long itself, or leaves much to be laid out.
 
     Thread: GUI only.
     """

@@ -26,7 +26,7 @@ def panel(qtbot: QtBot, theme: Theme) -> EvidencePanel:
     with qtbot.waitExposed(made):
         made.show()
     made.displayed_text()
-    qtbot.waitUntil(lambda: timeline_of(made)[1].isVisible())
+    qtbot.waitUntil(timeline_of(made)[1].isVisible)
     return made
 
 
