@@ -182,6 +182,7 @@ class RunPageView(QWidget):
         self._time_bar.offer_ranges(detail.plots.ranges)
         self._panels.show_plots(detail.plots)
         self._mark_range()
+        self._content.cancel()
         self._filling.start(self._fill(detail), later=True)
 
     def _fill(self, detail: RunDetail) -> Iterator[None]:

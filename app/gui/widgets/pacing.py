@@ -29,6 +29,11 @@ class WhenSeen(QObject):
             self._due = True
             self._widget.installEventFilter(self)
 
+    def cancel(self) -> None:
+        """Leave what is still to be done."""
+        self._due = False
+        self._widget.removeEventFilter(self)
+
     def finish(self) -> None:
         """Do now what is still to be done."""
         if self._due:

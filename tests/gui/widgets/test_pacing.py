@@ -47,6 +47,11 @@ def test_what_is_not_seen_is_done_once_when_it_is_shown(qtbot: QtBot) -> None:
     stack.setCurrentWidget(behind)
     later.finish()
     assert done == ["front", "behind"]
+    stack.setCurrentWidget(front)
+    later.ask()
+    later.cancel()
+    stack.setCurrentWidget(behind)
+    assert done == ["front", "behind"], "nobody needs it any more"
 
 
 def test_a_hidden_widget_follows_the_theme_when_it_is_shown(qtbot: QtBot, theme: Theme) -> None:
