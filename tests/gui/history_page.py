@@ -53,7 +53,7 @@ class HistoryPage(Screen[HistoryView]):
         self.controller.refresh()
 
     def refresh(self) -> None:
-        with self.qtbot.waitSignal(self.model.modelReset, timeout=LIMIT_MS):
+        with self.qtbot.waitSignal(self.view.table.chosen_changed, timeout=LIMIT_MS):
             self.controller.refresh()
 
     def open(self, run: int) -> None:
@@ -75,7 +75,7 @@ class HistoryPage(Screen[HistoryView]):
         self.qtbot.waitUntil(lambda: self.column(title) == list(texts), timeout=LIMIT_MS)
 
     def sort(self, title: str) -> None:
-        with self.qtbot.waitSignal(self.model.modelReset, timeout=LIMIT_MS):
+        with self.qtbot.waitSignal(self.view.table.chosen_changed, timeout=LIMIT_MS):
             self.view.table.horizontalHeader().sectionClicked.emit(TITLES.index(title))
 
     def choose(self, *runs: int) -> None:

@@ -62,6 +62,8 @@ class HistoryModel(CellModel):
 
     def set_lines(self, lines: Sequence[Line], query: RunQuery) -> None:
         """Show these lines, and in the header what orders them."""
+        if (lines, query) == (self.lines, self._query):
+            return
         self.beginResetModel()
         self.lines, self._query = lines, query
         self._run_rows = dict(zip(lines, itertools.count(), strict=False))
@@ -73,25 +75,30 @@ class HistoryModel(CellModel):
     def mark_outdated(self) -> None:
         """Have every row read again; until then it is shown as it was."""
         self._up_to_date.clear()
-        self._shared.clear()
         self.differences.clear()
 
     def fill(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
         """Take rows that were read; requested runs that were not found stay blank."""
-        shared = dict(self._shared)
+        before, shared = self._shared, dict(self._shared) if self._up_to_date else {}
+        changed = set()
         for run, row in rows.items():
-            self._rows.pop(run, None)
+            if self._rows.pop(run, None) != row:
+                changed.add(run)
             self._rows[run] = row
             _, *others = row.cells[VARIANT_COLUMN].text.split(SEPARATOR)
             parts = frozenset(filter(self._may_be_left_out, others))
-            self._shared[row.workload] = parts & self._shared.get(row.workload, parts)
+            shared[row.workload] = parts & shared.get(row.workload, parts)
+        self._shared = shared
         self._up_to_date.update(requested)
-        fresh = rows if shared == self._shared else self._rows.keys() & self._up_to_date
+        fresh = rows if shared == before else self._rows.keys() & self._up_to_date
         self.differences.update(self._difference(self._rows[run]) for run in fresh)
         self._evict_oldest()
-        changed = [self._run_rows[run] for run in rows if run in self._run_rows]
-        if changed:
-            self.dataChanged.emit(self.index(min(changed), 0), self.index(max(changed), len(COLUMNS) - 1))
+        self._emit_changed(changed if shared == before else self._rows)
+
+    def _emit_changed(self, runs: Iterable[int]) -> None:
+        lines = [self._run_rows[run] for run in runs if run in self._run_rows]
+        if lines:
+            self.dataChanged.emit(self.index(min(lines), 0), self.index(max(lines), len(COLUMNS) - 1))
 
     def shared_parts(self, row: int) -> frozenset[str]:
         """Return the parts of a variant's name that all runs of its workload have, among those read."""

@@ -257,7 +257,7 @@ def test_columns_are_chosen_and_remembered(screen: HistoryPage, history_on: Call
     for title in ("Duration", "Energy"):
         submenu_entry(screen, "Columns", title).trigger()
     assert not screen.view.table.isColumnHidden(duration)
-    with screen.qtbot.waitSignal(screen.model.modelReset, timeout=LIMIT_MS):
+    with screen.qtbot.waitSignal(screen.view.table.chosen_changed, timeout=LIMIT_MS):
         pass
     again = history_on(screen.database)
     again.refresh()

@@ -242,10 +242,21 @@ def test_a_run_that_another_program_stores_appears_by_itself(screen: HistoryPage
 
 
 def test_refreshes_asked_for_while_reading_are_one_more_reading(screen: HistoryPage) -> None:
-    resets = Counter(screen.model.modelReset)
+    shown = Counter(screen.view.table.chosen_changed)
     for _ in range(5):
         screen.controller.refresh()
-    screen.qtbot.waitUntil(lambda: resets.count == 2)
+    screen.qtbot.waitUntil(lambda: shown.count == 2)
+
+
+def test_rows_that_are_read_again_are_painted_only_where_they_changed(screen: HistoryPage) -> None:
+    resets, changes = Counter(screen.model.modelReset), Counter(screen.model.dataChanged)
+    screen.refresh()
+    assert (resets.count, changes.count) == (0, 0)
+    with screen.store() as store:
+        store.library.set_note(2, "Too hot.")
+    screen.refresh()
+    assert (resets.count, changes.count) == (0, 1)
+    assert "Too hot." in screen.column("Tags, note")
 
 
 def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(screen: HistoryPage) -> None:
