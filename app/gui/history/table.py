@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
@@ -204,7 +205,10 @@ class HistoryTable(CellTable):
         return ColumnNeeds(
             content={**shown, **{n: width for n, width in chosen.items() if n in shown}},
             titles={n: self._title_width(n) for n in MARKS if n in shown},
-            bare={n: content_width(metrics, column, _SORTED, replace(cell, unit="")) for n, cell, column in figures},
+            bare={
+                n: content_width(metrics, column, _SORTED, msgspec.structs.replace(cell, unit=""))
+                for n, cell, column in figures
+            },
             names={self._name_widths(name, metrics) for name in self._lines.differences},
             chosen=chosen.keys(),
         )

@@ -1,8 +1,10 @@
 """The comparison table as values: variants with their runs, and constant columns."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from app import units
 from app.analysis.intervals import Estimate

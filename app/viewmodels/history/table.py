@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import NamedTuple
 
+import msgspec
+
 from app import units
 from app.metrics import METRICS, ListColumn, Metric
 from app.queries import FoundRuns, RunQuery, SearchWord, StoredExperiment, Totals, parse_search
@@ -329,4 +331,6 @@ def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cel
 
 def _chips_as_text(cell: Cell) -> Cell:
     """Return the cell with text in place of its chips, with room for their frames."""
-    return replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=()) if cell.chips else cell
+    return (
+        msgspec.structs.replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=()) if cell.chips else cell
+    )

@@ -44,8 +44,7 @@ def table_columns(pinned: Sequence[str]) -> dict[str, Column]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphCell(Cell):
+class GraphCell(Cell, frozen=True, kw_only=True, gc=False):
     """A number beside its recent course, or beside a bar of the `share` that it is of the whole; both from 0 to 1.
 
     It is `faint` where it is not of now.
