@@ -153,6 +153,7 @@ RICH = {
     "app/gui/compare/article.py": "an article, from a template that escapes",
     "app/gui/run/evidence.py": "a legend with coloured squares, whose names are escaped",
     "app/gui/history/diff.py": "a table of two runs, every text of which is escaped",
+    "app/gui/widgets/basic.py": "a page of what these call `show_html` with",
 }
 """Modules of the window that show mark-up, and what it is."""
 
@@ -189,6 +190,7 @@ def test_what_widgets_show_is_plain() -> None:
     }
     static = [f"QMessageBox.{name}" for name in ("question", "warning", "information", "critical", "about")]
     assert [name for name, _, call in found if ast.unparse(call.func) in static] == []
-    rich = {name for name, called, _ in found if called in ("setHtml", "insertHtml", "appendHtml", "setMarkdown")}
+    ways = ("setHtml", "insertHtml", "appendHtml", "setMarkdown", "show_html")
+    rich = {name for name, called, _ in found if called in ways}
     rich |= {name for name, called, call in found if called == "setTextFormat" and "RichText" in ast.unparse(call)}
     assert rich == RICH.keys()
