@@ -300,7 +300,7 @@ class GuiGarbageCollector(QObject):
         super().__init__(parent)
         self._timer = QTimer(self)
         self._timer.setInterval(_COLLECT_PERIOD_MS)
-        self._due_s = 0.0
+        self._began_s = 0.0
         self._next_turn = QTimer(self, interval=0, singleShot=True)
         self._timer.timeout.connect(self._wait)
         self._next_turn.timeout.connect(self._collect_if_calm)
@@ -322,11 +322,11 @@ class GuiGarbageCollector(QObject):
         gc.enable()
 
     def _wait(self) -> None:
-        self._due_s = time.monotonic()
+        self._began_s = time.thread_time()  # a busy machine delays a turn too, but is no reason to wait
         self._next_turn.start()
 
     def _collect_if_calm(self) -> None:
-        if time.monotonic() - self._due_s < _CALM_S:
+        if time.thread_time() - self._began_s < _CALM_S:
             self.collect()
         else:
             self._wait()

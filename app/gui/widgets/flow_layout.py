@@ -64,7 +64,9 @@ class FlowLayout(QLayout):
     def setGeometry(self, area: QRect) -> None:
         """Place all items within an area."""
         super().setGeometry(area)
-        for item, rect in zip(self._items, self._item_rects(area.width()), strict=True):
+        rects = self._item_rects(area.width())
+        self._rects = {area.width(): rects}  # or a window that is made wider would leave one for each pixel
+        for item, rect in zip(self._items, rects, strict=True):
             item.setGeometry(rect.translated(area.topLeft()))
 
     def _item_rects(self, width: int) -> list[QRect]:
