@@ -45,6 +45,22 @@ def machine_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "QUIET_PCT", 1000.0)
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[QueueSnapshot | None]:
+    """What each look at the queue finds, from now on; they follow each other quickly."""
+    made: list[QueueSnapshot | None] = []
+    seen = queue_sync._read_snapshot
+
+    def recorded(database: Path, before: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
+        stamp, found = seen(database, before)
+        made.append(found)
+        return stamp, found
+
+    monkeypatch.setattr(queue_sync, "_POLL_S", 0.05)
+    monkeypatch.setattr(queue_sync, "_read_snapshot", recorded)
+    return made
+
+
 def plan(name: str, repeats: int = 1, **values: float | str) -> Plan:
     """An experiment of two variants."""
     settings = {"gpus": 0, "steps": 20, "step_ms": 1.0, **values}
@@ -502,10 +518,10 @@ def test_what_an_import_brings_is_offered_and_nothing_begins(
 
 
 def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothing_begins(
-    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, workbench: Workbench, looks: list[QueueSnapshot | None]
 ) -> None:
-    monkeypatch.setattr(queue_sync, "_POLL_S", 0.1)
     view = view_of(workbench)
+    qtbot.waitUntil(lambda: looks[-1:] == [None], timeout=READ_LIMIT_MS)  # what it finds before that, it pauses
     with Store.open(workbench.database) as other:
         entry = add_plan(other, plan("from a terminal"))
         qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
@@ -527,18 +543,8 @@ def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothi
 
 
 def test_at_rest_the_queue_is_read_only_where_something_was_written(
-    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, workbench: Workbench, looks: list[QueueSnapshot | None]
 ) -> None:
-    looks: list[QueueSnapshot | None] = []
-    seen = queue_sync._read_snapshot
-
-    def counted(database: Path, before: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
-        stamp, found = seen(database, before)
-        looks.append(found)
-        return stamp, found
-
-    monkeypatch.setattr(queue_sync, "_POLL_S", 0.05)
-    monkeypatch.setattr(queue_sync, "_read_snapshot", counted)
     qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)
     with Store.open(workbench.database) as other:
         add_plan(other, plan("new"))
