@@ -10,7 +10,7 @@ from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID
 from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate
-from app.gui.widgets.text_widths import SYMBOL_ONLY, give_way
+from app.gui.widgets.text_widths import SYMBOL_ONLY, Face, give_way
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
@@ -166,19 +166,19 @@ class CompareDelegate(CellDelegate):
         area = super().content_area(option, index)
         return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
 
-    def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
-        """Return what fits of a cell's text, of an outcome all or nothing.
+    def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
+        """Return what fits of a cell's text that is too long; nothing of an outcome.
 
         Args:
             cell: The cell.
             index: Its index.
-            metrics: Of the font that it is painted in.
+            face: What it is painted in.
             width: In pixels.
         """
         model = index.model()
         if isinstance(model, CompareModel) and model.table.keys[index.column()] in _MARKS:
-            return cell.text if metrics.horizontalAdvance(cell.text) <= width else ""
-        return super().shown_text(cell, index, metrics, width)
+            return ""
+        return super().shortened(cell, index, face, width)
 
     def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, index: AnyIndex) -> None:
         model = index.model()

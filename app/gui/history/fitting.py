@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontMetrics
 
 from app.gui.theme import GRID
-from app.gui.widgets.text_widths import SYMBOL_ONLY, give_way
+from app.gui.widgets.text_widths import SYMBOL_ONLY, Face, give_way
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     EVIDENCE_COLUMN,
@@ -141,17 +140,15 @@ def chips_that_fit(chips: Sequence[str], width_of: Callable[[str], int], width: 
     return [f"{len(chips)} tags"] if len(chips) > 1 else list(chips)
 
 
-def elide_note(note: str, metrics: QFontMetrics, width: int) -> str:
+def elide_note(note: str, face: Face, width: int) -> str:
     """Return what fits of a note, a pen where that is a few letters, nothing where not even the pen fits.
 
     Args:
         note: The whole note.
-        metrics: Of the font that it is painted in.
+        face: What it is written in.
         width: In pixels.
     """
-    if metrics.horizontalAdvance(note) <= width:
-        return note
-    shown = metrics.elidedText(note, Qt.TextElideMode.ElideRight, width)
-    if len(shown) >= _MIN_NOTE_CHARS:
+    shown = face.elided(note, Qt.TextElideMode.ElideRight, width)
+    if shown == note or len(shown) >= _MIN_NOTE_CHARS:
         return shown
-    return _PEN if metrics.horizontalAdvance(_PEN) <= width else ""
+    return _PEN if face.width(_PEN) <= width else ""

@@ -6,14 +6,14 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QColor, QFont, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QStyleOptionViewItem
 
 from app.gui.history.fitting import chips_that_fit, elide_note
-from app.gui.theme import GRID, LEFT, Theme
+from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate
-from app.gui.widgets.text_widths import DerivedFont, tabular
+from app.gui.widgets.text_widths import DerivedFace, Face, tabular
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
@@ -184,25 +184,24 @@ class HistoryDelegate(CellDelegate):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__(theme, names=VARIANT_COLUMN)
-        self._bold = DerivedFont(_bold)
-        self._chip_font = DerivedFont(_smaller)
+        self._bold = DerivedFace(_bold)
+        self._chips = DerivedFace(_smaller)
 
-    def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
-        """Return what fits of a cell's text; of a match the word that was found, of an outcome all or nothing.
+    def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
+        """Return what fits of a text that is too long; of a match the word that was found, of an outcome nothing.
 
         Args:
             cell: The cell.
             index: Its index.
-            metrics: Of the font that it is painted in.
+            face: What it is painted in.
             width: In pixels.
         """
-        text = cell.text
         if index.column() in (OUTCOME_COLUMN, EVIDENCE_COLUMN):
-            return text if metrics.horizontalAdvance(text) <= width else ""
-        if index.column() == MATCH_COLUMN and metrics.horizontalAdvance(text) > width:
+            return ""
+        if index.column() == MATCH_COLUMN:
             words = itertools.chain.from_iterable(self.marked.values())
-            return metrics.elidedText(from_word(text, words), Qt.TextElideMode.ElideRight, width)
-        return super().shown_text(cell, index, metrics, width)
+            return face.elided(from_word(cell.text, words), Qt.TextElideMode.ElideRight, width)
+        return super().shortened(cell, index, face, width)
 
     def optional_parts(self, index: AnyIndex) -> Collection[str]:
         """Return the parts of a variant's name that all runs of its workload have."""
@@ -235,50 +234,45 @@ class HistoryDelegate(CellDelegate):
             painter, QPointF(area.left() + EXPANDER_WIDTH / 2 + 2, area.center().y() + 0.5), colours.muted, folded
         )
         painter.setPen(QColor(colours.text))
-        painter.setFont(self._bold.of(option.font))
         room = area.adjusted(EXPANDER_WIDTH + GRID // 2, 0, -GRID, 0)
-        unit_width = painter.fontMetrics().horizontalAdvance(cell.unit)
-        title = painter.fontMetrics().elidedText(
-            cell.text, Qt.TextElideMode.ElideMiddle, room.width() - unit_width - 2 * GRID
-        )
-        painter.drawText(room, LEFT, title)
-        room.setLeft(room.left() + painter.fontMetrics().horizontalAdvance(title) + 2 * GRID)
-        painter.setFont(self.tabular.of(option.font))
+        bold, plain = self._bold.of(option.font), self.tabular.of(option.font)
+        title_width = room.width() - plain.width(cell.unit) - 2 * GRID
+        title = bold.elided(cell.text, Qt.TextElideMode.ElideMiddle, title_width)
+        bold.write(painter, room, title)
         painter.setPen(QColor(colours.muted))
-        painter.drawText(room, LEFT, cell.unit)
+        plain.write(painter, room.adjusted(bold.width(title) + 2 * GRID, 0, 0, 0), cell.unit)
 
     def _paint_annotations(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
         """Paint the chips that fit, then the note."""
         colours = self._theme.colours
-        painter.setFont(self._chip_font.of(option.font))
-        left = area.left()
-        for chip in chips_that_fit(cell.chips, partial(_chip_width, painter), area.width(), GRID // 2):
-            left = self._paint_chip(painter, area, left, chip, area.right() - left)
-        painter.setFont(self.tabular.of(option.font))
+        face, small = self.tabular.of(option.font), self._chips.of(option.font)
+        for chip in chips_that_fit(cell.chips, partial(_chip_width, small), area.width(), GRID // 2):
+            area.setLeft(self._paint_chip(painter, area, chip, small))
         painter.setPen(QColor(colours.muted))
-        area.setLeft(left + (GRID // 2 if cell.chips else 0))
-        shown = elide_note(cell.text, painter.fontMetrics(), area.width())
-        self.paint_marks(painter, area, shown, ANNOTATIONS_COLUMN)
-        painter.drawText(area, LEFT, shown)
+        area.setLeft(area.left() + (GRID // 2 if cell.chips else 0))
+        shown = elide_note(cell.text, face, area.width())
+        self.paint_marks(painter, area, shown, ANNOTATIONS_COLUMN, face)
+        face.write(painter, area, shown)
 
-    def _paint_chip(self, painter: QPainter, area: QRect, left: int, text: str, max_width: int) -> int:
-        """Paint one chip and return where the next begins."""
+    def _paint_chip(self, painter: QPainter, area: QRect, text: str, face: Face) -> int:
+        """Paint one chip at the left of an area and return where the next begins."""
         colours = self._theme.colours
-        width = min(_chip_width(painter, text), max_width)
-        chip = QRect(left, area.y() + (area.height() - _CHIP_HEIGHT) // 2, width, _CHIP_HEIGHT)
+        width = min(_chip_width(face, text), area.width() - 1)
+        chip = QRect(area.left(), area.y() + (area.height() - _CHIP_HEIGHT) // 2, width, _CHIP_HEIGHT)
         painter.setPen(QPen(QColor(colours.line), 1))
         painter.setBrush(QColor(colours.raised))
         painter.drawRoundedRect(QRectF(chip).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
         painter.setPen(QColor(colours.text))
         inner = chip.adjusted(GRID - 2, 0, 2 - GRID, 0)
-        shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, inner.width())
-        self.paint_marks(painter, inner, shown, ANNOTATIONS_COLUMN)
-        painter.drawText(inner, Qt.AlignmentFlag.AlignCenter, shown)
-        return left + width + GRID // 2
+        shown = face.elided(text, Qt.TextElideMode.ElideRight, inner.width())
+        inner.setLeft(inner.left() + (inner.width() - face.width(shown)) // 2)
+        self.paint_marks(painter, inner, shown, ANNOTATIONS_COLUMN, face)
+        face.write(painter, inner, shown)
+        return chip.left() + width + GRID // 2
 
 
-def _chip_width(painter: QPainter, text: str) -> int:
-    return painter.fontMetrics().horizontalAdvance(text) + 2 * (GRID - 2) + 2
+def _chip_width(face: Face, text: str) -> int:
+    return face.width(text) + 2 * (GRID - 2) + 2
 
 
 def _smaller(font: QFont) -> QFont:

@@ -1,17 +1,16 @@
 """Monitor's table: a row a device or host, with sparklines; of many rows only those in sight are made."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPolygonF, QStaticText
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPolygonF
 from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.cell_model import AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate, CellTable
-from app.gui.widgets.text_widths import SYMBOL_WIDTH
+from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
 from app.records import Floats
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
@@ -85,7 +84,7 @@ class _GraphDelegate(CellDelegate):
     def __init__(self, theme: Theme, rows: _TableModel) -> None:
         super().__init__(theme)
         self._rows = rows
-        self._fonts = tabular_font(), tabular_font(bold=True)
+        self._faces = Face(tabular_font()), Face(tabular_font(bold=True))
         self.number_widths: dict[int, int] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
@@ -94,40 +93,34 @@ class _GraphDelegate(CellDelegate):
         is_host = self._rows.order[row].device is None
         if is_host:
             painter.fillRect(option.rect, QColor(self._theme.colours.window))
-        painter.setFont(self._fonts[is_host])
         # Not by the index: to ask the model through Qt costs more than to paint a number.
-        self.paint_cell(painter, option, index, self._rows.row_cells(row)[index.column()])
-
-    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint the number at the right and its graph in the room that is left."""
+        cell, face = self._rows.row_cells(row)[index.column()], self._faces[is_host]
         painter.save()
         self.paint_background(painter, option)
         area = self.content_area(option, index)
         if isinstance(cell, GraphCell):
-            self._paint_graph(painter, area, index, cell)
+            self._paint_graph(painter, area, index, cell, face)
         else:
-            self._paint_label(painter, area, cell)
+            self._paint_label(painter, area, cell, face)
         painter.restore()
 
-    def _paint_label(self, painter: QPainter, area: QRect, cell: Cell) -> None:
+    def _paint_label(self, painter: QPainter, area: QRect, cell: Cell, face: Face) -> None:
         """Paint words from their beginning, for it says most: a state, the name of a host."""
         painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
         if cell.symbol:
-            _write(painter, area, cell.symbol, at_right=False)
+            face.write(painter, area, cell.symbol)
             area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        shown = cell.text
-        if _prepared(shown, painter.font().bold()).size().width() > area.width():
-            shown = painter.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideRight, area.width())
-        _write(painter, area, shown, at_right=False)
+        face.write(painter, area, face.elided(cell.text, Qt.TextElideMode.ElideRight, area.width()))
 
-    def _paint_graph(self, painter: QPainter, area: QRect, index: AnyIndex, cell: GraphCell) -> None:
+    def _paint_graph(self, painter: QPainter, area: QRect, index: AnyIndex, cell: GraphCell, face: Face) -> None:
+        """Paint the number at the right and its graph in the room that is left."""
         colours = self._theme.colours
         unit_width = self.unit_widths.get(index.column(), 0)
         painter.setPen(QColor(colours.faint if cell.faint else colours.text))
-        _write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
+        face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
         painter.setPen(QColor(colours.faint if cell.faint else colours.muted))
         unit = QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height())
-        _write(painter, unit, cell.unit, at_right=False)
+        face.write(painter, unit, cell.unit)
         room = QRectF(area).adjusted(0, 5, -self.number_widths.get(index.column(), 0) - GRID, -5)
         if room.width() > 2 * GRID:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -136,21 +129,6 @@ class _GraphDelegate(CellDelegate):
                 _paint_course(painter, room, cell.course, colour)
             elif cell.share is not None:
                 _paint_bar(painter, room, cell.share, colour, QColor(colours.raised))
-
-
-def _write(painter: QPainter, area: QRect, text: str, *, at_right: bool) -> None:
-    made = _prepared(text, painter.font().bold())
-    left = area.right() + 1 - made.size().width() if at_right else area.left()
-    painter.drawStaticText(QPointF(left, area.top() + (area.height() - made.size().height()) / 2), made)
-
-
-@lru_cache(maxsize=4_000)
-def _prepared(text: str, bold: bool) -> QStaticText:
-    """Return a text laid out once: figures repeat, and laying them out takes most of a frame."""
-    made = QStaticText(text)
-    made.setTextFormat(Qt.TextFormat.PlainText)
-    made.prepare(font=tabular_font(bold=bold))
-    return made
 
 
 def _paint_course(painter: QPainter, room: QRectF, course: Floats, colour: QColor) -> None:

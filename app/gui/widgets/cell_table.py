@@ -21,7 +21,8 @@ from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
 from app.gui.widgets.text_widths import (
     PAIR_GAP,
     SYMBOL_WIDTH,
-    DerivedFont,
+    DerivedFace,
+    Face,
     content_width,
     elide_name,
     small_font,
@@ -60,8 +61,8 @@ class CellDelegate(QStyledItemDelegate):
         super().__init__()
         self._theme = theme
         self._names = names
-        self.tabular = DerivedFont(tabular)
-        self._small = DerivedFont(small_font)
+        self.tabular = DerivedFace(tabular)
+        self._small = DerivedFace(small_font)
         self.unit_widths: dict[int, int] = {}
         self.bare: Collection[int] = ()
         self.pairs: Collection[int] = ()
@@ -82,12 +83,12 @@ class CellDelegate(QStyledItemDelegate):
         """
         painter.save()
         self.paint_background(painter, option)
-        painter.setFont(self.tabular.of(option.font))
+        face = self.tabular.of(option.font)
         area = self.content_area(option, index)
         if index.column() in self.unit_widths:
-            self._paint_quantity(painter, area, cell, index.column())
+            self._paint_quantity(painter, area, cell, index.column(), face)
         else:
-            self.paint_text(painter, area, cell, index)
+            self._paint_text(painter, area, cell, index, face)
         painter.restore()
 
     def gap(self, column: int) -> int:
@@ -115,92 +116,80 @@ class CellDelegate(QStyledItemDelegate):
         else:
             painter.fillRect(option.rect, QColor(colours.raised))
 
-    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, column: int) -> None:
+    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, column: int, face: Face) -> None:
         colours = self._theme.colours
         unit_width = 0 if column in self.bare else self.unit_widths[column]
         painter.setPen(QColor(colours.faint if cell.key is None else colours.text))
-        painter.drawText(area.adjusted(0, 0, -unit_width, 0), RIGHT, cell.text)
-        if not unit_width:
-            return
-        painter.setPen(QColor(colours.muted))
-        painter.drawText(
-            QRect(area.right() + 1 - unit_width + self.gap(column), area.y(), unit_width, area.height()),
-            LEFT,
-            cell.unit,
-        )
+        face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
+        if unit_width:
+            painter.setPen(QColor(colours.muted))
+            face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
 
-    def shown_text(self, cell: Cell, index: AnyIndex, metrics: QFontMetrics, width: int) -> str:
-        """Return what fits of a cell's text.
+    def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
+        """Return what fits of a cell's text that is too long.
 
         Args:
             cell: The cell.
             index: Its index.
-            metrics: Of the font that it is painted in.
+            face: What it is painted in.
             width: In pixels.
         """
         if index.column() == self._names:
-            parts = self.optional_parts(index)
-            return leave_out(cell.text, parts, lambda tried: metrics.horizontalAdvance(tried) <= width)
-        return elide_name(cell.text, metrics, width)
+            return leave_out(cell.text, self.optional_parts(index), lambda tried: face.width(tried) <= width)
+        return elide_name(cell.text, face, width)
 
     def optional_parts(self, _index: AnyIndex) -> Collection[str]:
         """Return the parts that may be left out of a name; here none."""
         return ()
 
-    def paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex) -> None:
-        """Paint a cell that is no number: its symbol, and what fits of its text.
-
-        Args:
-            painter: Has the text's font.
-            area: The area of the text.
-            cell: What it shows.
-            index: The cell's index.
-        """
-        colour = QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text)
-        painter.setPen(colour)
+    def _paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex, face: Face) -> None:
+        """Paint a cell that is no number: its symbol, and what fits of its text."""
+        painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
         if cell.symbol:
-            painter.drawText(area, LEFT, cell.symbol)
+            face.write(painter, area, cell.symbol)
             area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        shown = self.shown_text(cell, index, painter.fontMetrics(), area.width())
-        if index.column() == self._names and painter.fontMetrics().horizontalAdvance(shown) > area.width():
-            self._paint_lines(painter, area, cell.text, index)
-            return
-        self.paint_marks(painter, area, shown, index.column())
-        painter.drawText(area, LEFT, shown)
+        width, shown = area.width(), cell.text
+        if face.width(shown) > width:
+            shown = self.shortened(cell, index, face, width)
+            if index.column() == self._names and face.width(shown) > width:
+                self._paint_lines(painter, area, cell.text, index, face)
+                return
+        self.paint_marks(painter, area, shown, index.column(), face)
+        face.write(painter, area, shown)
 
-    def _paint_lines(self, painter: QPainter, area: QRect, name: str, index: AnyIndex) -> None:
+    def _paint_lines(self, painter: QPainter, area: QRect, name: str, index: AnyIndex, whole: Face) -> None:
         """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
-        painter.setFont(self._small.of(painter.font()))
-        metrics, width = painter.fontMetrics(), area.width()
+        face, width = self._small.of(whole.font), area.width()
 
         def fits(tried: str) -> bool:
-            return max(map(metrics.horizontalAdvance, two_lines(tried, metrics.horizontalAdvance))) <= width
+            return max(map(face.width, two_lines(tried, face.width))) <= width
 
         line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)
-        for text in two_lines(leave_out(name, self.optional_parts(index), fits), metrics.horizontalAdvance):
-            shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, width)
-            self.paint_marks(painter, line, shown, index.column())
-            painter.drawText(line, LEFT, shown)
+        for text in two_lines(leave_out(name, self.optional_parts(index), fits), face.width):
+            shown = face.elided(text, Qt.TextElideMode.ElideMiddle, width)
+            self.paint_marks(painter, line, shown, index.column(), face)
+            face.write(painter, line, shown)
             line.translate(0, _SMALL_LINE)
 
-    def paint_marks(self, painter: QPainter, area: QRect, shown: str, column: int) -> None:
+    def paint_marks(self, painter: QPainter, area: QRect, shown: str, column: int, face: Face) -> None:
         """Paint a wash behind each marked word of a text.
 
         Args:
-            painter: Has the text's font.
+            painter: Paints it.
             area: Where the text begins at the left.
             shown: The text.
             column: Its column.
+            face: What it is written in.
         """
-        words = (*self.marked.get(None, ()), *self.marked.get(column, ()))
+        words = (*self.marked.get(None, ()), *self.marked.get(column, ())) if self.marked else ()
         if not words:
             return
         wash = QColor(self._theme.colours.accent)
         wash.setAlpha(_MARKED_ALPHA)
-        metrics = painter.fontMetrics()
-        top, height = area.center().y() - metrics.height() // 2, metrics.height()
+        height = face.metrics.height()
+        top = area.center().y() - height // 2
         for found in re.finditer("|".join(map(re.escape, words)), shown.lower()):
-            left, end = (metrics.horizontalAdvance(shown[:at]) for at in found.span())
+            left, end = (face.metrics.horizontalAdvance(shown[:at]) for at in found.span())
             painter.fillRect(area.left() + left, top, end - left, height, wash)
 
 

@@ -1,9 +1,10 @@
 """Where text breaks and what fits: sentences in lines, names in cells, the fonts of cells and the widths of columns."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QFontMetrics
+from PySide6.QtCore import QPointF, QRect, QSizeF, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QStaticText
 from PySide6.QtWidgets import QLabel
 
 from app import units
@@ -11,12 +12,17 @@ from app.gui.theme import GRID
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.format.naming import SEPARATOR
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 SYMBOL_WIDTH = 18
 SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 """Width of a column of symbols whose words are in their tooltips."""
 PAIR_GAP = GRID + GRID // 2
 """Pixels between a number and what stands behind it under a title of its own."""
 _SMALL_PX = 11
+_CACHED_TEXTS = 2_000
+"""Laid out for one font."""
 
 
 class SentenceLabel(QLabel):
@@ -36,22 +42,6 @@ class SentenceLabel(QLabel):
     def text(self) -> str:
         """Return the text as it was set."""
         return self._whole
-
-
-def elide_name(name: str, metrics: QFontMetrics, width: int) -> str:
-    """Return what fits of a name: of one with parts the first ones and the last, else both ends.
-
-    Args:
-        name: The whole name.
-        metrics: Of the font that it is painted in.
-        width: In pixels.
-    """
-    if metrics.horizontalAdvance(name) <= width:
-        return name
-    parts = name.split(SEPARATOR)
-    shorter = (SEPARATOR.join([*parts[:count], "…", parts[-1]]) for count in range(len(parts) - 2, 0, -1))
-    fitting = (shown for shown in shorter if metrics.horizontalAdvance(shown) <= width)
-    return next(fitting, None) or metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, width)
 
 
 def two_lines(name: str, advance: Callable[[str], int]) -> tuple[str, str]:
@@ -81,19 +71,100 @@ def tabular(font: QFont) -> QFont:
     return made
 
 
-class DerivedFont:
-    """A font made from another one, once for as long as that is the same: a new font looks for its glyphs anew."""
+class Face:
+    """A font whose texts are measured and laid out once.
+
+    A screen full of cells has some hundred texts, which are painted again and again; to lay them out takes most of it.
+    """
+
+    def __init__(self, font: QFont) -> None:
+        self.font = font
+        self.metrics = QFontMetrics(font)
+        self._widths: dict[str, int] = {}
+        self._elided: dict[tuple[str, Qt.TextElideMode, int], str] = {}
+        self._laid_out: dict[str, tuple[QStaticText, QSizeF]] = {}
+
+    def width(self, text: str) -> int:
+        """Return the width of a text in pixels."""
+        width = self._widths.get(text)
+        if width is None:
+            width = _cache(self._widths, text, self.metrics.horizontalAdvance(text))
+        return width
+
+    def elided(self, text: str, mode: Qt.TextElideMode, width: int) -> str:
+        """Return what fits of a text.
+
+        Args:
+            text: The whole text.
+            mode: Where "…" stands.
+            width: In pixels.
+        """
+        if self.width(text) <= width:
+            return text
+        key = text, mode, width
+        return self._elided.get(key) or _cache(self._elided, key, self.metrics.elidedText(text, mode, width))
+
+    def write(self, painter: QPainter, area: QRect, text: str, *, at_right: bool = False) -> None:
+        """Write a text in the middle of an area's height.
+
+        Args:
+            painter: Has this font from then on.
+            area: Where the text begins at the left, or ends at the right.
+            text: One line of plain text.
+            at_right: Whether it ends at the right.
+        """
+        if not text:
+            return
+        made, size = self._laid_out.get(text) or _cache(self._laid_out, text, self._lay_out(text))
+        left = area.right() + 1 - size.width() if at_right else area.left()
+        painter.setFont(self.font)
+        painter.drawStaticText(QPointF(left, area.top() + (area.height() - size.height()) / 2), made)
+
+    def _lay_out(self, text: str) -> tuple[QStaticText, QSizeF]:
+        made = QStaticText(text)
+        made.setTextFormat(Qt.TextFormat.PlainText)
+        made.prepare(font=self.font)
+        return made, made.size()
+
+
+def _cache(cache: dict[Key, Value], key: Key, value: Value) -> Value:
+    """Put a value into a cache, which begins anew when it is full."""
+    if len(cache) >= _CACHED_TEXTS:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
+class DerivedFace:
+    """A font made from another one, plain or bold, once for as long as that is the same."""
 
     def __init__(self, derive: Callable[[QFont], QFont]) -> None:
         self._derive = derive
-        self._base: QFont | None = None
-        self._made = QFont()
+        self._made: dict[bool, tuple[QFont, Face]] = {}
 
-    def of(self, base: QFont) -> QFont:
+    def of(self, base: QFont) -> Face:
         """Return the font that is made from this one."""
-        if self._base is None or self._base != base:
-            self._base, self._made = QFont(base), self._derive(base)
-        return self._made
+        known, face = self._made.get(base.bold(), (None, None))
+        if face is None or known != base:
+            face = Face(self._derive(base))
+            self._made[base.bold()] = QFont(base), face
+        return face
+
+
+def elide_name(name: str, face: Face, width: int) -> str:
+    """Return what fits of a name: of one with parts the first ones and the last, else both ends.
+
+    Args:
+        name: The whole name.
+        face: What it is written in.
+        width: In pixels.
+    """
+    if face.width(name) <= width:
+        return name
+    parts = name.split(SEPARATOR)
+    shorter = (SEPARATOR.join([*parts[:count], "…", parts[-1]]) for count in range(len(parts) - 2, 0, -1))
+    fitting = (shown for shown in shorter if face.width(shown) <= width)
+    return next(fitting, None) or face.elided(name, Qt.TextElideMode.ElideMiddle, width)
 
 
 def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:

@@ -13,7 +13,7 @@ from app.gui.history.fitting import chips_that_fit, elide_note
 from app.gui.history.table_model import HistoryDelegate
 from app.gui.theme import GRID
 from app.gui.widgets.cell_model import CELL_ROLE
-from app.gui.widgets.text_widths import DerivedFont, elide_name, tabular, two_lines
+from app.gui.widgets.text_widths import DerivedFace, Face, elide_name, tabular, two_lines
 from app.storage.store import Store
 from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, EVIDENCE_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
@@ -24,18 +24,18 @@ NOTE = "The first night after the driver was updated; the fans were loud"
 
 
 @pytest.fixture
-def metrics(qapp: QApplication) -> QFontMetrics:
-    return QFontMetrics(qapp.font())
+def face(qapp: QApplication) -> Face:
+    return Face(qapp.font())
 
 
-def test_a_name_in_parts_keeps_its_first_ones_and_the_last(metrics: QFontMetrics) -> None:
+def test_a_name_in_parts_keeps_its_first_ones_and_the_last(face: Face) -> None:
     name = "cuDNN · batch 64 · TF32 · layers 4 · bidirectional"
-    whole = metrics.horizontalAdvance(name)
-    assert elide_name(name, metrics, whole) == name
-    assert elide_name(name, metrics, whole - 1) == "cuDNN · batch 64 · TF32 · … · bidirectional"
-    some = metrics.horizontalAdvance("cuDNN · batch 64 · … · bidirectional")
-    assert elide_name(name, metrics, some) == "cuDNN · batch 64 · … · bidirectional"
-    one_word = elide_name("a/very/long/path.py:model", metrics, metrics.horizontalAdvance("a/very/long"))
+    whole = face.width(name)
+    assert elide_name(name, face, whole) == name
+    assert elide_name(name, face, whole - 1) == "cuDNN · batch 64 · TF32 · … · bidirectional"
+    some = face.width("cuDNN · batch 64 · … · bidirectional")
+    assert elide_name(name, face, some) == "cuDNN · batch 64 · … · bidirectional"
+    one_word = elide_name("a/very/long/path.py:model", face, face.width("a/very/long"))
     assert one_word.startswith("a/")
     assert one_word.endswith("l")
 
@@ -51,13 +51,13 @@ def test_of_a_variant_only_what_its_neighbours_share_is_left_out(
     page.view.resize(700, 700)
     page.refresh()
     table = page.view.table
-    delegate, metrics = table.itemDelegate(), QFontMetrics(table.font())
+    delegate, face = table.itemDelegate(), Face(table.font())
     assert isinstance(delegate, HistoryDelegate)
     width = table.columnWidth(VARIANT_COLUMN) - 2 * GRID
     shown = []
     for row in range(3):
         index = page.model.index(row, VARIANT_COLUMN)
-        shown.append(delegate.shown_text(index.data(CELL_ROLE), index, metrics, width))
+        shown.append(delegate.shortened(index.data(CELL_ROLE), index, face, width))
     assert "layers 3 · bidirectional · input size 144" in shown[0]
     assert "batch 640" not in shown[0]
     assert len(set(shown)) == 3
@@ -67,11 +67,11 @@ def test_of_a_variant_only_what_its_neighbours_share_is_left_out(
     assert page.model.headerData(OUTCOME_COLUMN, Qt.Orientation.Horizontal) == "Outcome"
 
 
-def test_of_a_note_a_few_letters_are_not_shown(metrics: QFontMetrics) -> None:
-    assert elide_note("ok", metrics, metrics.horizontalAdvance("ok")) == "ok"
-    assert elide_note(NOTE, metrics, metrics.horizontalAdvance("The fi…")) == "✎"
-    assert elide_note(NOTE, metrics, metrics.horizontalAdvance("✎") - 1) == ""
-    assert elide_note(NOTE, metrics, metrics.horizontalAdvance("The first night …")).startswith("The first ni")
+def test_of_a_note_a_few_letters_are_not_shown(face: Face) -> None:
+    assert elide_note("ok", face, face.width("ok")) == "ok"
+    assert elide_note(NOTE, face, face.width("The fi…")) == "✎"
+    assert elide_note(NOTE, face, face.width("✎") - 1) == ""
+    assert elide_note(NOTE, face, face.width("The first night …")).startswith("The first ni")
 
 
 def test_notes_have_the_room_that_they_need_where_there_is_some(
@@ -121,12 +121,12 @@ def test_in_a_narrow_table_figures_are_in_view_and_their_units_in_the_titles(lon
 
 
 def test_one_very_long_name_takes_two_lines_and_no_room_from_other_columns(long_name: HistoryPage) -> None:
-    table, metrics = long_name.view.table, QFontMetrics(long_name.view.table.font())
+    table, face = long_name.view.table, Face(long_name.view.table.font())
     long_name.view.resize(1280, 700)
     long_name.refresh()
     name = long_name.column("Variant")[0]
     assert "memory growth off" in name
-    assert table.columnWidth(VARIANT_COLUMN) < min(metrics.horizontalAdvance(name), 0.5 * table.width())
+    assert table.columnWidth(VARIANT_COLUMN) < min(face.width(name), 0.5 * table.width())
     first, second = two_lines(name, len)
     assert f"{first} · {second}" == name
     assert abs(len(first) - len(second)) < len(name) / 4
@@ -155,9 +155,13 @@ def test_a_match_without_room_begins_with_the_word() -> None:
 
 
 def test_a_font_is_made_once_for_all_cells_and_again_for_another_one(qapp: QApplication) -> None:
-    plain, font = qapp.font(), DerivedFont(tabular)
-    first = font.of(plain)
-    assert first == tabular(plain)
-    assert font.of(QFont(plain)) is first
-    plain.setBold(True)
-    assert font.of(plain) == tabular(plain) != first
+    plain, faces = qapp.font(), DerivedFace(tabular)
+    first = faces.of(plain)
+    assert first.font == tabular(plain)
+    assert faces.of(QFont(plain)) is first
+    bold = QFont(plain)
+    bold.setBold(True)
+    assert faces.of(bold).font == tabular(bold) != first.font
+    assert faces.of(plain) is first, "rows of both stand in one table"
+    plain.setPixelSize(30)
+    assert faces.of(plain).font == tabular(plain) != first.font
