@@ -33,6 +33,7 @@ from workloads.schema import (
     CustomFile,
     Parameter,
     Refusal,
+    Rule,
     UsageError,
     Workload,
     label_from_name,
@@ -232,12 +233,15 @@ def runnable(specs: Iterable[RunSpec], machine: Machine) -> list[RunSpec]:
 
 def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
     """Return every reason why a complete spec cannot run on this machine; empty if it can."""
-    if unknown := _unknown_choices(spec):
-        return unknown
+    return _unknown_choices(spec) or _broken(RULES, spec, machine)
+
+
+def _broken(rules: Iterable[Rule], spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
+    """Return a refusal for each rule that a spec breaks on this machine."""
     facts = {**spec.variant, "gpu_count": len(machine.gpus), "cpu_count": machine.cpu_count}
     return tuple(
         Refusal(rule.parameters, rule.reason.format(**facts))
-        for rule in RULES
+        for rule in rules
         if (not rule.workloads or spec.workload in rule.workloads) and rule.broken(spec.variant, machine)
     )
 
@@ -269,8 +273,10 @@ def refusal_reason(spec: RunSpec, name: str, value: Value, machine: Machine) -> 
         machine: The machine to run on.
     """
     changed = RunSpec(workload=spec.workload, variant={**spec.variant, name: value})
-    reasons = (refusal.reason for refusal in check(changed, machine) if name in refusal.parameters)
-    return next(reasons, None)
+    unknown = _unknown_choices(changed)
+    # A form tries each value of each parameter: only the rules that name it are looked at.
+    found = unknown or _broken((rule for rule in RULES if name in rule.parameters), changed, machine)
+    return next((refusal.reason for refusal in found if name in refusal.parameters), None)
 
 
 def _checked(parameter: Parameter, value: Value) -> Value:

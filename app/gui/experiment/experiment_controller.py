@@ -120,7 +120,7 @@ class ExperimentController(QObject):
             self._matrix.show(busy=busy)
         if busy:
             self._view.live.show_offer("")
-        elif self._form.state().is_machine_known and not self._offer_checked:
+        elif not self._offer_checked and self._form.state().is_machine_known:
             self._offer_checked = True
             machine = self._form.machine
             self._reads.run(lambda: _quick_offer(self._database, machine), self._show_offer, self._ignore)

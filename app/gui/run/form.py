@@ -212,18 +212,18 @@ class FormView(QWidget):
         """Make the rows; one that another workload has too is used again, which is quicker than to make it."""
         keys, old = _row_keys(state), self._rows
         self._rows = {}
-        for field in state.fields:
+        for number, field in enumerate(state.fields):
             same = before.get(field.name) == keys[field.name]
             row = old.pop(field.name) if same else FieldRow(control_for(field, self.edited.emit), field)
             self._rows[field.name] = row
-            self._place(row, self._advanced_fields if field.advanced else self._fields)
+            self._place(row, self._advanced_fields if field.advanced else self._fields, 2 * number)
         for row in old.values():
             for widget in (row.label, row.control.widget, row.note):
                 widget.hide()
                 widget.deleteLater()
 
-    def _place(self, row: FieldRow, grid: QGridLayout) -> None:
-        line = grid.rowCount()
+    def _place(self, row: FieldRow, grid: QGridLayout, line: int) -> None:
+        """Place a row from a line of the grid on, which never has fewer lines again."""
         grid.addWidget(row.label, line, 0)
         grid.addWidget(row.control.widget, line, 1)
         grid.addWidget(row.note, line + 1, 0, 1, 2)

@@ -301,8 +301,8 @@ class VariantForm:
 
     def _field(self, parameter: Parameter, spec: RunSpec) -> Field:
         value = spec.variant[parameter.name]
-        options, limit = self._options(parameter), _DEFAULT_LIMITS.get(parameter.kind, 0)
-        refusal = self._refusal(parameter.name, value)
+        options, limit = self._options(parameter, spec), _DEFAULT_LIMITS.get(parameter.kind, 0)
+        refusal = self._refusal(parameter.name, value, spec)
         field = Field(
             name=parameter.name,
             label=parameter.label,
@@ -322,13 +322,13 @@ class VariantForm:
         )
         if refusal:
             return field
-        enabled, note = self._limits(parameter, value)
+        enabled, note = self._limits(parameter, value, spec)
         return replace(field, enabled=enabled, note=note)
 
-    def _limits(self, parameter: Parameter, value: Value) -> tuple[bool, str]:
+    def _limits(self, parameter: Parameter, value: Value, spec: RunSpec) -> tuple[bool, str]:
         """Return whether a valid field can be changed, and why not; options have reasons of their own."""
         if parameter.kind == "switch":
-            reason = self._refusal(parameter.name, not value)
+            reason = self._refusal(parameter.name, not value, spec)
             return reason is None, reason or ""
         if parameter.name == "devices" and not self.machine.gpus:
             return False, ""
@@ -350,16 +350,17 @@ class VariantForm:
             return self.machine.environments
         return tuple(sorted(folder.name for folder in catalog.complete_environments()))
 
-    def _options(self, parameter: Parameter) -> tuple[Option, ...]:
+    def _options(self, parameter: Parameter, spec: RunSpec) -> tuple[Option, ...]:
         if parameter.name == "gpus":
             count = max(1, len(self.machine.gpus), int(self._edits.get("gpus", 0)))
             options = [Option(value=n, label=str(n) if n else "None, on the CPU") for n in range(count + 1)]
         else:
             options = [Option(value=c.value, label=c.label, help=c.help) for c in parameter.choices]
-        return tuple(replace(option, reason=self._refusal(parameter.name, option.value)) for option in options)
+        return tuple(replace(option, reason=self._refusal(parameter.name, option.value, spec)) for option in options)
 
-    def _refusal(self, name: str, value: Value) -> str | None:
+    def _refusal(self, name: str, value: Value, spec: RunSpec) -> str | None:
         if self._machine is None:
             return None
-        spec = catalog.fill_defaults(self.workload, {**self._edits, name: value}, self._machine)
+        if name == "gpus":  # others have defaults by it
+            spec = catalog.fill_defaults(self.workload, {**self._edits, name: value}, self._machine)
         return catalog.refusal_reason(spec, name, value, self._machine)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
+    QGridLayout,
     QLabel,
     QPushButton,
     QSpinBox,
@@ -228,6 +229,17 @@ def test_a_row_that_two_workloads_have_is_used_again_at_its_new_place(view: Form
     QApplication.processEvents()
     heights = [widget.mapTo(view, QPoint(0, 0)).y() for widget in shown]
     assert heights == sorted(set(heights))
+
+
+def test_to_change_between_workloads_does_not_add_lines_to_the_form(view: FormView, form: VariantForm) -> None:
+    for workload in ("cnn10", "lstm"):
+        form.choose(workload)
+        view.show_model(form.state())
+    before = [grid.rowCount() for grid in view.findChildren(QGridLayout)]
+    for workload in ("cnn10", "lstm") * 3:
+        form.choose(workload)
+        view.show_model(form.state())
+    assert [grid.rowCount() for grid in view.findChildren(QGridLayout)] == before
 
 
 def test_a_warning_stands_above_the_run_button_and_holds_nothing_up(view: FormView, form: VariantForm) -> None:
