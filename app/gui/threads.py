@@ -301,6 +301,7 @@ class GuiGarbageCollector(QObject):
         self._timer = QTimer(self)
         self._timer.setInterval(_COLLECT_PERIOD_MS)
         self._began_s = 0.0
+        self._module_count = 0
         self._next_turn = QTimer(self, interval=0, singleShot=True)
         self._timer.timeout.connect(self._wait)
         self._next_turn.timeout.connect(self._collect_if_calm)
@@ -311,7 +312,7 @@ class GuiGarbageCollector(QObject):
         What is garbage among them, some hundred objects, stays: a search of all takes longer than a frame.
         """
         gc.disable()
-        gc.freeze()
+        self._freeze()
         self._timer.start()
 
     def stop(self) -> None:
@@ -332,9 +333,21 @@ class GuiGarbageCollector(QObject):
             self._wait()
 
     def collect(self) -> None:
-        """Collect the oldest generation whose threshold is passed, as the automatic collector does."""
-        counts, thresholds = gc.get_count(), gc.get_threshold()
-        due = [generation for generation in (2, 1, 0) if counts[generation] > thresholds[generation] > 0]
-        gc.collect(due[0] if due else 0)
+        """Collect the oldest generation whose threshold is passed, as the automatic collector does.
+
+        Modules imported since the last time are not examined again either: they come with the first use of a screen
+        and would be a third of all objects.
+        """
+        if len(sys.modules) > self._module_count:
+            gc.collect()
+            self._freeze()
+        else:
+            counts, thresholds = gc.get_count(), gc.get_threshold()
+            due = [generation for generation in (2, 1, 0) if counts[generation] > thresholds[generation] > 0]
+            gc.collect(due[0] if due else 0)
         if _trim is not None:
             _trim(0)
+
+    def _freeze(self) -> None:
+        self._module_count = len(sys.modules)
+        gc.freeze()

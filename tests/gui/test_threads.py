@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -256,6 +257,17 @@ def test_garbage_waits_for_a_turn_in_which_little_is_done(qtbot: QtBot, collecto
     assert deaths == []
     busy.stop()
     qtbot.waitUntil(lambda: bool(deaths))
+
+
+def test_modules_imported_later_are_not_examined_again_either(
+    collector: GuiGarbageCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("imported_later")
+    collector.collect()
+    assert any(each is module for each in gc.get_objects()), "no module is new"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    collector.collect()
+    assert not any(each is module for each in gc.get_objects())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc's allocator holds on to freed memory")
