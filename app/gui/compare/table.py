@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QMenu
 from app.gui.actions import Actions
 from app.gui.compare.table_model import CHECK_BOX_WIDTH, EXPANDER_WIDTH, MARKS_WIDTH, CompareDelegate, CompareModel
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.basic import ChecksMenu, plain_tooltip
 from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
 from app.gui.widgets.frozen_columns import FrozenColumns
 from app.gui.widgets.text_widths import SYMBOL_ONLY, width_in_two_lines
@@ -302,8 +302,8 @@ def _runs(table: CompareTable) -> set[int]:
 
 
 def columns_menu(view: CompareTableView) -> QMenu:
-    """Make a menu with a check box for each column of a table with a value."""
-    menu = QMenu(view)
+    """Make a menu with a check box for each column of a table with a value; it stays open while some are changed."""
+    menu = ChecksMenu(view)
     for key, column in zip(view.table.keys, view.table.columns, strict=True):
         if key in _ALWAYS_SHOWN or key in view.table.empty:
             continue

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QMouseEvent, QResizeEvent
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
@@ -13,7 +13,16 @@ from app.gui.history.filter_bar import FilterBar
 from app.gui.history.run_menu import RunMenu
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, splitter, text_label
+from app.gui.widgets.basic import (
+    ChecksMenu,
+    ElidedLabel,
+    EmptyState,
+    button,
+    plain_tooltip,
+    separator,
+    splitter,
+    text_label,
+)
 from app.gui.window_state import WindowState
 from app.viewmodels.history.facets import FacetGroup, choose
 from app.viewmodels.history.labels import (
@@ -29,26 +38,6 @@ from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, toggle_order
 
 _WIDE, _FACETS_WIDTH = 1400, 35 * GRID
 """The narrowest list that shows the facets by itself, and how wide these are."""
-
-
-class ChecksMenu(QMenu):
-    """A menu of check boxes, open while several are changed by mouse or Space; Enter changes one and closes it."""
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Change the check box under the pointer."""
-        if not self._change(self.actionAt(event.position().toPoint())):
-            super().mouseReleaseEvent(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Change the chosen check box by Space, which Qt's style leaves without effect in menus."""
-        if event.key() != Qt.Key.Key_Space or not self._change(self.activeAction()):
-            super().keyPressEvent(event)
-
-    def _change(self, entry: QAction | None) -> bool:
-        if entry is None or not (entry.isCheckable() and entry.isEnabled()):
-            return False
-        entry.trigger()
-        return True
 
 
 class HistoryFooter(QWidget):

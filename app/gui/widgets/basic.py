@@ -1,4 +1,4 @@
-"""Widgets that all screens share: labels, buttons, separators, scroll areas, pages of HTML and empty states.
+"""Widgets that all screens share: labels, buttons, menus, separators, scroll areas, HTML pages and empty states.
 
 Every view follows one convention: it is built with the `Theme`, and with the window's `Actions` where it leads to other
 screens; it shows what `show_model(model)` gives it, and its signals are for its own controller or parent alone. It
@@ -9,13 +9,14 @@ import html
 import re
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
+from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QFrame,
     QLabel,
     QLayout,
+    QMenu,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -191,6 +192,26 @@ class ElidedComboBox(QComboBox):
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
+
+
+class ChecksMenu(QMenu):
+    """A menu of check boxes, open while several are changed by mouse or Space; Enter changes one and closes it."""
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Change the check box under the pointer."""
+        if not self._change(self.actionAt(event.position().toPoint())):
+            super().mouseReleaseEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Change the chosen check box by Space, which Qt's style leaves without effect in menus."""
+        if event.key() != Qt.Key.Key_Space or not self._change(self.activeAction()):
+            super().keyPressEvent(event)
+
+    def _change(self, entry: QAction | None) -> bool:
+        if entry is None or not (entry.isCheckable() and entry.isEnabled()):
+            return False
+        entry.trigger()
+        return True
 
 
 def clear_layout(layout: QLayout) -> None:
