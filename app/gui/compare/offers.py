@@ -58,6 +58,7 @@ class OffersView(Scroller):
             self._rows.addWidget(separator())
             self._rows.addWidget(self._offer_row(offer))
         self._rows.addWidget(separator())
+        self._take_keyboard()
 
     def show_adding(self) -> None:
         """Disable the offer that adds runs until the next offers."""
@@ -66,6 +67,12 @@ class OffersView(Scroller):
             if offer.action == "add":
                 made.setText("Adding …")
                 made.setEnabled(False)
+
+    def _take_keyboard(self) -> None:
+        """Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet."""
+        now, first = self.window().focusWidget(), next(iter(self._buttons.values()), None)
+        if first is not None and self.isVisible() and now is not None and now.isAncestorOf(first):
+            first.setFocus()
 
     def _offer_row(self, offer: "Offer") -> QWidget:
         made = button(_BUTTON_TEXTS[offer.action], offer.detail)

@@ -14,7 +14,8 @@ from app.gui.compare.offers import OffersView
 from app.gui.compare.screen import CompareView
 from app.gui.theme import Theme
 from app.gui.threads import Background
-from app.gui.window import COMPARE
+from app.gui.widgets.basic import PageScroller
+from app.gui.window import COMPARE, HISTORY
 from app.gui.window_state import write_states
 from app.storage.store import Store
 from app.viewmodels.compare.offers import Offer
@@ -116,6 +117,20 @@ def test_the_reference_is_added_by_one_click_and_its_articles_open_by_another(
     with qtbot.waitSignal(view.tabs.article_requested, timeout=RUN_LIMIT_MS):
         take(view, article)
     assert compared(view) == set(article.runs)
+
+
+def test_the_keyboard_goes_to_the_first_offer_and_never_frames_the_page(qtbot: QtBot, workbench: Workbench) -> None:
+    workbench.window.show_page(HISTORY)
+    qtbot.waitUntil(lambda: workbench.window.focusWidget() is not None, timeout=READ_LIMIT_MS)
+    workbench.window.show_page(COMPARE)
+    view = workbench.window.findChild(CompareView)
+    assert isinstance(view, CompareView)
+    (page,) = (each for each in workbench.window.findChildren(PageScroller) if each.isAncestorOf(view))
+    assert workbench.window.focusWidget() is page, "nothing in it can take it before the offers are read"
+    surface = page.grab().toImage().pixelColor(0, 0)
+    assert surface == view.grab().toImage().pixelColor(0, 0)
+    wait_offer(qtbot, view, "Your own experiment")
+    assert workbench.window.focusWidget() is next(iter(view.offers.offers.values()))
 
 
 def test_a_reference_that_cannot_be_added_is_said_here(qtbot: QtBot, workbench: Workbench) -> None:
