@@ -1,5 +1,6 @@
 """The article that the compared runs reproduce, next to the measured figures, as selectable text."""
 
+import re
 from string import Template
 
 from PySide6.QtCore import QMimeData, Qt
@@ -15,10 +16,13 @@ h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
 p { margin-top: 0px; margin-bottom: 4px; }
 p.quiet { color: $muted; }
 table { margin-top: 4px; margin-bottom: 12px; border-collapse: collapse; }
-th, td { padding: 4px 16px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
+th, td { padding: 4px 12px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
 th { color: $muted; font-weight: normal; white-space: normal; vertical-align: bottom; }
+td.long { white-space: normal; }
 .number { text-align: right; }
 """)
+_HEADS, _BREAKS, _JOINER = re.compile("<th[^>]*>[^<]*"), re.compile(r"(?<=\w[-/])(?=\w)"), "\N{WORD JOINER}"
+"""The heads of tables, where Qt would break their words, and what it breaks at no more."""
 
 
 class ArticleView(HtmlPage):
@@ -36,6 +40,8 @@ class ArticleView(HtmlPage):
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
+        # Qt lays tables out a pixel wider than the page in every third width.
+        self.horizontalScrollBar().rangeChanged.connect(self._hide_needless_bar)
         self._content = WhenSeen(self, self._restyle)
         theme.changed.connect(self._content.ask)
 
@@ -56,8 +62,17 @@ class ArticleView(HtmlPage):
         if data.text() and ends[0] != ends[1]:
             # Qt writes cells with unbreakable text as code.
             data.setText(cursor.selection().toMarkdown().replace("```\n", "").strip() + "\n")
+        data.setText(data.text().replace(_JOINER, ""))
+        data.setHtml(data.html().replace(_JOINER, ""))
         return data
+
+    def _hide_needless_bar(self, _least: int, most: int) -> None:
+        policy = Qt.ScrollBarPolicy
+        self.setHorizontalScrollBarPolicy(policy.ScrollBarAsNeeded if most > 1 else policy.ScrollBarAlwaysOff)
 
     def _restyle(self) -> None:
         colours = self._theme.colours
-        self.show_html(self._html, _STYLE.substitute(muted=colours.muted, line=colours.line))
+        unbroken = _HEADS.sub(
+            lambda head: _BREAKS.sub(_JOINER, head[0]).replace(" %", "\N{NO-BREAK SPACE}%"), self._html
+        )
+        self.show_html(unbroken, _STYLE.substitute(muted=colours.muted, line=colours.line))

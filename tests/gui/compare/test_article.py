@@ -105,10 +105,33 @@ def test_its_tables_are_made_when_it_is_opened_and_can_be_copied(screen: Article
     figures = next(row for row in rows if row[2:3] == ["128"])
     assert figures[3:5] == ["1,001", "1,101"], "plain text has a row a line"
     assert "`" not in QGuiApplication.clipboard().text()
-    assert "<table" in QGuiApplication.clipboard().mimeData().html(), "a spreadsheet gets cells"
+    copied = QGuiApplication.clipboard().mimeData()
+    assert "<table" in copied.html(), "a spreadsheet gets cells"
+    assert not {"\N{WORD JOINER}"} & {*copied.html(), *copied.text()}
     article.setTextCursor(article.document().find("NCHW gain"))
     QTest.keySequence(article, QKeySequence(QKeySequence.StandardKey.Copy))
     assert QGuiApplication.clipboard().text() == "NCHW gain"
+
+
+def test_heads_of_narrow_columns_break_between_words_only(theme: Theme, qtbot: QtBot) -> None:
+    view = ArticleView(theme)
+    qtbot.addWidget(view)
+    view.resize(300, 400)
+    view.show_article(
+        "<table><thead><tr><th>Article: speed-up by images/s, %</th></tr></thead>"
+        "<tbody><tr><td>1</td></tr></tbody></table><p>well-known images/s</p>"
+    )
+    with qtbot.waitExposed(view):
+        view.show()
+    head = view.document().begin()
+    while "speed" not in head.text():
+        head = head.next()
+    for width in range(60, 400, 10):
+        view.document().setTextWidth(width)
+        lines = [head.layout().lineAt(n) for n in range(head.layout().lineCount())]
+        broken = [head.text()[line.textStart() :][: line.textLength()].strip() for line in lines]
+        words = {word for line in broken for word in line.replace("\N{WORD JOINER}", "").split(" ")}
+        assert words <= {"Article:", "speed-up", "by", "images/s,\N{NO-BREAK SPACE}%"}, f"at {width} pixels"
 
 
 def test_other_runs_have_other_tables_and_the_tab_stays_open(screen: ArticlePage, database: Path) -> None:
