@@ -163,19 +163,17 @@ def _outcome_lanes(plot: Plot) -> list[str]:
 
 
 def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> list[labels.Box]:
-    """Draw each line with its name above its end; return the boxes of names and lines, which no other name covers."""
-    for guide in guides:
-        colour = canvas.palette.muted if guide.colour is None else canvas.palette.curve(guide.colour)
-        positions = [(frame.x_pixel(x), frame.y_pixel(y)) for x, y in guide.points]
-        canvas.parts.append(svg.polyline(positions, colour, 1, "5 4" if guide.dashed else ""))
-    named = [guide for guide in guides if guide.label]
-    wanted = [frame.y_pixel(guide.points[-1][1]) - 6 for guide in named]
-    boxes = []
-    for guide, height in zip(named, labels.separate_heights(wanted, frame.top, frame.bottom), strict=True):
-        end, length = frame.x_pixel(guide.points[-1][0]) - 4, svg.text_width(guide.label, _SMALL_PX)
-        canvas.parts.append(svg.text(end, height, guide.label, canvas.palette.muted, "end", _SMALL_PX))
-        boxes.append((end - length, height - labels.HEIGHT + 3, length, labels.HEIGHT))
+    """Draw each line with its name at its end; return the boxes of names and lines, which no other name covers."""
     lines = [[(frame.x_pixel(x), frame.y_pixel(y)) for x, y in guide.points] for guide in guides]
+    for guide, line in zip(guides, lines, strict=True):
+        colour = canvas.palette.muted if guide.colour is None else canvas.palette.curve(guide.colour)
+        canvas.parts.append(svg.polyline(line, colour, 1, "5 4" if guide.dashed else ""))
+    named = [(guide.label, line) for guide, line in zip(guides, lines, strict=True) if guide.label]
+    widths = [svg.text_width(name, _SMALL_PX) for name, _ in named]
+    boxes = labels.name_lines([line for _, line in named], widths, frame.top - labels.HEIGHT, frame.bottom)
+    for (name, _), (left, top, width, height) in zip(named, boxes, strict=True):
+        baseline = top + height - 3
+        canvas.parts.append(svg.text(left + width, baseline, name, canvas.palette.muted, "end", _SMALL_PX))
     return boxes + [box for line in lines for box in labels.boxes_along(line)]
 
 

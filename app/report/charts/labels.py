@@ -18,6 +18,8 @@ HEIGHT = 14.0
 _DISTANCE = 8.0
 _AWAY = (22.0, 40.0, 60.0)
 """Distances at which a name still is, with a line that leads to it, where there is no room next to its point."""
+_DEEPEST = 45
+"""How far below the end of a line its name may stand, where other lines and names are close."""
 _FARTHER = 14.0
 """From this distance on a line leads from a point to its name."""
 
@@ -42,6 +44,32 @@ def separate_heights(wanted: Sequence[float], top: float, bottom: float) -> list
     for index in reversed(order):
         placed[index] = limit = min(placed[index], limit - HEIGHT)
     return placed
+
+
+def name_lines(
+    lines: Sequence[Sequence[tuple[float, float]]], widths: Sequence[float], top: float, bottom: float
+) -> list[Box]:
+    """Place the name of each line at its right end, above or below it, so that it covers no line and no other name.
+
+    Args:
+        lines: Positions in pixels, from left to right.
+        widths: Width of each line's name.
+        top: Upper limit of names.
+        bottom: Lower limit.
+
+    Returns:
+        A box per line; of lines close together the names below follow in the lines' order.
+    """
+    found: dict[int, Box] = {}
+    drawn = [box for line in lines for box in boxes_along(line)]
+    for index in sorted(range(len(lines)), key=lambda index: lines[index][-1][1]):
+        (x, y), width = lines[index][-1], widths[index]
+        heights = (y - HEIGHT - 3, *(y + below for below in range(2, _DEEPEST, 2)))
+        boxes = [(x - 4 - width - aside, height, width, HEIGHT) for aside in (0, width + 12) for height in heights]
+        within = [box for box in boxes if top <= box[1] and box[1] + HEIGHT <= bottom]
+        free = _without_overlap(within, _rows([*drawn, *found.values()]))
+        found[index] = next(iter([*free, *within, *boxes]))
+    return [found[index] for index in range(len(lines))]
 
 
 def place_labels(

@@ -1,7 +1,7 @@
 """Pictures as SVG: well formed whatever they are called, and everything where its value says."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -184,6 +184,21 @@ def test_names_are_spread_within_their_room_and_keep_their_order(wanted: list[fl
     assert max(placed) <= 200.0 + 1e-6
     order = sorted(range(len(wanted)), key=lambda n: wanted[n])
     assert [placed[n] for n in order] == sorted(placed)
+
+
+@pytest.mark.parametrize(
+    "heights", [[60.0, 62.0], [60.0, 62.0, 64.0], [60.0, 78.0, 80.0], [30.0, 60.0, 90.0], [4.0, 5.0]]
+)
+def test_names_of_lines_close_together_cover_no_line_and_no_other_name(heights: list[float]) -> None:
+    lines = [[(0.0, 150.0), (100.0, height), (400.0, height)] for height in heights]
+    boxes = labels.name_lines(lines, [80.0 + height for height in heights], -10.0, 150.0)
+    for (left, top, width, height), line in zip(boxes, heights, strict=True):
+        assert not [other for other in heights if top < other < top + height], "no line goes through a name"
+        assert min(abs(line - top), abs(line - top - height)) <= 2 * labels.HEIGHT
+        assert left + width <= 400.0
+    for one, other in combinations(boxes, 2):
+        apart_across = one[0] + one[2] <= other[0] or other[0] + other[2] <= one[0]
+        assert apart_across or abs(one[1] - other[1]) >= labels.HEIGHT
 
 
 def test_names_stand_beside_their_points_and_cover_none() -> None:
