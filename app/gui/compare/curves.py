@@ -13,6 +13,7 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import Scroller, show_text, text_label, toggle_button
+from app.gui.widgets.flow_layout import FlowBar
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves, format_position, small_multiples
 from app.viewmodels.plot.model import Panel, Plots, Span
 
@@ -176,13 +177,16 @@ class CurvesView(QWidget):
         bar = QHBoxLayout()
         bar.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
         bar.setSpacing(GRID // 2)
+        aligns, drawn = FlowBar(GRID // 2, 0), FlowBar(GRID // 2, 0, right=True)
         for made in self._aligns.values():
             group.addButton(made)
-            bar.addWidget(made)
+            aligns.flow.addWidget(made)
+        for made in (self._means, self._per_run):
+            drawn.flow.addWidget(made)
+        bar.addWidget(aligns)
         bar.addSpacing(2 * GRID)
         bar.addWidget(self._time_bar, 1)
-        bar.addWidget(self._means)
-        bar.addWidget(self._per_run)
+        bar.addWidget(drawn)
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)

@@ -28,6 +28,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text, splitter, text_label, toggle_button
 from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.window_state import WindowState
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.comparison import Comparison
@@ -278,16 +279,20 @@ class CompareView(QWidget):
         bar.setSpacing(GRID // 2)
         for made in (self._by_variant, self._by_run):
             group.addButton(made)
-            bar.addWidget(made)
+            bar.addWidget(made, 0, Qt.AlignmentFlag.AlignTop)
         bar.addSpacing(GRID)
-        bar.addStretch(1)
-        bar.addWidget(self._hidden)
-        bar.addWidget(self._margin)
-        bar.addWidget(self._experiments)
-        bar.addWidget(self._group)
-        bar.addWidget(self._columns)
-        bar.addWidget(self._copy)
-        bar.addWidget(self._report)
+        tools = FlowBar(GRID // 2, 0, right=True)
+        for made in (
+            self._hidden,
+            self._margin,
+            self._experiments,
+            self._group,
+            self._columns,
+            self._copy,
+            self._report,
+        ):
+            tools.flow.addWidget(made)
+        bar.addWidget(tools, 1)
         self._by_variant.setChecked(True)
         self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._problem.hide()

@@ -4,12 +4,13 @@ import html
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QTextBrowser, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, Colours, Theme
 from app.gui.widgets.basic import HtmlPage, button, separator, text_label, toggle_button
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.window_state import WindowState
 from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, text_line
 
@@ -101,10 +102,11 @@ class RunDiffView(QWidget):
         self._search.setFixedWidth(26 * GRID)
         self._search.returnPressed.connect(self._find_next)
         top = QHBoxLayout()
-        top.addWidget(self._back)
-        top.addStretch(1)
+        top.addWidget(self._back, 0, Qt.AlignmentFlag.AlignTop)
+        tools = FlowBar(GRID, GRID // 2, right=True)
         for widget in (self._search, self._alike, self._swap, self._save, self._compare):
-            top.addWidget(widget)
+            tools.flow.addWidget(widget)
+        top.addWidget(tools, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         layout.setSpacing(GRID)

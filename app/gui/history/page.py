@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable, Iterator
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFontDatabase, QGuiApplication, QResizeEvent
+from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QPlainTextEdit,
@@ -25,7 +25,7 @@ from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import HtmlPage, Scroller, button, clear_layout, separator, show_text, splitter, text_label
-from app.gui.widgets.flow_layout import FlowLayout
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
@@ -90,7 +90,7 @@ class RunPageView(QWidget):
         self._evidence = EvidencePanel(theme)
         self._parts = QStackedWidget()
         self._notes = text_label("", "muted", wrap=True)
-        self._figures = _Figures()
+        self._figures = FlowBar(4 * GRID, GRID)
         self._traceback = QPlainTextEdit()
         self._panels = PanelStack(theme, staggered=True)
         self._overview = Overview(self._panels, theme)
@@ -299,19 +299,6 @@ class RunPageView(QWidget):
         column.addWidget(separator())
         column.addWidget(self._details, 1)
         return about
-
-
-class _Figures(QWidget):
-    """Large numbers side by side, in as many lines as they need."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flow = FlowLayout(self, 4 * GRID, GRID)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Have room for all lines."""
-        super().resizeEvent(event)
-        self.setMinimumHeight(self.flow.heightForWidth(self.width()))
 
 
 def _figure(name: str, cell: Cell) -> QWidget:

@@ -1,14 +1,25 @@
 """Widgets side by side, in as many lines as they need."""
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QLayout, QLayoutItem, QWidget
 
 
 class FlowLayout(QLayout):
-    """Places widgets side by side and wraps them into further lines; the gaps are in pixels."""
+    """Places widgets side by side and wraps them into further lines."""
 
-    def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int) -> None:
+    def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int, *, right: bool = False) -> None:
+        """Lay out a widget.
+
+        Args:
+            parent: The widget.
+            horizontal_gap: Pixels between two items of a line.
+            vertical_gap: Pixels between two lines.
+            right: Whether lines end at the right.
+        """
         super().__init__(parent)
+        self._right = right
         self._horizontal_gap = horizontal_gap
         self._vertical_gap = vertical_gap
         self._items: list[QLayoutItem] = []
@@ -84,4 +95,30 @@ class FlowLayout(QLayout):
                 position = QPoint(0, max(rect.bottom() + 1 for rect in rects) + self._vertical_gap)
             rects.append(QRect(position, size))
             position = QPoint(position.x() + size.width() + self._horizontal_gap, position.y())
-        return rects
+        return self._at_right(rects, width) if self._right else rects
+
+    def _at_right(self, rects: Sequence[QRect], width: int) -> list[QRect]:
+        ends = {rect.top(): rect.right() + 1 for rect in rects}  # of each line its last item's
+        return [rect.translated(max(0, width - ends[rect.top()]), 0) for rect in rects]
+
+
+class FlowBar(QWidget):
+    """Widgets side by side, which always has room for as many lines as they need."""
+
+    def __init__(self, horizontal_gap: int, vertical_gap: int, *, right: bool = False) -> None:
+        """Make a bar with the gaps and the side of its `FlowLayout`.
+
+        Args:
+            horizontal_gap: Pixels between two widgets of a line.
+            vertical_gap: Pixels between two lines.
+            right: Whether lines end at the right.
+        """
+        super().__init__()
+        self.flow = FlowLayout(self, horizontal_gap, vertical_gap, right=right)
+
+    def event(self, event: QEvent) -> bool:
+        """Have room for all lines, after another width and after a change of what is in them."""
+        done = super().event(event)
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self.setMinimumHeight(self.flow.heightForWidth(self.width()))
+        return done
