@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from string import Template
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen, QPixmapCache
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -23,6 +23,8 @@ LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 _FONT_PX = 13
+_ICON_CACHE_KIB = 1024
+"""Twice what all icons of a screen take at two pixels a point."""
 _AS_FAR_FROM_WHITE_AS_BLACK = 0.179
 """A relative luminance."""
 
@@ -104,6 +106,8 @@ class Theme(QObject):
         font = QApplication.font()
         font.setPixelSize(_FONT_PX)
         QApplication.setFont(font)
+        # Qt keeps a copy of every icon it drew; those of earlier comparisons, thumbnails too, would fill its 10 MB.
+        QPixmapCache.setCacheLimit(_ICON_CACHE_KIB)
         hints = QGuiApplication.styleHints()
         hints.colorSchemeChanged.connect(self.apply)
         self._follow(self._state.read("choice", SYSTEM))

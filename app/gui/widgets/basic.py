@@ -30,7 +30,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-from shiboken6 import isValid
+from shiboken6 import delete, isValid
 
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.pacing import Slices
@@ -220,6 +220,7 @@ def clear_layout(layout: QLayout) -> None:
         if (widget := item.widget()) is not None:
             widget.hide()
             widget.deleteLater()
+        delete(item)  # which is the caller's now
 
 
 def separator() -> QFrame:

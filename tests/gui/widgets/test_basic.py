@@ -1,11 +1,15 @@
-"""Widgets in lines, and pages of HTML."""
+"""Widgets in lines, pages of HTML, and what Qt must not keep."""
 
+from collections.abc import Callable
+
+import pytest
 from PySide6.QtCore import QSize
-from PySide6.QtGui import QTextDocument
-from PySide6.QtWidgets import QPushButton, QWidget, QWidgetItem
+from PySide6.QtGui import QIcon, QPixmap, QPixmapCache, QTextDocument
+from PySide6.QtWidgets import QLayout, QPushButton, QVBoxLayout, QWidget, QWidgetItem
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
-from app.gui.widgets.basic import HtmlPage
+from app.gui.widgets.basic import HtmlPage, clear_layout
 from app.gui.widgets.flow_layout import FlowLayout
 
 
@@ -65,3 +69,24 @@ def test_a_page_keeps_its_place_and_one_document(qtbot: QtBot) -> None:
     assert page.document().documentMargin() == 12
     assert page.document().begin().begin().fragment().charFormat().foreground().color().name() == "#00ff00"
     qtbot.waitUntil(lambda: len(page.findChildren(QTextDocument)) == 1)
+
+
+@pytest.mark.parametrize("make", [QVBoxLayout, lambda parent: FlowLayout(parent, 4, 4)], ids=["column", "flow"])
+def test_of_a_layout_that_is_cleared_nothing_is_left(qtbot: QtBot, make: Callable[[QWidget], QLayout]) -> None:
+    around = QWidget()
+    qtbot.addWidget(around)
+    layout = make(around)
+    layout.addWidget(QPushButton("one"))
+    item = layout.itemAt(0)
+    clear_layout(layout)
+    assert not layout.count()
+    assert not isValid(item), "Qt leaves it to the caller"
+
+
+@pytest.mark.usefixtures("theme")
+def test_pictures_of_icons_that_are_gone_give_way() -> None:
+    size = QSize(64, 36)
+    key = QPixmapCache.insert(QPixmap(size))
+    for _ in range(300):  # as of twenty comparisons: 2.7 MB
+        QIcon(QPixmap(size)).pixmap(size)
+    assert not key.isValid()
