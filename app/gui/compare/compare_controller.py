@@ -104,6 +104,7 @@ class CompareController(QObject):
         self._margin_pct = self._state.read("margin", 0.0) or None
         self._align = next((name for name in ALIGNMENTS if name == self._state.read("align", "")), ALIGNMENTS[0])
         self._actions = actions
+        self._failed: list[Callable[[], None]] = []
         self._showing = Slices(self)
         view.offers.offer_accepted.connect(self._accept_offer)
         view.table.baseline_requested.connect(self.make_baseline)
@@ -126,11 +127,11 @@ class CompareController(QObject):
         baseline = self._baseline if self._baseline in chosen else None
         self._request_number += 1
         align, margin_pct = self._align, self._margin_pct
-        if len(chosen) > MAX_DRAWN:
-            self._view.show_busy(f"Reading {format_run_count(min(len(chosen), MAX_COMPARED))} …")
+        many = f"Reading {format_run_count(min(len(chosen), MAX_COMPARED))} …" if len(chosen) > MAX_DRAWN else ""
         self._run_for_current(
             lambda: _read_runs(self._database, chosen, baseline, align, margin_pct),
             lambda data: self._show(data, article=article),
+            busy=many,
         )
 
     def refresh(self) -> None:
@@ -151,18 +152,16 @@ class CompareController(QObject):
                 self.show_runs(runs)
 
         if former.runs:
-            self._background.run(lambda: _still_there(self._database, former.runs), show, self._fail)
+            self._read(lambda: _still_there(self._database, former.runs), show)
 
     def show_experiment(self, experiment: int) -> None:
         """Compare the runs of an experiment, and open the article that it repeats, if any."""
-        self._background.run(
-            lambda: _experiment_runs(self._database, experiment),
-            lambda runs: self.show_runs(runs, article=True),
-            self._fail,
+        self._read(
+            lambda: _experiment_runs(self._database, experiment), lambda runs: self.show_runs(runs, article=True)
         )
 
     def _read_offers(self) -> None:
-        self._background.run(lambda: _read_offers(self._database), self._show_offers, self._fail)
+        self._read(lambda: _read_offers(self._database), self._show_offers)
 
     def _show_offers(self, found: "tuple[tuple[Offer, ...], bool]") -> None:
         offers, experiments = found
@@ -182,7 +181,7 @@ class CompareController(QObject):
         self._fail(error)
 
     def _offer_experiments(self) -> None:
-        self._background.run(lambda: _experiments(self._database), self._view.offer_experiments, self._fail)
+        self._read(lambda: _experiments(self._database), self._view.offer_experiments)
 
     def make_baseline(self, run: int) -> None:
         """Compare the runs with this one's variant."""
@@ -210,7 +209,7 @@ class CompareController(QObject):
         self._actions.run_plan(interleaved_plan([group[0].spec for group in chosen], repeats))
 
     def _show_comparison(self, comparison: Comparison) -> None:
-        self._comparison = comparison
+        self._comparison, self._failed = comparison, []
         self._state.keep("compared", _Compared(tuple(row.run for row in comparison.rows), comparison.baseline))
         self._view.show_model(comparison)
 
@@ -234,7 +233,7 @@ class CompareController(QObject):
         articles = self._articles
         self._run_for_current(lambda: _articles_html(articles), self._view.tabs.show_article)
 
-    def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
+    def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None], *, busy: str = "") -> None:
         """Show the result of the work, unless other runs were chosen meanwhile."""
         request_number = self._request_number
 
@@ -242,7 +241,39 @@ class CompareController(QObject):
             if request_number == self._request_number:
                 show(result)
 
-        self._background.run(work, done, self._fail)
+        self._read(work, done, busy=busy)
+
+    def _read(
+        self, work: Callable[[], Result], done: Callable[[Result], None], *, busy: str = "", again: bool = False
+    ) -> None:
+        """Read off the GUI thread; what fails can be read again.
+
+        Args:
+            work: Reads.
+            done: Shows what was read.
+            busy: What is said meanwhile.
+            again: Whether it failed before, and the reason is shown.
+        """
+        if busy:
+            self._view.show_busy(busy)
+
+        def show(result: Result) -> None:
+            if again:
+                self._view.show_problem("")
+            done(result)
+
+        def fail(error: UserError) -> None:
+            self._view.show_busy("")
+            self._failed.append(lambda: self._read(work, done, busy=busy, again=True))
+            self._view.show_failed_read(error, self._read_failed)
+
+        self._background.run(work, show, fail)
+
+    def _read_failed(self) -> None:
+        """Read again all that a lock or a full disk kept from being read."""
+        failed, self._failed = self._failed, []
+        for read in failed:
+            read()
 
     def _show(self, data: _CompareData, *, article: bool) -> None:
         self._showing.start(self._show_in_turns(data, article=article))

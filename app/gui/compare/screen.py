@@ -1,7 +1,7 @@
 """The Compare screen: verdict and warnings, the table of runs, and tabs with curves and charts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import units
+from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.header import CompareHeader
 from app.gui.compare.offers import OffersView
@@ -29,6 +30,7 @@ from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text,
 from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
 from app.gui.widgets.flow_layout import FlowBar
+from app.gui.widgets.problem import ProblemLine
 from app.gui.window_state import WindowState
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.comparison import Comparison
@@ -110,7 +112,7 @@ class CompareView(QWidget):
         self.header = CompareHeader()
         self.table = CompareTableView(theme, actions)
         self.tabs = CompareTabs(theme, actions)
-        self._problem = text_label("", "bad", wrap=True)
+        self._problem = ProblemLine()
         self._busy = text_label("", "caption")
         self._written, self._written_path = QWidget(), ElidedLabel("caption")
         self._open_report = button("&Open it", "Open the report in its default program", flat=True)
@@ -150,7 +152,7 @@ class CompareView(QWidget):
 
     def displayed_text(self) -> str:
         """Return the sentences above the table."""
-        return "\n".join(filter(None, [self._problem.text(), self.header.displayed_text()]))
+        return "\n".join(filter(None, [self._problem.text, self.header.displayed_text()]))
 
     def show_model(self, comparison: Comparison) -> None:
         """Show these runs against their baseline; the curves stay."""
@@ -198,7 +200,16 @@ class CompareView(QWidget):
 
     def show_problem(self, sentence: str) -> None:
         """Show an error above what is shown; "" hides it."""
-        show_text(self._problem, sentence)
+        self._problem.show_sentence(sentence)
+
+    def show_failed_read(self, error: UserError, retry: Callable[[], None]) -> None:
+        """Show why something could not be read, and offer to read it again.
+
+        Args:
+            error: Why.
+            retry: Reads it again.
+        """
+        self._problem.show_failed_read(error, retry)
 
     def _ask_report(self) -> None:
         path = ask_save_path(self, "Save report", Path.cwd() / "comparison.html", _REPORTS)
@@ -294,8 +305,6 @@ class CompareView(QWidget):
             tools.flow.addWidget(made)
         bar.addWidget(tools, 1)
         self._by_variant.setChecked(True)
-        self._problem.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        self._problem.hide()
         self._busy.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         self._busy.hide()
         line = QHBoxLayout(self._written)

@@ -1,13 +1,16 @@
 """The Compare screen before anything is compared, with its offers."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.errors import DatabaseLockedError
 from app.gui.app import Workbench
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.offers import OffersView
@@ -34,6 +37,13 @@ class EmptyPage(Screen[CompareView]):
         super().__init__(qtbot, CompareView(Theme(), actions), 1024, 700)
         self.controller = CompareController(self.view, database, background, actions)
         self.controller.refresh()
+        self.background = background
+
+    def wait_read(self) -> None:
+        """Wait until all is read that was asked for."""
+        ended: list[None] = []
+        self.background.run(lambda: None, ended.append, lambda _: None)
+        self.qtbot.waitUntil(lambda: bool(ended))
 
 
 def wait_offer(qtbot: QtBot, view: CompareView, title: str, limit_ms: int = READ_LIMIT_MS) -> Offer:
@@ -51,6 +61,10 @@ def compared(view: CompareView) -> set[int]:
 
 def baseline(view: CompareView) -> list[tuple[int, ...]]:
     return [tuple(row.runs) for row in view.table.rows() if row.is_baseline]
+
+
+def shows_baseline(view: CompareView, run: int) -> bool:
+    return baseline(view) == [(run,)]
 
 
 @pytest.fixture
@@ -143,6 +157,38 @@ def test_a_reference_that_cannot_be_added_is_said_here(qtbot: QtBot, workbench: 
     take(view, add)
     qtbot.waitUntil(lambda: "A run is in progress" in view.displayed_text(), timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: add in view.offers.offers and view.offers.offers[add].isEnabled(), timeout=READ_LIMIT_MS)
+
+
+def test_what_a_lock_kept_from_being_read_is_read_at_a_click(
+    page: EmptyPage, database_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_offer(page.qtbot, page.view, "Your own experiment")
+    with Store.open(database_path) as store:
+        for number, units in ((1, 32), (2, 64)):
+            keep(store, stored_run(run_row(number, units=units)))
+    retry = next(each for each in page.view.findChildren(QPushButton) if each.text() == "&Try again")
+
+    def locked(path: Path) -> Store:
+        raise DatabaseLockedError(f"{path} is locked by another program.")
+
+    def ask_all() -> None:
+        page.controller.refresh()
+        page.controller.show_runs([1, 2])
+
+    for ask, shown in ((ask_all, 1), (lambda: page.controller.make_baseline(2), 2)):
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "open", locked)
+            ask()
+            page.wait_read()
+        assert "is locked" in page.view.displayed_text()
+        assert retry.isEnabled()
+        retry.click()
+        page.qtbot.waitUntil(partial(shows_baseline, page.view, shown))
+        assert "is locked" not in page.view.displayed_text()
+    assert next(offer.title for offer in page.view.offers.offers) == "The last two variants", "both reads were repeated"
+    page.controller.show_experiment(7)
+    page.qtbot.waitUntil(lambda: "no runs left" in page.view.displayed_text())
+    assert not retry.isVisible(), "to read once more does not help"
 
 
 def test_an_experiment_of_ones_own_begins_with_the_prepared_ones(
