@@ -24,7 +24,7 @@ RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 _FONT_PX = 13
 _ICON_CACHE_KIB = 1024
-"""Twice what all icons of a screen take at two pixels a point."""
+"""Pictures and swatches of a comparison of 25 variants take 0.2 MB, and 0.7 MB at two pixels a point."""
 _AS_FAR_FROM_WHITE_AS_BLACK = 0.179
 """A relative luminance."""
 

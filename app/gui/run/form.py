@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import pairwise
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
@@ -221,6 +222,17 @@ class FormView(QWidget):
             for widget in (row.label, row.control.widget, row.note):
                 widget.hide()
                 widget.deleteLater()
+        self._order(state)
+
+    def _order(self, state: FormState) -> None:
+        """Let Tab go through everything in the order seen."""
+        controls: list[QWidget] = [self._workload]
+        controls += [self._rows[field.name].control.widget for field in state.fields if not field.advanced]
+        controls.append(self._advanced)
+        controls += [self._rows[field.name].control.widget for field in state.fields if field.advanced]
+        controls += [self._run, self._queue, self._compare, self._copy, self._reset, self._largest]
+        for first, then in pairwise(controls):
+            QWidget.setTabOrder(first, then)
 
     def _place(self, row: FieldRow, grid: QGridLayout, line: int) -> None:
         """Place a row from a line of the grid on, which never has fewer lines again."""

@@ -219,6 +219,25 @@ def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: F
     assert control(view, "units").hasFocus()
 
 
+def test_after_another_workload_tab_still_goes_in_the_order_seen(view: FormView, form: VariantForm) -> None:
+    for name in ("cnn10", "lstm"):
+        form.choose(name)
+        view.show_model(form.state())
+    fields = [f"field.{field.name}" for field in form.state().fields if not field.advanced]
+    reached = [found for found in focus_chain(view) if found.startswith(("field.", "&"))]
+    assert reached == ["field.host", *fields, "&Advanced  ▸", "&Run", "&Compare values …"]
+
+
+def focus_chain(view: FormView) -> list[str]:
+    """Return names of controls and texts of buttons in the order in which Tab reaches them."""
+    found: list[str] = []
+    widget: QWidget | None = view
+    while (widget := widget and widget.nextInFocusChain()) is not view and widget:
+        if widget.isVisible():
+            found.append(widget.text() if isinstance(widget, QPushButton) else widget.objectName())
+    return found
+
+
 def test_a_row_that_two_workloads_have_is_used_again_at_its_new_place(view: FormView, form: VariantForm) -> None:
     batch, layers = control(view, "batch_size"), control(view, "layers")
     form.choose("cnn10")
