@@ -214,9 +214,33 @@ def duration(seconds: float | None) -> str:
     """Return a time as minutes and seconds, `2:10`, or with hours, `1:02:10`."""
     if not is_known(seconds):
         return ABSENT
-    whole = max(0, round(seconds))
+    return clock(max(0.0, seconds))
+
+
+def clock(seconds: float, decimals: int = 0) -> str:
+    """Return a time of a plot as `0:30`, finer as `0:16.5`, with hours as `1:02:10`; negative ones with a minus sign.
+
+    Args:
+        seconds: The time.
+        decimals: Decimals of its seconds.
+    """
+    scale: int = 10**decimals
+    parts = round(abs(seconds) * scale)
+    whole, fraction = divmod(parts, scale)
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    text = f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    sign = "−" if seconds < 0 < parts else ""
+    return f"{sign}{text}" + (f".{fraction:0{decimals}d}" if decimals else "")
+
+
+def instant(seconds: float, shown_s: float) -> str:
+    """Return the time of a point in a plot as a clock, about as fine as can be pointed at.
+
+    Args:
+        seconds: The time.
+        shown_s: The length of time that the plot shows.
+    """
+    return clock(seconds, min(3, max(1, math.ceil(2 - math.log10(shown_s)))))
 
 
 def age(seconds: float) -> str:

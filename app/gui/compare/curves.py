@@ -159,7 +159,9 @@ class CurvesView(QWidget):
         self._time_bar.mark_range(self.panels.shown_range)
 
     def _show_reading(self, position: float | None) -> None:
-        self._time_bar.show_reading("" if position is None else format_position(self._curves.align, position))
+        start, end = self.panels.span
+        text = "" if position is None else format_position(self._curves.align, position, end - start)
+        self._time_bar.show_reading(text)
 
     def _connect(self) -> None:
         for name, made in self._aligns.items():

@@ -207,7 +207,9 @@ class RunPageView(QWidget):
 
     def _show_reading(self, time: float | None) -> None:
         detail = self._detail
-        self._time_bar.show_reading("" if time is None or detail is None else detail.plots.describe_time(time))
+        self._time_bar.show_reading(
+            "" if time is None or detail is None else detail.plots.describe_time(time, self._panels.span)
+        )
 
     def _with_run(self, act: Callable[[int], None]) -> None:
         if self._detail is not None:

@@ -172,7 +172,7 @@ class DetailsView(QWidget):
     def describe_time(self) -> str:
         """Return what is known of the time at the crosshair; "" without one."""
         time, shown = self.stack.crosshair, self._shown
-        return "" if time is None or shown is None else shown.plots.describe_time(time)
+        return "" if time is None or shown is None else shown.plots.describe_time(time, self.stack.span)
 
     def show_details(self, details: DeviceDetails, pinned: Sequence[str]) -> None:
         """Show the words and figures.

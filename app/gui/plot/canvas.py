@@ -60,7 +60,7 @@ class TimeAxis(_Axis):
         return super().tickSpacing(least, most, size) if step is None else [(step, 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
-        """Return the labels; whole seconds as a clock, finer steps as seconds."""
+        """Return the labels, as a clock."""
         if self.counted:
             return [units.with_minus(label) for label in tick_labels(values, spacing)]
         return time_labels(values, spacing)

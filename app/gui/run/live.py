@@ -260,7 +260,8 @@ class LiveView(QWidget):
 
     def _show_reading(self, time: float | None) -> None:
         state = self._state
-        self._time_bar.show_reading("" if time is None or state is None else state.plots.describe_time(time))
+        known = "" if time is None or state is None else state.plots.describe_time(time, self._stack.span)
+        self._time_bar.show_reading(known)
 
     def _show_status(self, status: Status, number: str) -> None:
         """Show the status next to the throughput, or in its place while there is none."""

@@ -36,13 +36,9 @@ def tick_labels(values: Sequence[float], spacing: float) -> list[str]:
 
 
 def time_labels(values: Sequence[float], spacing: float) -> list[str]:
-    """Format seconds as a clock, `0:30`, and steps below a second as seconds."""
-    if spacing < 1:
-        decimals = max(1, math.ceil(-math.log10(spacing)))
-        labels = [units.with_unit(abs(value), "s", decimals) for value in values]
-    else:
-        labels = [units.duration(abs(value)) for value in values]
-    return ["−" * (value < 0) + label for value, label in zip(values, labels, strict=True)]
+    """Format seconds as a clock, `0:30`, with the decimals that steps below a second need, `0:16.5`."""
+    decimals = max(0, math.ceil(-math.log10(spacing))) if spacing > 0 else 0
+    return [units.clock(value, decimals) for value in values]
 
 
 def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:

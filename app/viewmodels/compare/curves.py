@@ -180,10 +180,16 @@ def _with_short_title(panel: Panel) -> Panel:
     return replace(panel, title=panel.unit, unit="") if crowded else replace(panel, title=title)
 
 
-def format_position(align: Alignment, x: float) -> str:
-    """Return a position on the axis as text: `12.30 s`, `step 1,024`, `65,536 examples`."""
+def format_position(align: Alignment, x: float, shown: float) -> str:
+    """Return a position on the axis as text: `0:12.3`, `step 1,024`, `65,536 examples`.
+
+    Args:
+        align: What the axis counts.
+        x: The position.
+        shown: The length of the axis that is shown.
+    """
     if align == "time":
-        return units.with_unit(x, "s", 2)
+        return units.instant(x, shown)
     return f"step {x:,.0f}" if align == "steps" else f"{x:,.0f} examples"
 
 

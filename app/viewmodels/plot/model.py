@@ -286,10 +286,14 @@ class Plots:
         """Everything there is: the last of the ranges."""
         return list(self.ranges.values())[-1]
 
-    def describe_time(self, time: float) -> str:
-        """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled."""
-        minutes, seconds = divmod(abs(time), 60.0)
-        parts = [f"{'−' if time < 0 else ''}{int(minutes)}:{seconds:04.1f}"]
+    def describe_time(self, time: float, shown: Span) -> str:
+        """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled.
+
+        Args:
+            time: The time.
+            shown: The range that the plots show.
+        """
+        parts = [units.instant(time, shown[1] - shown[0])]
         parts += [band.name for band in self.bands if band.start <= time < band.end]
         t_s = time + self.origin_s
         throttles = dict.fromkeys(

@@ -316,7 +316,8 @@ def test_times_are_a_clock_or_seconds() -> None:
     steps = [model.clock_step(longest_s) for longest_s in (9.9, 15.0, 59.0, 500.0, 5_000.0, 1e6)]
     assert steps == [None, 10.0, 30.0, 300.0, 3_600.0, 86_400.0]
     assert model.time_labels([-30.0, 0.0, 90.0], 30.0) == ["−0:30", "0:00", "1:30"]
-    assert model.time_labels([-0.5, 0.0, 0.5], 0.5) == ["−0.5\xa0s", "0.0\xa0s", "0.5\xa0s"]
+    assert model.time_labels([-0.5, 0.0, 0.5], 0.5) == ["−0:00.5", "0:00.0", "0:00.5"]
+    assert model.time_labels([3_729.5, 3_730.0], 0.5) == ["1:02:09.5", "1:02:10.0"]
 
 
 def test_an_axis_around_close_values_does_not_begin_at_zero_but_one_around_distant_or_equal_values_does() -> None:

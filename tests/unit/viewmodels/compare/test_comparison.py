@@ -428,8 +428,8 @@ def test_a_value_is_read_at_the_crosshair_and_nothing_where_there_is_none() -> N
     assert loss.source.range_at(0.45) == pytest.approx((np.exp(-0.1), np.exp(-0.1)))
     assert loss.source.range_at(0.1) is None
     assert loss.source.range_at(1e6) is None
-    assert [format_position(align, 1234.4) for align in ("time", "steps", "examples")] == [
-        "1,234.40\N{NO-BREAK SPACE}s",
+    assert [format_position(align, 1234.4, 30.0) for align in ("time", "steps", "examples")] == [
+        "20:34.4",
         "step 1,234",
         "1,234 examples",
     ]

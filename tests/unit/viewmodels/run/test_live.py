@@ -237,7 +237,7 @@ def test_a_gpu_held_back_is_marked_with_the_reason() -> None:
         (0.2, 0.4, "power cap"),
         (0.4, 0.5, "power cap, thermal limit"),
     ]
-    assert state.plots.describe_time(16.25) == "0:16.2  ·  measure  ·  GPU 1 throttled: power cap"
+    assert state.plots.describe_time(16.25, (0.0, 30.0)) == "0:16.2  ·  measure  ·  GPU 1 throttled: power cap"
     assert panel(state, "load_pct").throttles == ()
 
 
