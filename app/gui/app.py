@@ -42,7 +42,6 @@ from app.paths import DESKTOP_NAME, default_database
 from app.storage.files import KnownDatabase
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
-from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
@@ -169,7 +168,7 @@ class Workbench(QObject):
             open_run=self.stored.open_run,
             compare=self.stored.compare_runs,
             compare_experiment=self.stored.compare_experiment,
-            run_again=self._run_again,
+            run_again=self.opener.run_again,
             replay=self.opener.play,
             open_trace=self.opener.ask_for_trace,
             run_plan=self._run_plan,
@@ -292,7 +291,8 @@ class Workbench(QObject):
         self._check_disk_space()
 
     def _check_disk_space(self) -> None:
-        self.reads.run(lambda: space_warning(self.database), self.run.warn, self.run.show_error)
+        failed = partial(self.run.messages.show_failed_read, self._check_disk_space)
+        self.reads.run(lambda: space_warning(self.database), self.run.warn, failed)
 
     def _run(self) -> None:
         """Run the form's variant, unless a replay covers the form."""
@@ -312,10 +312,6 @@ class Workbench(QObject):
     def _telemetry_failed(self, error: UserError) -> None:
         self.hosts.show_failure(str(error))
         self.run.show_error(error)
-
-    def _run_again(self, run: int) -> None:
-        self.window.show_page(RUN)
-        self.reads.run(lambda: _read_spec(self.database, run), self.run.fill, self.run.show_error)
 
     def _run_plan(self, plan: "Plan") -> None:
         self.experiments.submit(plan)
@@ -386,10 +382,3 @@ def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
         "workload": open_workload,
         "preset": workbench.experiments.add_preset,
     }
-
-
-def _read_spec(database: Path, run: int) -> RunSpec:
-    from app.storage.store import Store
-
-    with Store.open(database) as store:
-        return store.load(run, ()).row.spec

@@ -159,6 +159,7 @@ def test_the_settings_fit_a_small_screen_have_names_and_close_by_escape(opened: 
     content = view.widget()
     assert content is not None
     assert content.minimumSizeHint().width() <= 470, "nothing is cut at 1024x700 and 200 %"
+    assert dialog.screen().availableGeometry().contains(dialog.frameGeometry())
     is_whole = content.height() == view.viewport().height()
     assert is_whole or dialog.height() == dialog.screen().availableSize().height() - 64, (
         "nothing scrolls where the screen is high enough"

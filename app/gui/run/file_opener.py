@@ -1,6 +1,7 @@
-"""Opens what the user names: a stored run or a trace is played, a database offers its runs."""
+"""Opens what the user names: a run or a trace is played or put into the form, a database offers its runs."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from app.gui.threads import Background
 from app.gui.window import RUN, MainWindow
 from app.paths import TRACE_SUFFIX
 from app.storage.files import is_database
+from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.telemetry.replay import Recording
@@ -58,7 +60,7 @@ class FileOpener:
         self._reads.run(
             lambda: is_database(path),
             lambda found: self._stored.import_file(path) if found else self.play(path),
-            self._run.show_error,
+            partial(self._run.messages.show_failed_read, lambda: self.open_file(path)),
         )
 
     def ask_for_trace(self) -> None:
@@ -74,11 +76,28 @@ class FileOpener:
         if self._is_busy():
             self._run.warn("A run is active. Replay this one when it has ended.")
             return
+        self._run.messages.take_away()
         self._reads.run(
             lambda: _read_recording(self._database, source),
             lambda recording: self._replay.play(recording, speed),
-            self._run.show_error,
+            partial(self._run.messages.show_failed_read, lambda: self.play(source, speed)),
         )
+
+    def run_again(self, run: int) -> None:
+        """Put the variant of a stored run into the form."""
+        self._window.show_page(RUN)
+        self._reads.run(
+            lambda: _read_spec(self._database, run),
+            self._run.fill,
+            partial(self._run.messages.show_failed_read, lambda: self.run_again(run)),
+        )
+
+
+def _read_spec(database: Path, run: int) -> RunSpec:
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return store.load(run, ()).row.spec
 
 
 def _read_recording(database: Path, source: int | Path) -> "Recording":

@@ -91,9 +91,11 @@ class FormView(QWidget):
         self._advanced.setCheckable(True)
         self._advanced_fields = QGridLayout()
         self._refusal = BreakingLabel("problem")
+        self.retry_button = button("&Try again", "Read it once more", small=True)
+        self.retry_button.hide()
         self._warning = BreakingLabel("caution")
         self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
-        self._queue = button("Add to queue", "Run this variant after the current run or queue (Ctrl+R)")
+        self.queue_button = button("Add to queue", "Run this variant after the current run or queue (Ctrl+R)")
         self._compare = button("&Compare values …", "Run several values of any parameter as one experiment (Ctrl+E)")
         self._copy = button("Copy as co&mmand", "Copy the same run as a shell command", flat=True)
         self._reset = button("R&eset to defaults", "Discard all changes to this workload", flat=True)
@@ -115,11 +117,6 @@ class FormView(QWidget):
     def custom_text(self) -> str:
         """Text about the file of a custom workload."""
         return self._custom.text()
-
-    @property
-    def queue_button(self) -> QPushButton:
-        """Button that adds to the queue, visible while something runs."""
-        return self._queue
 
     @property
     def compare_button(self) -> QPushButton:
@@ -205,8 +202,8 @@ class FormView(QWidget):
         self._run.setToolTip("Stop the current run (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")
         self._run.setEnabled(not stopping and (self._busy or possible))
         self._run.setAccessibleDescription(text)
-        self._queue.setVisible(self._busy)
-        self._queue.setEnabled(possible)
+        self.queue_button.setVisible(self._busy)
+        self.queue_button.setEnabled(possible)
         self._largest.setEnabled(not self._busy and possible)
 
     def _rebuild(self, state: FormState, before: Mapping[str, object]) -> None:
@@ -230,7 +227,7 @@ class FormView(QWidget):
         controls += [self._rows[field.name].control.widget for field in state.fields if not field.advanced]
         controls.append(self._advanced)
         controls += [self._rows[field.name].control.widget for field in state.fields if field.advanced]
-        controls += [self._run, self._queue, self._compare, self._copy, self._reset, self._largest]
+        controls += [self._run, self.queue_button, self._compare, self._copy, self._reset, self._largest]
         for first, then in pairwise(controls):
             QWidget.setTabOrder(first, then)
 
@@ -246,7 +243,7 @@ class FormView(QWidget):
         self._advanced.toggled.connect(partial(state.keep, "advanced"))
         self._advanced.toggled.connect(lambda _: self._show_fields())
         self._run.clicked.connect(self.run_or_stop_requested)
-        self._queue.clicked.connect(self.queue_requested)
+        self.queue_button.clicked.connect(self.queue_requested)
         self._compare.clicked.connect(self.compare_requested)
         self._copy.clicked.connect(self.copy_requested)
         self._reset.clicked.connect(self.reset_requested)
@@ -299,10 +296,11 @@ class FormView(QWidget):
         footer.setSpacing(GRID)
         footer.addWidget(self._warning)
         footer.addWidget(self._refusal)
+        footer.addWidget(self.retry_button, 0, Qt.AlignmentFlag.AlignLeft)
         first = QHBoxLayout()
         first.setSpacing(GRID)
         first.addWidget(self._run, 1)
-        first.addWidget(self._queue, 1)
+        first.addWidget(self.queue_button, 1)
         footer.addLayout(first)
         footer.addWidget(self._compare)
         footer.addLayout(small)

@@ -30,8 +30,8 @@ _BETWEEN_FACTS = "  ·  "
 
 
 def _unbroken(facts: str) -> str:
-    """Return facts in a row that breaks only between them."""
-    return _BETWEEN_FACTS.join(fact.replace(" ", _NBSP) for fact in facts.split(_BETWEEN_FACTS))
+    """Return facts in a row that breaks only between them, where the next line begins with a fact."""
+    return f"{_NBSP}{_NBSP}·{_NBSP} ".join(fact.replace(" ", _NBSP) for fact in facts.split(_BETWEEN_FACTS))
 
 
 class RunTabs(QTabBar):

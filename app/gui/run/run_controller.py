@@ -13,7 +13,7 @@ from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
 from app.gui.window_state import WindowState
-from app.records import Outcome, RunStarted
+from app.records import RunStarted
 from app.samples import Inventory
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, describe_lost
 from app.viewmodels.run.form import FormChoices, VariantForm
@@ -21,7 +21,7 @@ from app.viewmodels.run.largest_batch import describe_largest_batch, describe_tr
 from app.viewmodels.run.live import LiveModel
 from app.viewmodels.run.time_view import WINDOWS
 from workloads.catalog import UsageError
-from workloads.protocol import RunSpec, Value
+from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.runs.probes import LargestBatchSession
@@ -61,6 +61,56 @@ def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState)
 
 
 Result = TypeVar("Result")
+
+
+class FormMessages(QObject):
+    """What is said above the Run button: an error with what may help, a warning, the result of a search.
+
+    `changed` is emitted when others than the controller of the form change it.
+
+    Thread: GUI only.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self.error = self.warning = self.result = ""
+        self.retry: Callable[[], None] | None = None
+
+    @property
+    def caution(self) -> str:
+        """What is shown above an error: the result, but no warning."""
+        return " ".join(filter(None, ("" if self.error else self.warning, self.result)))
+
+    def set_error(self, error: UserError) -> None:
+        """Set an error, without commands of the terminal, in place of what was said."""
+        self.forget()
+        self.error = error.in_window if isinstance(error, DatabaseError) else str(error)
+        self.retry = None
+
+    def show_failed_read(self, retry: Callable[[], None], error: UserError) -> None:
+        """Show why something could not be read; `retry`, which reads it again, is offered where that may help."""
+        self.set_error(error)
+        self.retry = retry if isinstance(error, DatabaseError) else None
+        self.changed.emit()
+
+    def forget(self) -> None:
+        """Forget error and result: what they were about has changed."""
+        self.error = self.result = ""
+        self.retry = None
+
+    def take_away(self) -> None:
+        """Take error and result away, for something else is shown now."""
+        self.forget()
+        self.changed.emit()
+
+    def try_again(self) -> None:
+        """Read again; whoever reads shows how it ends."""
+        retry = self.retry
+        self.take_away()
+        if retry is not None:
+            retry()
 
 
 class RunController(QObject):
@@ -107,7 +157,8 @@ class RunController(QObject):
         self._bridge = bridge
         self._session: RunSession | LargestBatchSession | None = None
         self._stopping = self._queue_running = False
-        self._host = self._error = self._warning = self._notice = ""
+        self._host = ""
+        self.messages = FormMessages(self)
         self._state = WindowState("run", view)
 
     @property
@@ -119,12 +170,14 @@ class RunController(QObject):
         """Connect the view and show the first state."""
         form, live = self._view.form, self._view.live
         form.workload_chosen.connect(lambda name: self._change(lambda: self._form.choose(name)))
-        form.edited.connect(self._edit)
+        form.edited.connect(lambda name, value: self._change(lambda: self._form.edit(name, value)))
         form.reset_requested.connect(lambda: self._change(self._form.reset))
         form.run_or_stop_requested.connect(self.run_or_stop)
         form.queue_requested.connect(self.run)
         form.copy_requested.connect(self._copy_command)
         form.largest_batch_requested.connect(self.find_largest_batch)
+        form.retry_button.clicked.connect(self.messages.try_again)
+        self.messages.changed.connect(self.show_form)
         live.log_requested.connect(lambda: self._view.show_log(self._live.log))
         live.run_chosen.connect(self._show_run)
         connect_time_controls(live, self._live, self.refresh)
@@ -151,8 +204,8 @@ class RunController(QObject):
     def handle(self, event: WindowEvent, run: int | None = None) -> None:
         """Take one event of telemetry, or of the run with this number."""
         self._live.handle(event, run)
-        if isinstance(event, RunStarted) and self._notice and self.running:
-            self._notice = describe_try(event.spec)
+        if isinstance(event, RunStarted) and self.messages.result and self.running:
+            self.messages.result = describe_try(event.spec)
             self.show_form()
 
     def show_host(self, host: str, inventory: Inventory | None) -> None:
@@ -169,6 +222,7 @@ class RunController(QObject):
     def set_machine(self, host: str, inventory: Inventory | None) -> None:
         """Make runs on a host from now on, once its devices are known; "" is this machine."""
         if host != self._form.host or inventory is None:
+            self.messages.forget()
             self._form.set_host(host)
         if inventory is not None:
             self._form.set_machine(inventory.machine, inventory.no_gpu_reason or describe_lost(inventory))
@@ -200,10 +254,12 @@ class RunController(QObject):
             self.show_error(error)
             return
         self._live.request(spec)
-        self._begin(session, session.run, self._end_run)
+        self._begin(session, session.run, lambda _: self._finish())
 
     def show_queue(self, *, running: bool) -> None:
         """Show whether the queue is active; the form's variant is then queued too."""
+        if running and not self._queue_running:
+            self.messages.forget()
         self._queue_running = running
         self._live.set_queue_running(running)
         self._stopping = self._stopping and self._busy
@@ -221,7 +277,7 @@ class RunController(QObject):
             return
         self._live.request(spec)
         self._begin(search, search.run, self._end_search)
-        self._notice = "Looking for the largest batch …"
+        self.messages.result = "Looking for the largest batch …"
         self.show_form()
 
     @property
@@ -231,10 +287,10 @@ class RunController(QObject):
     def _begin(
         self, session: "RunSession | LargestBatchSession", work: Callable[[], Result], done: Callable[[Result], None]
     ) -> None:
-        self._session, self._host, self._error, self._notice = session, self._form.host, "", ""
+        self._session, self._host = session, self._form.host
+        self.messages.take_away()
         self._view.show_live()
         self._sessions.run(work, done, self._fail)
-        self.show_form()
         self.refresh()
 
     def fill(self, spec: RunSpec) -> None:
@@ -257,38 +313,31 @@ class RunController(QObject):
 
     def show_error(self, error: UserError) -> None:
         """Show an error above the Run button, without commands of the terminal."""
-        self._error = error.in_window if isinstance(error, DatabaseError) else str(error)
+        self.messages.set_error(error)
         self.show_form()
 
     def warn(self, text: str) -> None:
         """Show a warning above the Run button; "" hides it."""
-        self._warning = text
+        self.messages.warning = text
         self.show_form()
 
     def _show_run(self, run: int) -> None:
         self._live.show_run(run)
         self.refresh()
 
-    def _edit(self, name: str, value: Value) -> None:
-        self._change(lambda: self._form.edit(name, value))
-
     def _change(self, change: Callable[[], None]) -> None:
-        self._error = self._notice = ""
+        self.messages.forget()
         change()
         self._state.keep("form", self._form.choices)
         self.show_form()
 
-    def _end_run(self, _outcome: Outcome) -> None:
-        self._finish()
-
     def _end_search(self, result: LargestBatch) -> None:
-        self._notice = describe_largest_batch(result)
+        self.messages.result = describe_largest_batch(result)
         self._finish()
 
     def _fail(self, error: UserError) -> None:
-        self._notice = ""
         self._live.withdraw()
-        self._error = str(error)
+        self.messages.set_error(error)
         self._finish()
 
     def _finish(self) -> None:
@@ -301,12 +350,13 @@ class RunController(QObject):
 
     def show_form(self) -> None:
         """Show the state of the form."""
+        self._view.form.retry_button.setVisible(self.messages.retry is not None)
         self._view.form.show_model(
             self._form.state(),
             busy=self._busy,
             stopping=self._stopping,
-            error=self._error,
-            warning=" ".join(filter(None, ("" if self._error else self._warning, self._notice))),
+            error=self.messages.error,
+            warning=self.messages.caution,
         )
         self.form_shown.emit(self._busy)
 

@@ -18,7 +18,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.dialogs import resize_within_screen
+from app.gui.widgets.dialogs import centre_on_screen, resize_within_screen
 from app.viewmodels.settings import MOTIONS, THEMES, SettingsState
 from workloads.catalog import FRAMEWORK
 
@@ -79,6 +79,7 @@ class SettingsDialog(QDialog):
             standby: The choice of the standby worker.
         """
         super().__init__(parent)
+        self._window = parent
         self._state: SettingsState | None = None
         self._busy = self._is_sized = False
         self.theme_box, self.motion_box = ChoiceBox(), ChoiceBox()
@@ -137,6 +138,7 @@ class SettingsDialog(QDialog):
             line = self.fontMetrics().lineSpacing()  # the database's size is not read yet
             foot = self.height() - self._scroller.height()
             resize_within_screen(self, _WIDTH, self._content.heightForWidth(_WIDTH) + line + foot)
+            centre_on_screen(self, self._window)
 
     def _connect(self) -> None:
         self.theme_box.chosen.connect(self.theme_chosen)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
 
@@ -17,6 +17,16 @@ _FRAME = QSize(4 * GRID, 8 * GRID)
 def resize_within_screen(window: QWidget, width: int, height: int) -> None:
     """Give a new window this size, or as much of it as its screen has room for."""
     window.resize(QSize(width, height).boundedTo(window.screen().availableSize() - _FRAME))
+
+
+def centre_on_screen(dialog: QWidget, window: QWidget) -> None:
+    """Put a dialog that was just sized in the middle of a window, but whole on the screen, with its frame."""
+    room = dialog.screen().availableGeometry()
+    place = QRect(QPoint(), dialog.size() + _FRAME)
+    place.moveCenter(window.frameGeometry().center())
+    place.moveRight(min(place.right(), room.right()))
+    place.moveBottom(min(place.bottom(), room.bottom()))
+    dialog.move(max(place.left(), room.left()), max(place.top(), room.top()))
 
 
 def ask_confirmation(

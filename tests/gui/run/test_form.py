@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.errors import UserError
+from app.errors import DatabaseLockedError, UserError
 from app.gui.app import Workbench
 from app.gui.run.form import BatchLimitDialog, FormView
 from app.gui.theme import Theme
@@ -329,6 +329,27 @@ def test_stop_ends_the_search(qtbot: QtBot, workbench: Workbench) -> None:
     with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
         QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
     assert "The search was stopped." in visible_text(form)
+    workbench.run.show_queue(running=True)
+    workbench.run.show_queue(running=False)
+    assert "The search was stopped." not in visible_text(form), "something else has begun"
+
+
+def test_what_could_not_be_read_is_read_again_at_a_click(
+    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = workbench.run_view.form
+    with monkeypatch.context() as locked:
+        locked.setattr(Store, "open", _locked)
+        workbench.actions.replay(7)
+        qtbot.waitUntil(lambda: "is locked" in visible_text(form), timeout=LIMIT_MS)
+    assert not form.retry_button.isHidden()
+    QTest.mouseClick(form.retry_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "no run 7" in visible_text(form), timeout=LIMIT_MS)
+    assert form.retry_button.isHidden(), "a run that is gone stays so"
+
+
+def _locked(path: Path) -> Store:
+    raise DatabaseLockedError(f"{path} is locked by another program.")
 
 
 def test_a_limit_below_the_batch_is_said(workbench: Workbench) -> None:
