@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QTextBrowser, QVBoxLayout, QWidget
 
@@ -102,7 +102,7 @@ class RunDiffView(QWidget):
         self._search.setFixedWidth(26 * GRID)
         self._search.returnPressed.connect(self._find_next)
         top = QHBoxLayout()
-        top.addWidget(self._back, 0, Qt.AlignmentFlag.AlignTop)
+        top.addWidget(self._back)
         tools = FlowBar(GRID, GRID // 2, right=True)
         for widget in (self._search, self._alike, self._swap, self._save, self._compare):
             tools.flow.addWidget(widget)

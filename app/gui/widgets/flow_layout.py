@@ -95,11 +95,18 @@ class FlowLayout(QLayout):
                 position = QPoint(0, max(rect.bottom() + 1 for rect in rects) + self._vertical_gap)
             rects.append(QRect(position, size))
             position = QPoint(position.x() + size.width() + self._horizontal_gap, position.y())
-        return self._at_right(rects, width) if self._right else rects
+        return self._aligned(rects, width)
 
-    def _at_right(self, rects: Sequence[QRect], width: int) -> list[QRect]:
+    def _aligned(self, rects: Sequence[QRect], width: int) -> list[QRect]:
+        """Return the items in the middle of their lines' heights, and the lines at the right where they end there."""
         ends = {rect.top(): rect.right() + 1 for rect in rects}  # of each line its last item's
-        return [rect.translated(max(0, width - ends[rect.top()]), 0) for rect in rects]
+        heights = {top: max(rect.height() for rect in rects if rect.top() == top) for top in ends}
+        return [
+            rect.translated(
+                max(0, width - ends[rect.top()]) if self._right else 0, (heights[rect.top()] - rect.height()) // 2
+            )
+            for rect in rects
+        ]
 
 
 class FlowBar(QWidget):
