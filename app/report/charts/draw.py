@@ -57,27 +57,31 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
         middle = top + _ROW * (number + 0.5)
         name = svg.elide(bar.label, left - _GAP - _LEFT)
         marks = svg.text(_LEFT, middle + 4, name, canvas.palette.text)
-        ends = None if bar.low is None or bar.high is None else (to_x(bar.low), to_x(bar.high))
-        marks += _bar_marks(bar, start, None if bar.value is None else to_x(bar.value), ends, middle, canvas)
+        marks += _bar_marks(bar, start, None if bar.value is None else to_x(bar.value), middle, canvas)
+        if bar.value is not None and bar.low is not None and bar.high is not None:
+            ends = to_x(max(bar.low, chart.axis.low)), to_x(min(bar.high, chart.axis.high))
+            cut = bar.low < chart.axis.low, bar.high > chart.axis.high
+            marks += _interval(ends, cut, middle, canvas.palette)
         canvas.add_mark(marks, (0, middle - _ROW / 2, canvas.width, _ROW), bar)
     canvas.parts.append(svg.line(start, top, start, bottom, canvas.palette.text))
     canvas.height = bottom + 26
 
 
-def _bar_marks(
-    bar: Bar, start: float, end: float | None, ends: tuple[float, float] | None, middle: float, canvas: Canvas
-) -> str:
-    """Return a bar, its interval on top, and its text at the right; without a value, the reason next to the line."""
+def _bar_marks(bar: Bar, start: float, end: float | None, middle: float, canvas: Canvas) -> str:
+    """Return a bar, and its text at the right; without a value, the reason next to the line."""
     palette = canvas.palette
     if end is None:
         return svg.text(start + 8, middle + 4, bar.text, palette.muted)
     marks = svg.rectangle(
         min(start, end), middle - _BAR_HEIGHT / 2, abs(end - start), _BAR_HEIGHT, palette.curve(bar.colour)
     )
-    if ends is not None:
-        marks += svg.whisker(ends, middle, palette.surface, upright=False, width=4)  # seen on any bar
-        marks += svg.whisker(ends, middle, palette.text, upright=False, width=1.5)
     return marks + svg.text(canvas.width - _LEFT, middle + 4, bar.text, palette.text, "end")
+
+
+def _interval(ends: tuple[float, float], cut: tuple[bool, bool], middle: float, palette: Palette) -> str:
+    """Return a whisker that is seen on any bar, with an arrow where it goes on beyond the axis."""
+    ground = svg.whisker(ends, middle, palette.surface, upright=False, width=4, cut=cut)
+    return ground + svg.whisker(ends, middle, palette.text, upright=False, width=1.5, cut=cut)
 
 
 _HEIGHT, _MAX_HEIGHT, _HEIGHT_SHARE = 230.0, 440.0, 0.34

@@ -193,7 +193,15 @@ def cross(x: float, y: float, reach: float, colour: str) -> str:
     )
 
 
-def whisker(ends: tuple[float, float], across: float, colour: str, *, upright: bool, width: float = 1) -> str:
+def whisker(
+    ends: tuple[float, float],
+    across: float,
+    colour: str,
+    *,
+    upright: bool,
+    width: float = 1,
+    cut: tuple[bool, bool] = (False, False),
+) -> str:
     """Return an interval with a cap at each end.
 
     Args:
@@ -202,14 +210,21 @@ def whisker(ends: tuple[float, float], across: float, colour: str, *, upright: b
         colour: Any SVG colour.
         upright: Whether it is vertical.
         width: Stroke width in pixels.
+        cut: Whether it goes on beyond each end: then that is an arrow, where it lies.
     """
     low, high = ends
     first, last = across - _CAP, across + _CAP
     if upright:
         stem = line(across, low, across, high, colour, width)
         return stem + "".join(line(first, end, last, end, colour, width) for end in ends)
-    stem = line(low, across, high, across, colour, width)
-    return stem + "".join(line(end, first, end, last, colour, width) for end in ends)
+    marks = line(low, across, high, across, colour, width)
+    for end, inward, is_cut in zip(ends, (_CAP, -_CAP), cut, strict=True):
+        back = end + inward
+        if is_cut:
+            marks += line(back, first, end, across, colour, width) + line(end, across, back, last, colour, width)
+        else:
+            marks += line(end, first, end, last, colour, width)
+    return marks
 
 
 def with_tooltip(marks: str, tooltip: str) -> str:

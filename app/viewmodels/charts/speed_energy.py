@@ -111,6 +111,9 @@ def _scaled(found: Estimate, scale: float) -> Estimate:
 _MIN_REACH = math.log(1.02)
 """An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
 
+_MOST_BEYOND = math.log(5.0)
+"""How far intervals widen an axis beyond its ratios: those of two runs may span eight decades."""
+
 RatioReader = Callable[[ChartVariant], Estimate | None]
 KnownRatio = tuple[ChartVariant, Estimate]
 """A variant with its ratio."""
@@ -152,7 +155,8 @@ def effects_chart(effects: Sequence[Effect]) -> BarChart | NoData:
     return BarChart(
         key=key,
         title=title,
-        caption=f"{effects_method(effects)} Logarithmic axis; to the right is faster.",
+        caption=f"{effects_method(effects)} Logarithmic axis{_describe_cut([known for _, known in shown])}; "
+        "to the right is faster.",
         bars=tuple(_effect_bar(effect, known, colours[effect.parameter]) for effect, known in shown),
         axis=_ratio_axis([known for _, known in shown]),
         start=1.0,
@@ -191,7 +195,7 @@ def _ratio_chart(
     if all(known.interval is None for _, known in ratios):
         how = "one run per variant has no interval"
     else:
-        how = f"whiskers are {CI} that hold together"
+        how = f"whiskers are {CI} that hold together{_describe_cut([known for _, known in ratios])}"
     return BarChart(
         key=key,
         title=f"{title} against {full_name}",
@@ -228,12 +232,22 @@ def _describe_different_work(different: Sequence[KnownRatio]) -> str:
 
 
 def _ratio_axis(estimates: Sequence[Estimate]) -> Axis:
-    ends = [abs(math.log(end)) for each in estimates for end in (each.value, *(each.interval or ()))]
-    logs = [math.log(end) for each in estimates for end in (each.value, *(each.interval or ()))]
-    reach = max(_MIN_REACH, 0.08 * max(ends))
-    low, high = math.exp(min(*logs, 0.0) - reach), math.exp(max(*logs, 0.0) + reach)
+    """Return an axis of all ratios and of their intervals, as far as these leave the ratios room."""
+    values = [0.0, *(math.log(each.value) for each in estimates)]
+    ends = [math.log(end) for each in estimates for end in each.interval or ()]
+    least = min(*values, max(min([*values, *ends]), min(values) - _MOST_BEYOND))
+    most = max(*values, min(max([*values, *ends]), max(values) + _MOST_BEYOND))
+    reach = max(_MIN_REACH, 0.08 * max(-least, most))
+    low, high = math.exp(least - reach), math.exp(most + reach)
     marks = tuple((value, f"{text}×") for value, text in model.log_ticks(low, high))
     return Axis(title="", low=low, high=high, ticks=marks, log=True)
+
+
+def _describe_cut(estimates: Sequence[Estimate]) -> str:
+    """Say what an arrow means, where an interval goes on beyond the axis."""
+    axis = _ratio_axis(estimates)
+    cut = any(each.interval and (each.interval[0] < axis.low or each.interval[1] > axis.high) for each in estimates)
+    return " (arrow: beyond the axis)" if cut else ""
 
 
 def _baseline_bar(base: ChartVariant) -> Bar:

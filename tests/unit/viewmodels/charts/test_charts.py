@@ -1,6 +1,7 @@
 """The charts of compared runs as values: axes, ticks, points and bars."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +96,19 @@ def test_bars_of_other_work_stand_last() -> None:
     assert [bar.runs for bar in shown.bars] == [(1,), (3,), (4,), (2,)]
     assert shown.caption.endswith("The last 2 do other work for an example than the baseline.")
     assert "other work" not in bars(gallery_of([base, deep], 1), "speed-up").caption, "nothing to tell it from"
+
+
+def test_intervals_of_two_runs_do_not_squeeze_all_ratios_into_a_corner() -> None:
+    rates = {"NHWC": (1000.0, 1010.0), "NCHW": (1500.0, 3000.0)}
+    specs = [(spec_of(layout, 1, 256), rate) for layout, each in rates.items() for rate in each]
+    chart = bars(gallery_of([result(n, spec, rate) for n, (spec, rate) in enumerate(specs, 1)], 1), "speed-up")
+    wide = chart.bars[-1]
+    assert wide.high is not None
+    assert 5 < chart.axis.high < 15 < 100 < wide.high
+    assert "(arrow: beyond the axis)" in chart.caption
+    drawing = draw_chart(chart, LIGHT)
+    ends = [float(x) for x in re.findall(r'<line[^>]* x2="([\d.]+)"', drawing.svg())]
+    assert max(ends) < drawing.width, "no whisker leaves the paper"
 
 
 def test_a_narrow_axis_does_not_make_noise_look_like_news() -> None:
