@@ -95,10 +95,11 @@ def main(
             workbench.opener.open_file(opened)
         elif opened is not None:
             workbench.opener.play(*opened)
-        feed, opened = TelemetryFeed(), None
+        feed = TelemetryFeed()
         status = application.exec()
         workbench.close()
         collector.stop()
+        opened = workbench.run.messages.rescued
         next_database = workbench.next_database
         chosen.replace_missing(workbench.database, next_database)
     return status
@@ -121,7 +122,9 @@ class Workbench(QObject):
         self.sessions = Background(self)
         self._theme = theme
         self.window = MainWindow(_pages(self), theme)
-        self._question = DatabaseQuestion(self.window, theme, database, lambda: self._busy, self._switch_database)
+        self._question = DatabaseQuestion(
+            self.window, theme, database, lambda: self._busy, lambda: self.run.messages.rescued, self._switch_database
+        )
         self.reads = Background(self, self._question.take)
         self.undo = UndoStack(self.reads, self)
         self.stored = StoredScreens(self.window, theme, database, self.reads)

@@ -169,7 +169,7 @@ def close_jobs(window: QWidget) -> None:
 def _to_user_error(error: BaseException) -> UserError:
     """Return the error as a sentence for the user."""
     if isinstance(error, DatabaseError):
-        return type(error)(error.in_window)
+        return error.for_window()
     if isinstance(error, UserError):
         return error
     return UserError(str(error) if isinstance(error, UsageError) else bug_message(error))

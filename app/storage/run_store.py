@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from app.errors import DatabaseError, DatabaseGoneError
+from app.errors import DatabaseError, DatabaseGoneError, RunRescuedError
 from app.fields import Sample, SlowSample
 from app.log import log_folder
 from app.paths import PROGRAM
@@ -122,9 +122,10 @@ class RunStore(Store):
         """What happened to the database, with what brings the run into one; None while it is in the database."""
         if self.rescue is None:
             return None
-        return DatabaseError(
+        return RunRescuedError(
             f"{self.rescue[:-1]}, and `{PROGRAM} import {self.path}` adds it to a database.",
             in_window=f"{self.rescue} Drop that file on the window to add the run to a database.",
+            path=Path(self.path),
         )
 
     def use_reserve(self) -> None:

@@ -115,5 +115,13 @@ def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, work
         workbench.run.stop()
     said = " ".join(label.text() for label in workbench.window.findChildren(QLabel))
     assert ("Drop that file on the window" in said, "python -m app" in said) == (True, False)
-    assert "is not there any more" in _question(qtbot, workbench).text()
+    box = _question(qtbot, workbench)
+    assert "is not there any more" in box.text()
     assert not path.exists()
+    (rescued,) = path.parent.glob("*-rescued-*.db")
+    assert f"The run that was active is stored in {rescued}; " in box.informativeText()
+    _click(box, "Start a &new one there")
+    qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
+    assert (workbench.next_database, workbench.run.messages.rescued) == (path, rescued), (
+        "the next window offers to add it"
+    )

@@ -22,7 +22,6 @@ FUNCTION_LINES = 60
 SMALL_MODULES = {
     "app/agent/__main__.py": "a process of its own",
     "app/cli/presets.py": "experiment.py, its only user, would pass the most lines with it",
-    "app/errors.py": "imported by every layer, also by the light start of the command line",
     "app/gui/quick_imports.py": "imported before anything else of the window",
     "app/hosts/environments.py": "a part of a link that the command line and the window use, and few runs",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",

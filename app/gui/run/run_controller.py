@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.analysis.largest_batch import LargestBatch
-from app.errors import DatabaseError, UserError
+from app.errors import DatabaseError, RunRescuedError, UserError
 from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
@@ -77,6 +78,8 @@ class FormMessages(QObject):
         super().__init__(parent)
         self.error = self.warning = self.result = ""
         self.retry: Callable[[], None] | None = None
+        self.rescued: Path | None = None
+        """The file of the last run that the database could not take."""
 
     @property
     def caution(self) -> str:
@@ -86,6 +89,7 @@ class FormMessages(QObject):
     def set_error(self, error: UserError) -> None:
         """Set an error, without commands of the terminal, in place of what was said."""
         self.forget()
+        self.rescued = error.path if isinstance(error, RunRescuedError) else self.rescued
         self.error = error.in_window if isinstance(error, DatabaseError) else str(error)
         self.retry = None
 
