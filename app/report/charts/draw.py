@@ -314,7 +314,11 @@ def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, can
         if box is not None:
             leader = labels.leader_line(position, box)
             canvas.parts += [svg.line(*ends, canvas.palette.muted, 0.8) for ends in ([leader] if leader else [])]
-            canvas.parts.append(svg.text(box[0], box[1] + 11, name, canvas.palette.text, size=_SMALL_PX))
+            x, y, colour = box[0], box[1] + 11, canvas.palette.text
+            if x + box[2] <= position[0]:  # it ends at its point: a box is rather too wide than too narrow
+                canvas.parts.append(svg.text(x + box[2], y, name, colour, "end", _SMALL_PX))
+            else:
+                canvas.parts.append(svg.text(x, y, name, colour, size=_SMALL_PX))
 
 
 WIDTH = 880.0

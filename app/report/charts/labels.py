@@ -18,6 +18,8 @@ HEIGHT = 14.0
 _DISTANCE = 8.0
 _AWAY = (22.0, 40.0, 60.0)
 """Distances at which a name still is, with a line that leads to it, where there is no room next to its point."""
+_FAR_AWAY = (22.0, 40.0, 60.0, 80.0, 100.0, 130.0)
+"""Distances of names that matter, where there is no room closer."""
 _DEEPEST = 45
 """How far below the end of a line its name may stand, where other lines and names are close."""
 _FARTHER = 14.0
@@ -88,7 +90,8 @@ def place_labels(
         names: Their names.
         size: Font size in pixels.
         inside: The area that names must stay in.
-        important: Which points are placed first; their names may cover `thin` boxes if there is no other room.
+        important: Which points are placed first, from the right; their names may be farther away than others and
+            cover `thin` boxes if there is no other room.
         taken: Boxes that no name may cover.
         thin: Boxes, such as whiskers, that only important names may cover.
 
@@ -99,13 +102,15 @@ def place_labels(
     whiskers = _rows(thin)
     placed = _rows(())
     found: list[Box | None] = [None] * len(points)
-    for index in sorted(range(len(points)), key=lambda index: not important[index]):
-        point = points[index]
-        boxes = _candidate_boxes(*point, svg.text_width(names[index], size))
+    far = [each and not all(important) for each in important]  # where all matter, none does
+    for index in sorted(range(len(points)), key=lambda index: (not important[index], -points[index][0] * far[index])):
+        point, width = points[index], svg.text_width(names[index], size)
+        boxes = [*_candidate_boxes(*point, width), *(_far_boxes(*point, width, inside) if far[index] else ())]
         within = [box for box in boxes if _is_inside(box, inside)]
         open_boxes = _without_overlap(within, full)
-        clear = (box for box in _without_overlap(open_boxes, whiskers) if _leads(point, box, placed))
-        free = next(clear, None) or (open_boxes[0] if open_boxes and important[index] else None)
+        wanted = [*_without_overlap(open_boxes, whiskers), *(open_boxes if far[index] else ())]
+        leading = (box for box in wanted if _leads(point, box, placed))
+        free = next(leading, None) or (open_boxes[0] if open_boxes and important[index] else None)
         if free is not None:
             found[index] = free
             full = np.concatenate([full, _rows([free, *_leader_boxes(point, free)])])
@@ -150,6 +155,14 @@ def _candidate_boxes(x: float, y: float, width: float) -> list[Box]:
             )
         ),
     ]
+
+
+def _far_boxes(x: float, y: float, width: float, inside: Box) -> Iterator[Box]:
+    """Yield boxes above and below that end at a point, then those moved sideways into an area."""
+    for left in (x - width, min(max(x - width / 2, inside[0]), inside[0] + inside[2] - width)):
+        for away in _FAR_AWAY:
+            yield left, y - away, width, HEIGHT
+            yield left, y + away, width, HEIGHT
 
 
 def boxes_along(line: Sequence[tuple[float, float]], reach: float = 6.0) -> Iterator[Box]:

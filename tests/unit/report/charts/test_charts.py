@@ -222,6 +222,24 @@ def test_names_cover_thin_lines_only_where_they_matter_and_have_no_other_room() 
     assert moved[0] + moved[2] <= thin_line[0] or moved[1] >= 60.0 or moved[1] + moved[3] <= 40.0
 
 
+def test_names_that_matter_are_moved_away_from_an_edge_and_lead_to_their_points_across_no_other() -> None:
+    inside, name = (0.0, 0.0, 310.0, 200.0), "a name that is too long to be beside it"
+    points = [(300.0, 150.0), (290.0, 150.0), *((100.0 + 9 * n, 150.0) for n in range(20))]
+    lines = [(100.0, 70.0 + 12 * n, 200.0, 4.0) for n in range(13)]
+    for important in (True, False):
+        boxes = labels.place_labels(
+            points, [name, name, *[""] * 20], 11.0, inside, [important] * 2 + [False] * 20, thin=lines
+        )
+        assert [box is not None for box in boxes[:2]] == [important, important]
+        for box, point, other in zip(boxes[:2], points[:2], boxes[1::-1], strict=True):
+            line = labels.leader_line(point, box) if box else None
+            if line and other:
+                crossing = [
+                    y for _, y, _, _ in labels.boxes_along([line[:2], line[2:]], 2.0) if other[1] < y < other[1] + 14
+                ]
+                assert not crossing or not other[0] < line[0] < other[0] + other[2]
+
+
 def test_long_words_lose_their_middle() -> None:
     words = svg.elide("a very long name that ends well", 90.0)
     assert words.startswith("a very")
