@@ -382,6 +382,7 @@ def save(picture: QImage, path: Path) -> None:
 def main(words: list[str]) -> None:
     """Take the pictures that are named, else all."""
     folder, *names = [word for word in words if not word.startswith("--")] or [str(IMAGES)]
+    Path(folder).mkdir(parents=True, exist_ok=True)
     application = QApplication(sys.argv[:1])
     application.setCursorFlashTime(0)
     theme = Theme(application)

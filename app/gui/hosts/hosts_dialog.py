@@ -313,7 +313,8 @@ class HostsDialog(QDialog):
         top.setSpacing(2 * GRID)
         top.addWidget(self.table, 1)
         top.addLayout(side)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons = QDialogButtonBox()
+        buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
         for each in buttons.findChildren(QPushButton):
             each.setAutoDefault(False)  # Enter in a field adds a host

@@ -19,6 +19,7 @@ from app.gui.run.form import FormView
 from app.gui.run.live import LiveView
 from app.gui.run.replay import ReplayView
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import button
 from app.gui.widgets.dialogs import resize_within_screen
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ class LogDialog(QDialog):
         self.text.setReadOnly(True)
         self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.text.setAccessibleName("Log of the run")
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons = QDialogButtonBox()
+        buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)

@@ -145,7 +145,7 @@ class Readings:
         count = len(self.processes.processes) if self.processes is not None else 0
         since_s, reasons = self.throttled
         if now_s - since_s < _THROTTLED_S:
-            others = [f"{count} processes"] if count > 1 else []
+            others = [f"shared by {count}"] if count > 1 else []
             return _state(_THROTTLED, " · ".join([f"Throttled: {format_throttle_reasons(reasons)}", *others]))
         if count > 1:
             return _state(_SHARED, f"Shared by {count} processes")

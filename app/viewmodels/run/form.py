@@ -340,7 +340,9 @@ class VariantForm:
     def _machine_text(self) -> str:
         if self._machine is None:
             return f"{self._host} is not connected yet." if self._host else "Looking for GPUs …"
-        return sentence(f"Runs use the CPU: {self._no_gpu_reason}") if self._no_gpu_reason else ""
+        if not self._no_gpu_reason or self._machine.gpus:
+            return sentence(self._no_gpu_reason or "")
+        return sentence(f"Runs use the CPU: {self._no_gpu_reason}")
 
     def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:
         """Return the environments that the program has made there, so far as that is known."""

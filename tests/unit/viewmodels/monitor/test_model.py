@@ -78,7 +78,7 @@ def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
         0: "● Busy",
         1: "○ Idle",
         2: "◆ Shared by 2 processes",
-        3: "▲ Throttled: power cap · 2 processes",
+        3: "▲ Throttled: power cap · shared by 2",
         4: f"? No reading for 7{NBSP}s",
         5: f"✖ Lost 0{NBSP}s ago. It fell off the bus.",
         6: "○ No reading yet",

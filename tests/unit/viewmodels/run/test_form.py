@@ -49,6 +49,12 @@ def test_what_cannot_run_here_is_named_with_its_reason() -> None:
     assert not field(form, "devices").enabled
 
 
+def test_a_lost_gpu_beside_others_does_not_send_runs_to_the_cpu() -> None:
+    form = VariantForm("cnn10")
+    form.set_machine(GPU_MACHINE, "GPU 1 is lost: it fell off the bus.")
+    assert form.state().machine_text == "GPU 1 is lost: it fell off the bus."
+
+
 def test_under_a_field_stands_only_what_its_own_value_has_against_it() -> None:
     form = form_on(CPU_MACHINE, "cnn10")
     precision = field(form, "precision")
