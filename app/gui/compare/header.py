@@ -143,7 +143,8 @@ class CompareHeader(QWidget):
 
     def _update_visibility(self) -> None:
         rest = len(self._found) - _COLLAPSED_COUNT
-        self._lines.hide()  # Qt lays the whole window out for every single line that is shown in a visible widget
+        self._parts.setEnabled(False)  # Qt lays the whole window out for every widget that is shown in a visible one
+        self._lines.hide()
         for n, shown in enumerate(self._warnings):
             shown.fold(not self._all)
             shown.setVisible(self._is_shown(n))
@@ -151,6 +152,8 @@ class CompareHeader(QWidget):
         self._rest.fold(not self._all)
         self._more.setText("Fewer" if self._all else f"{rest} more" if rest > 1 else "More")
         self._more.setVisible(bool(self._found or self._rest.text()))
+        self._parts.setEnabled(True)
+        self._parts.invalidate()
 
     def _build(self) -> None:
         self._lines = QWidget()
@@ -165,12 +168,12 @@ class CompareHeader(QWidget):
         below.setSpacing(2 * GRID)
         below.addWidget(self._lines, 1)
         below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        column.setSpacing(GRID // 2)
-        column.addLayout(top)
-        column.addWidget(self._rest)
-        column.addLayout(below)
+        self._parts = QVBoxLayout(self)
+        self._parts.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        self._parts.setSpacing(GRID // 2)
+        self._parts.addLayout(top)
+        self._parts.addWidget(self._rest)
+        self._parts.addLayout(below)
 
 
 def _selectable(text: str, role: str) -> QLabel:

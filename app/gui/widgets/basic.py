@@ -7,6 +7,7 @@ starts no thread, opens no file and knows no controller.
 
 import html
 import re
+from collections.abc import Iterator
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
@@ -338,28 +339,35 @@ class HtmlPage(QTextBrowser):
         super().__init__()
         self.setFont(tabular_font())
         self.document().setDocumentMargin(margin)
-        self._painting = Slices(self)
+        self._replacing = Slices(self, slice_s=0.0)
 
     def show_html(self, text: str, style_sheet: str = "") -> None:
-        """Show HTML in these styles; the page stays where it was scrolled to.
+        """Show HTML in these styles soon, none at once; the page stays where it was scrolled to."""
+        self._replacing.start(self._replace(text, style_sheet))
+        if not text:
+            self._replacing.finish()
 
-        It is read into another document: one that is shown would be laid out while it is read. To lay it out and to
-        paint it take two turns.
+    def _replace(self, text: str, style_sheet: str) -> Iterator[None]:
+        """Read HTML into another document, lay it out, and paint it, each in a turn of its own.
+
+        Into another one: a document that is shown would be laid out while it is read.
         """
-        position = self.verticalScrollBar().value()
-        self.viewport().setUpdatesEnabled(False)
-        self._painting.start(map(self.viewport().setUpdatesEnabled, (True,)), later=True)
-        read = QTextDocument(self)
-        read.setDefaultFont(self.document().defaultFont())
-        read.setDocumentMargin(self.document().documentMargin())
-        read.setDefaultTextOption(self.document().defaultTextOption())
+        read, before = QTextDocument(), self.document()
+        read.setDefaultFont(before.defaultFont())
+        read.setDocumentMargin(before.documentMargin())
+        read.setDefaultTextOption(before.defaultTextOption())
         read.setDefaultStyleSheet(style_sheet)
         read.setHtml(text)
-        before = self.document()
+        yield
+        position = self.verticalScrollBar().value()
+        self.viewport().setUpdatesEnabled(False)
+        read.setParent(self)
         self.setDocument(read)
         if isValid(before):  # the first one is Qt's, and is gone now
             before.deleteLater()
         self.verticalScrollBar().setValue(position)
+        yield
+        self.viewport().setUpdatesEnabled(True)
 
 
 class EmptyState(QWidget):

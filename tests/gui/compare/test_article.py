@@ -121,8 +121,8 @@ def test_heads_of_narrow_columns_break_between_words_only(theme: Theme, qtbot: Q
         "<table><thead><tr><th>Article: speed-up by images/s, %</th></tr></thead>"
         "<tbody><tr><td>1</td></tr></tbody></table><p>well-known images/s</p>"
     )
-    with qtbot.waitExposed(view):
-        view.show()
+    view.show()
+    qtbot.waitUntil(lambda: "speed" in view.toPlainText(), timeout=LIMIT_MS)
     head = view.document().begin()
     while "speed" not in head.text():
         head = head.next()
@@ -165,7 +165,7 @@ def test_it_takes_the_colours_of_the_scheme(screen: ArticlePage, theme: Theme) -
     article = screen.wait_article(TITLE)
     assert LIGHT.muted in article.toHtml()
     theme.apply(Qt.ColorScheme.Dark)
-    assert DARK.muted in article.toHtml()
+    screen.qtbot.waitUntil(lambda: DARK.muted in article.toHtml())
     assert TITLE in article.toPlainText()
 
 
@@ -175,8 +175,8 @@ def test_no_word_of_a_narrow_head_is_broken(qtbot: QtBot, theme: Theme) -> None:
     view.resize(500, 300)
     heads = "".join(f"<th>Measured, XLA: {what}</th>" for what in ("GFLOPS", "speed-up", "ms a step") * 2)
     view.show_article(f"<table><tr>{heads}</tr></table>")
-    with qtbot.waitExposed(view):
-        view.show()
+    view.show()
+    qtbot.waitUntil(lambda: "XLA" in view.toPlainText(), timeout=LIMIT_MS)
     block, ends = view.document().begin(), set()
     while block.isValid():
         lines = [block.layout().lineAt(n) for n in range(block.layout().lineCount())]

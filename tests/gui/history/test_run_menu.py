@@ -32,12 +32,12 @@ def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPag
     screen.choose(1, 2)
     screen.key(Qt.Key.Key_D)
     diff = screen.view.diff
-    screen.qtbot.waitUntil(lambda: "Runs 1 and 2" in diff.displayed_text())
+    screen.qtbot.waitUntil(lambda: "Batch size" in diff.displayed_text())
     said = diff.displayed_text()
-    assert "Batch size" in said
+    assert "Runs 1 and 2" in said
     assert "Layers" not in said
     screen.button("Show what is equal").click()
-    assert "Layers" in diff.displayed_text()
+    screen.qtbot.waitUntil(lambda: "Layers" in diff.displayed_text())
     screen.button("Swap").click()
     screen.qtbot.waitUntil(lambda: "Runs 2 and 1" in diff.displayed_text())
     next(each for each in diff.findChildren(QPushButton) if each.text() == "Open in &Compare").click()
