@@ -47,6 +47,7 @@ libxcb-sync.so.1=libxcb-sync1 libxcb-util.so.1=libxcb-util1 libxcb-xfixes.so.0=l
 libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcommon-x11-0 libxkbcommon.so.0=libxkbcommon0
 """
 
+_STEP_WIDTH = 60
 STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
@@ -156,6 +157,14 @@ def run_logged(title: str, command: Sequence[str], folder: Path) -> None:
     print("\r\033[K" if sys.stderr.isatty() else "", end="", file=sys.stderr, flush=True)
 
 
+def brief_step(line: str) -> str:
+    """Return what an installer does now in a part of a line; of the last and longest step how much it is."""
+    names = line.removeprefix("Installing collected packages:")
+    if names != line:
+        return f"Unpacking {names.count(',') + 1} packages"
+    return line if len(line) <= _STEP_WIDTH else f"{line[: _STEP_WIDTH - 2]} …"
+
+
 class ShownProgress:
     """Shows a step's last output: one updated line on a terminal, elsewhere a line every 10 s since its start."""
 
@@ -166,7 +175,7 @@ class ShownProgress:
 
     def __call__(self, text: str, seconds: int) -> None:
         """Take what was printed anew."""
-        self._step = (STEP.findall(text) or [self._step])[-1][:60]
+        self._step = next((brief_step(line) for line in reversed(STEP.findall(text))), self._step)
         if seconds == self._seconds:
             return
         self._seconds = seconds

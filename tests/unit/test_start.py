@@ -170,6 +170,12 @@ def test_a_library_is_found_or_not() -> None:
     assert not loadable("libno-such-library.so.1")
 
 
+def test_a_step_is_said_whole_or_as_a_number() -> None:
+    assert start.brief_step("Installing collected packages: numpy, keras, tensorflow") == "Unpacking 3 packages"
+    assert start.brief_step("Collecting numpy") == "Collecting numpy"
+    assert start.brief_step(f"Downloading {'x' * 60}") == f"Downloading {'x' * 46} …"
+
+
 def test_a_step_that_fails_raises_what_it_said(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('ERROR: the cupboard is bare'); raise SystemExit(3)"]
     with pytest.raises(InstallError, match="Looking failed: ERROR: the cupboard is bare"):
