@@ -113,7 +113,7 @@ def test_an_article_is_laid_out_when_it_is_seen(qtbot: QtBot, theme: Theme) -> N
     theme.choose(DARK_ALWAYS)
     assert article.toPlainText() == ""
     stack.setCurrentWidget(article)
-    assert article.toPlainText() == "measured"
+    qtbot.waitUntil(lambda: article.toPlainText() == "measured")
 
 
 class SlowPaint(QWidget):
