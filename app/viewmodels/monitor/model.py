@@ -237,7 +237,7 @@ class MonitorModel:
         return host.readings_of(place.device).loss
 
     def summary(self) -> str:
-        """Return how many GPUs there are, on how many hosts, and how many are in which bad state."""
+        """Return how many GPUs there are, on how many hosts, how many of these fail, and of GPUs are in a bad state."""
         connected = [host for host in self.hosts if host.link.stage == "connected" and host.devices]
         gpus = [(host, device) for host in connected for device in host.devices if device.device != HOST]
         severities = [host.state(device).severity for host, device in gpus]
@@ -245,6 +245,8 @@ class MonitorModel:
         found = f"{len(gpus):,} {units.plural('GPU', len(gpus))}" if gpus else "No GPU"
         if self.has_other_hosts:
             found += f" on {len(connected):,} of {len(self._others) + 1:,} machines"
+        if unreached := sum(host.link.stage in ("lost", "failed") for host in self.hosts):
+            found += f", {unreached:,} not reached"
         return " · ".join([found, *(describe_count(severity, count) for severity, count in counts.items() if count)])
 
     def _known_host(self, name: str) -> MonitoredHost:

@@ -186,7 +186,7 @@ def test_a_host_says_how_its_link_is_and_what_can_be_done() -> None:
     assert (lost["device"], lost["state"], lost["processes"]) == ("gpu1", "✖ It fell.", "Try again")
     assert (off["state"], off["processes"]) == ("○ Not connected.", "Connect")
     assert model.reason(Place("gpu1")) == "It fell."
-    assert model.summary() == "2 GPUs on 2 of 4 machines · 1 not read"
+    assert model.summary() == "2 GPUs on 2 of 4 machines, 1 not reached · 1 not read"
 
 
 def test_a_search_finds_hosts_states_users_and_processes() -> None:
