@@ -40,7 +40,7 @@ class ArticleView(HtmlPage):
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        # Qt lays tables out a pixel wider than the page in every third width.
+        # Qt lays tables out a pixel or two wider than the page in some widths.
         self.horizontalScrollBar().rangeChanged.connect(self._hide_needless_bar)
         self._content = WhenSeen(self, self._restyle)
         theme.changed.connect(self._content.ask)
@@ -68,7 +68,7 @@ class ArticleView(HtmlPage):
 
     def _hide_needless_bar(self, _least: int, most: int) -> None:
         policy = Qt.ScrollBarPolicy
-        self.setHorizontalScrollBarPolicy(policy.ScrollBarAsNeeded if most > 1 else policy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(policy.ScrollBarAsNeeded if most > GRID // 2 else policy.ScrollBarAlwaysOff)
 
     def _restyle(self) -> None:
         colours = self._theme.colours

@@ -134,6 +134,14 @@ def test_heads_of_narrow_columns_break_between_words_only(theme: Theme, qtbot: Q
         assert words <= {"Article:", "speed-up", "by", "images/s,\N{NO-BREAK SPACE}%"}, f"at {width} pixels"
 
 
+def test_there_is_no_bar_to_move_a_page_by_two_pixels(theme: Theme, qtbot: QtBot) -> None:
+    view = ArticleView(theme)
+    qtbot.addWidget(view)
+    for most, policy in ((2, Qt.ScrollBarPolicy.ScrollBarAlwaysOff), (50, Qt.ScrollBarPolicy.ScrollBarAsNeeded)):
+        view.horizontalScrollBar().setRange(0, most)
+        assert view.horizontalScrollBarPolicy() == policy
+
+
 def test_other_runs_have_other_tables_and_the_tab_stays_open(screen: ArticlePage, database: Path) -> None:
     screen.compare(1, 2, article=True)
     screen.wait_article("2 runs")
