@@ -202,8 +202,15 @@ def _rows(boxes: Sequence[Box]) -> Rows:
 
 def _without_overlap(boxes: Sequence[Box], taken: Rows) -> list[Box]:
     """Return those boxes that have nothing in common with any of some others."""
-    left, top, width, height = _rows(boxes).T[:, :, np.newaxis]
-    other_left, other_top, other_width, other_height = taken.T[:, np.newaxis, :]
-    across = (left < other_left + other_width) & (other_left < left + width)
-    down = (top < other_top + other_height) & (other_top < top + height)
-    return [box for box, hit in zip(boxes, (across & down).any(axis=1), strict=True) if not hit]
+    if not boxes or not len(taken):
+        return list(boxes)
+    left, top, width, height = _rows(boxes).T
+    right, bottom = left + width, top + height
+    others = taken.T
+    # Of the others most are far from all of these.
+    near = (others[0] < right.max()) & (others[1] < bottom.max())
+    near &= (left.min() < others[0] + others[2]) & (top.min() < others[1] + others[3])
+    other_left, other_top, other_width, other_height = others[:, near]
+    hits = (other_left < right[:, np.newaxis]) & (left[:, np.newaxis] < other_left + other_width)
+    hits &= (other_top < bottom[:, np.newaxis]) & (top[:, np.newaxis] < other_top + other_height)
+    return [box for box, hit in zip(boxes, hits.any(axis=1), strict=True) if not hit]
