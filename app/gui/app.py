@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from app.runs.dropped_files import DropKind
     from app.runs.experiment.queue_runner import QueueRunner
 
-_STORED_AFTER_MS = 1000  # Monitor is made, and History and Compare are imported, when the first live plots stand
+_STORED_AFTER_MS = 1000  # Monitor is made, and History and Compare are imported and made, when the live plots stand
 
 
 def main(
@@ -189,7 +189,9 @@ class Workbench(QObject):
         """Show the window; slow parts start after the first paint."""
         self.window.painted.connect(self._start_slow_parts)
         self._later.timeout.connect(lambda: self.window.make_page(MONITOR))
-        self._later.timeout.connect(lambda: self.reads.run(self.stored.prepare, lambda _: None, self.run.show_error))
+        self._later.timeout.connect(
+            lambda: self.reads.run(self.stored.prepare, lambda _: self.stored.make_ahead(), self.run.show_error)
+        )
         self.window.close_requested.connect(self._ask_to_close)
         self.window.page_shown.connect(lambda _: self.hosts.monitor.refresh())
         self.window.page_shown.connect(self.stored.refresh)

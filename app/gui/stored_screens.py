@@ -1,4 +1,4 @@
-"""History and Compare: imported and made when first needed, and the actions that lead to them."""
+"""History and Compare: imported and made soon after the start, or when first needed, and the actions to get there."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.theme import Theme
 from app.gui.threads import Background
+from app.gui.widgets.pacing import Slices
 from app.gui.window import COMPARE, HISTORY, MainWindow
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class StoredScreens(QObject):
         self._theme = theme
         self._database = database
         self._reads = reads
+        self._making = Slices(self, slice_s=0.0)
 
     @staticmethod
     def prepare() -> None:
@@ -45,6 +47,10 @@ class StoredScreens(QObject):
         """
         for module in ("history.history_controller", "compare.compare_controller"):
             importlib.import_module(f"app.gui.{module}")
+
+    def make_ahead(self) -> None:
+        """Make both while another one is in use, each in a turn of its own: to show one then takes half as long."""
+        self._making.start(map(self._window.make_page, (HISTORY, COMPARE)), later=True)
 
     def make_history(self, actions: Actions) -> QWidget:
         """Make the History page."""
