@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.theme import Theme
-from app.gui.widgets.cell_model import CELL_ROLE, CellModel
+from app.gui.widgets.cell_model import CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from tests.gui.tour import SCREENS, tour, toured
@@ -72,7 +72,7 @@ def _cells(table: QAbstractItemView) -> Iterator[str]:
         if folded not in heard:
             yield folded
         for column in range(model.columnCount()):
-            cell = model.index(row, column).data(CELL_ROLE)
+            cell = model.row_cells(row)[column]
             yield from (f"“{text}”" for text in (*cell.chips, cell.text, cell.unit) if text not in heard)
 
 

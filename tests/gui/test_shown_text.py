@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QHeaderView, Q
 from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
-from app.gui.widgets.cell_model import CELL_ROLE, CellModel
+from app.gui.widgets.cell_model import CellModel
 from tests.gui.tour import SCREENS, tour, toured
 from tests.number_style import faults
 
@@ -33,7 +33,7 @@ def _cells(table: QAbstractItemView) -> Iterator[str]:
     for column in range(model.columnCount()):
         yield str(model.headerData(column, Qt.Orientation.Horizontal) or "")
         for row in range(model.rowCount()):
-            cell = model.index(row, column).data(CELL_ROLE)
+            cell = model.row_cells(row)[column]
             yield from (*cell.chips, cell.text, cell.tooltip)
 
 

@@ -72,7 +72,7 @@ class ScalingPanel(QWidget):
             pair.deleteLater()
         self._pairs = []
         self.setVisible(bool(views))
-        self._making.start(map(self._add, views))
+        self._making.start(map(self._add, views), later=True)  # their chart comes first
 
     @property
     def busy(self) -> bool:

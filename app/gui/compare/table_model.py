@@ -8,14 +8,13 @@ from PySide6.QtWidgets import QStyleOptionViewItem
 
 from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID
-from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
+from app.gui.widgets.cell_model import AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate
 from app.gui.widgets.text_widths import SYMBOL_ONLY, Face, give_way
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
 
-ROW_ROLE = CELL_ROLE + 1
 EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
 _SWATCH_WIDTH = 24
 MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
@@ -104,12 +103,10 @@ class CompareModel(CellModel):
         return {n: min(shown[n], width + spare) if keys[n] == VARIANT else width for n, width in widths.items()}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return the row itself or its check state; the rest as in every table."""
+        """Return the check state of a row and whether it is the baseline; the rest as in every table."""
         row = self.rows[index.row()]
-        if role == ROW_ROLE:
-            return row
         if role == Qt.ItemDataRole.CheckStateRole and index.column() == 0:
-            return self._check_state(row)
+            return self.check_state(row)
         if role == Qt.ItemDataRole.AccessibleTextRole and self.table.keys[index.column()] == BASE:
             return "baseline" if row.is_baseline else "not the baseline"
         return super().data(index, role)
@@ -131,7 +128,8 @@ class CompareModel(CellModel):
             else (row.runs[0] in self.arrangement.unfolded)
         )
 
-    def _check_state(self, row: TableRow) -> Qt.CheckState | None:
+    def check_state(self, row: TableRow) -> Qt.CheckState | None:
+        """Return whether the curves of all, some or none of a row's runs are shown; None where it has none."""
         if row.style is None:
             return None
         hidden = self.hidden.intersection(row.runs)
@@ -145,7 +143,9 @@ class CompareDelegate(CellDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint the cell, then the marks of its column; the head of a group stands out."""
-        row = index.data(ROW_ROLE)
+        model = index.model()
+        assert isinstance(model, CompareModel)
+        row = model.rows[index.row()]
         if row.kind == "group":
             painter.fillRect(option.rect, QColor(self._theme.colours.window))
             option.font.setBold(True)
@@ -156,7 +156,7 @@ class CompareDelegate(CellDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if index.column() == _MARKS_COLUMN:
-            self._paint_marks(painter, area, row, index)
+            self._paint_marks(painter, area, row, model)
         elif row.kind not in ("member", "group"):
             self._paint_radio(painter, area, chosen=row.is_baseline)
         painter.restore()
@@ -180,15 +180,13 @@ class CompareDelegate(CellDelegate):
             return ""
         return super().shortened(cell, index, face, width)
 
-    def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, index: AnyIndex) -> None:
-        model = index.model()
-        assert isinstance(model, CompareModel)
+    def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, model: CompareModel) -> None:
         middle = area.center().y()
         if row.is_parent:
             self._paint_expander(painter, QPointF(area.left() + GRID, middle), model.is_open(row))
-        if row.style is None:
+        state = model.check_state(row)
+        if row.style is None or state is None:
             return
-        state = Qt.CheckState(index.data(Qt.ItemDataRole.CheckStateRole))
         self._paint_check_box(
             painter,
             QRect(area.left() + EXPANDER_WIDTH, middle - CHECK_BOX_WIDTH // 2, CHECK_BOX_WIDTH, CHECK_BOX_WIDTH),

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QStyleOptionViewItem
 
 from app.gui.history.fitting import chips_that_fit, elide_note
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
+from app.gui.widgets.cell_model import AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate
 from app.gui.widgets.text_widths import DerivedFace, Face, tabular
 from app.queries import RunQuery
@@ -31,9 +31,6 @@ from app.viewmodels.history.table import (
     HistoryRow,
     Line,
 )
-
-FOLDED_ROLE = CELL_ROLE + 1
-"""Whether a group is folded; None on the line of a run."""
 
 _MAX_CACHED_ROWS = 4_000
 _NO_PARENT = QModelIndex()
@@ -149,10 +146,6 @@ class HistoryModel(CellModel):
         known = self._rows.get(line)
         return known.cells if known else (Cell(text=str(line)), *_BLANKS)
 
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return whether a group is folded; the rest as in every table."""
-        return self.is_folded(index.row()) if role == FOLDED_ROLE else super().data(index, role)
-
     def is_folded(self, row: int) -> bool | None:
         """Return whether the runs of a group are folded away; None for a run."""
         line = self.lines[row]
@@ -211,9 +204,11 @@ class HistoryDelegate(CellDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint a group's line, a cell with chips, or a plain cell."""
-        folded = index.data(FOLDED_ROLE) if index.column() == 0 else None
-        cell = index.data(CELL_ROLE)
-        if folded is None and index.column() != ANNOTATIONS_COLUMN:
+        model, row, column = index.model(), index.row(), index.column()
+        assert isinstance(model, HistoryModel)
+        folded = model.is_folded(row) if column == 0 else None
+        cell = model.row_cells(row)[column]
+        if folded is None and column != ANNOTATIONS_COLUMN:
             self.paint_cell(painter, option, index, cell)
             return
         painter.save()

@@ -8,7 +8,6 @@ from app.gui.theme import LEFT, RIGHT
 from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.format.cells import Cell, Column
 
-CELL_ROLE = Qt.ItemDataRole.UserRole
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 _NO_PARENT = QModelIndex()
@@ -39,10 +38,8 @@ class CellModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return the cell for the delegate, its text for everything else."""
+        """Return a cell's text and its tooltip; the delegate takes the cell from its row."""
         cell = self.row_cells(index.row())[index.column()]
-        if role == CELL_ROLE:
-            return cell
         if role == Qt.ItemDataRole.DisplayRole:
             return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
         if role == Qt.ItemDataRole.AccessibleTextRole and (folded := self._folded_at(index)) is not None:

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme
-from app.gui.widgets.cell_model import CELL_ROLE, AnyIndex, CellModel
+from app.gui.widgets.cell_model import AnyIndex, CellModel
 from app.gui.widgets.text_widths import (
     PAIR_GAP,
     SYMBOL_WIDTH,
@@ -44,7 +44,7 @@ _MARKED_ALPHA = 64
 
 
 class CellDelegate(QStyledItemDelegate):
-    """Paints the `Cell` under `CELL_ROLE`.
+    """Paints the cells of a `CellModel`.
 
     `unit_widths` has the pixels for the unit in each numeric column, `bare` the columns whose units are not shown,
     `pairs` those in which something else than a unit stands behind the number. `marked` has the words, in lower case,
@@ -70,7 +70,10 @@ class CellDelegate(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         """Paint the row's background and the cell."""
-        self.paint_cell(painter, option, index, index.data(CELL_ROLE))
+        model = index.model()
+        assert isinstance(model, CellModel)
+        # Not by the index: to ask the model through Qt costs as much as to paint a short text.
+        self.paint_cell(painter, option, index, model.row_cells(index.row())[index.column()])
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
         """Paint the row's background, then symbol, text or number, and unit.

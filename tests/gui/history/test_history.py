@@ -1,11 +1,11 @@
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QModelIndex, Qt, SignalInstance
+from PySide6.QtCore import Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit, QPushButton
@@ -18,6 +18,7 @@ from app.gui.history.table_model import HistoryModel
 from app.gui.theme import GRID, Theme
 from app.gui.window_state import write_states
 from app.storage.store import Store
+from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import run_detail
 from tests.gui.actions import RecordedActions
 from tests.gui.history_page import TITLES, HistoryPage
@@ -364,13 +365,13 @@ def test_thousands_of_runs_cost_only_the_rows_in_view(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: set[int] = set()
-    data = HistoryModel.data
+    row_cells = HistoryModel.row_cells
 
-    def counted(model: HistoryModel, index: QModelIndex, role: int = 0) -> object:
-        read.add(index.row())
-        return data(model, index, role)
+    def counted(model: HistoryModel, row: int) -> Sequence[Cell]:
+        read.add(row)
+        return row_cells(model, row)
 
-    monkeypatch.setattr(HistoryModel, "data", counted)
+    monkeypatch.setattr(HistoryModel, "row_cells", counted)
     many: HistoryPage = request.getfixturevalue("many")
     many.view.grab()
     in_view = many.view.table.viewport().height() // many.view.table.rowHeight(0) + 2

@@ -10,9 +10,8 @@ from PySide6.QtGui import QFont, QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from app.gui.history.fitting import chips_that_fit, elide_note
-from app.gui.history.table_model import HistoryDelegate
+from app.gui.history.table_model import HistoryDelegate, HistoryModel
 from app.gui.theme import GRID
-from app.gui.widgets.cell_model import CELL_ROLE
 from app.gui.widgets.text_widths import DerivedFace, Face, elide_name, tabular, two_lines
 from app.storage.store import Store
 from app.viewmodels.history.search import from_word
@@ -53,11 +52,12 @@ def test_of_a_variant_only_what_its_neighbours_share_is_left_out(
     table = page.view.table
     delegate, face = table.itemDelegate(), Face(table.font())
     assert isinstance(delegate, HistoryDelegate)
+    assert isinstance(page.model, HistoryModel)
     width = table.columnWidth(VARIANT_COLUMN) - 2 * GRID
     shown = []
     for row in range(3):
         index = page.model.index(row, VARIANT_COLUMN)
-        shown.append(delegate.shortened(index.data(CELL_ROLE), index, face, width))
+        shown.append(delegate.shortened(page.model.row_cells(row)[VARIANT_COLUMN], index, face, width))
     assert "layers 3 · bidirectional · input size 144" in shown[0]
     assert "batch 640" not in shown[0]
     assert len(set(shown)) == 3
