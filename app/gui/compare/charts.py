@@ -1,8 +1,9 @@
 """Interactive charts: marks show their runs in a tooltip and open or rerun them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import product
 
 from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -22,7 +23,7 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 from app.gui.actions import Actions
 from app.gui.plot.export import add_picture_actions
 from app.gui.plot.plot_window import DetachedWindow
-from app.gui.theme import GRID, Theme
+from app.gui.theme import DARK, GRID, LIGHT, Theme
 from app.gui.widgets.basic import Scroller, plain_tooltip
 from app.gui.window_state import WindowState
 from app.report.charts.canvas import Drawing, HitArea
@@ -278,6 +279,17 @@ class ChartsView(QWidget):
     def widgets(self) -> tuple[ChartWidget, ...]:
         """One per chart, in order."""
         return tuple(self._widgets)
+
+    def draw_ahead(self, charts: Sequence[Chart]) -> Callable[[], None]:
+        """Return what draws charts, in both schemes, on any thread: to show them is quick then."""
+        width = min(max(self.width(), round(MIN_WIDTH)), _MAX_WIDTH)
+        palettes = sorted((LIGHT, DARK), key=lambda palette: palette != self._theme.colours)
+
+        def draw() -> None:
+            for palette, chart in product(palettes, charts):
+                _drawing(chart, palette, width)
+
+        return draw
 
     def show_charts(self, charts: Sequence[Chart]) -> None:
         """Show these charts."""

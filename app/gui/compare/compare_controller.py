@@ -212,6 +212,8 @@ class CompareController(QObject):
         self._comparison, self._failed = comparison, []
         self._state.keep("compared", _Compared(tuple(row.run for row in comparison.rows), comparison.baseline))
         self._view.show_model(comparison)
+        draw = self._view.tabs.charts.draw_ahead(comparison.gallery.charts)
+        self._background.run(draw, lambda _: None, self._fail)
 
     def align(self, align: Alignment) -> None:
         """Align the curves by time, steps or examples."""

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QTabBar
 from pytestqt.qtbot import QtBot
 
+from app.gui.compare import charts
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
 from app.gui.compare.table import columns_menu
@@ -24,8 +26,11 @@ from app.gui.widgets.tab_order import focus_next
 from app.gui.window_state import write_states
 from app.plan import Plan
 from app.records import Outcome, Summary
+from app.report.charts.canvas import Drawing
+from app.report.charts.draw import draw_chart
 from app.storage.store import Store
-from app.viewmodels.charts.model import Bar
+from app.viewmodels.charts.model import Bar, Chart
+from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.curves import ALIGNMENTS
 from app.viewmodels.compare.table import TableRow
 from tests.gui.actions import RecordedActions
@@ -155,6 +160,28 @@ def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path, 
     next(b for b in screen.view.header.findChildren(type(screen.view.by_run_button)) if b.text() == "2 more").click()
     assert screen.visible_text().count("differs") == 4
     qtbot.waitUntil(lambda: screen.view.header.height() > folded)
+
+
+def test_charts_are_drawn_ahead_of_their_tabs_in_the_background(
+    screen: ComparePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[str, bool]] = []
+
+    def recorded(chart: Chart, palette: Palette, width: float) -> Drawing:
+        drawn.append((chart.key, threading.current_thread() is threading.main_thread()))
+        return draw_chart(chart, palette, width)
+
+    screen.compare(1, 2)
+    for title in (screen.view.tabs.titles[-1], "Curves"):  # charts have their width
+        screen.view.tabs.open_tab(title)
+        screen.view.grab()
+    charts._drawing.cache_clear()
+    monkeypatch.setattr(charts, "draw_chart", recorded)
+    screen.compare(1, 2, 3)
+    last = screen.view.tabs.titles[-1]
+    screen.qtbot.waitUntil(lambda: len(drawn) == 2 * len({key for key, _ in drawn}) > 0, timeout=LIMIT_MS)
+    screen.view.tabs.open_tab(last)
+    assert not any(in_gui for _, in_gui in drawn)
 
 
 def test_one_click_measures_variants_interleaved_that_were_not(screen: ComparePage, database: Path) -> None:
