@@ -12,9 +12,14 @@ def bug_message(error: BaseException) -> str:
 class UserError(Exception):
     """Something in the user's world is wrong (a file, a disk, a device): one sentence with what to do."""
 
+    may_pass = False
+    """Whether the same may soon succeed: a lock or a full disk goes, a run that is gone does not come back."""
+
 
 class DatabaseError(UserError):
     """The database cannot be opened, read or written."""
+
+    may_pass = True
 
     def __init__(self, sentence: str, in_window: str = "") -> None:
         """Say what is wrong and what to do; `in_window` is the sentence for the window, where that names no command."""

@@ -261,13 +261,13 @@ class CompareController(QObject):
 
         def show(result: Result) -> None:
             if again:
-                self._view.show_problem("")
+                self._view.problem.show_sentence("")
             done(result)
 
         def fail(error: UserError) -> None:
             self._view.show_busy("")
             self._failed.append(lambda: self._read(work, done, busy=busy, again=True))
-            self._view.show_failed_read(error, self._read_failed)
+            self._view.problem.show_failed_read(error, self._read_failed)
 
         self._background.run(work, show, fail)
 
@@ -301,7 +301,7 @@ class CompareController(QObject):
 
     def _fail(self, error: UserError) -> None:
         self._view.show_busy("")
-        self._view.show_problem(str(error))
+        self._view.problem.show_sentence(str(error))
 
 
 def _read_runs(

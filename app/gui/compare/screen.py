@@ -1,7 +1,7 @@
 """The Compare screen: verdict and warnings, the table of runs, and tabs with curves and charts."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
 )
 
 from app import units
-from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.header import CompareHeader
 from app.gui.compare.offers import OffersView
@@ -112,7 +111,7 @@ class CompareView(QWidget):
         self.header = CompareHeader()
         self.table = CompareTableView(theme, actions)
         self.tabs = CompareTabs(theme, actions)
-        self._problem = ProblemLine()
+        self.problem = ProblemLine()
         self._busy = text_label("", "caption")
         self._written, self._written_path = QWidget(), ElidedLabel("caption")
         self._open_report = button("&Open it", "Open the report in its default program", flat=True)
@@ -152,12 +151,12 @@ class CompareView(QWidget):
 
     def displayed_text(self) -> str:
         """Return the sentences above the table."""
-        return "\n".join(filter(None, [self._problem.text, self.header.displayed_text()]))
+        return "\n".join(filter(None, [self.problem.text, self.header.displayed_text()]))
 
     def show_model(self, comparison: Comparison) -> None:
         """Show these runs against their baseline; the curves stay."""
         self._comparison = comparison
-        self.show_problem("")
+        self.problem.show_sentence("")
         self.show_busy("")
         self._written.hide()
         self.header.show_model(comparison)
@@ -177,7 +176,7 @@ class CompareView(QWidget):
 
     def show_report_path(self, path: Path) -> None:
         """Say where the report was written, with a button that opens it."""
-        self.show_problem("")
+        self.problem.show_sentence("")
         self._report_path = path
         self._written_path.setText(f"Written to {path}.")
         self._written.show()
@@ -197,19 +196,6 @@ class CompareView(QWidget):
     def show_busy(self, text: str) -> None:
         """Say what is being read, above what is shown; "" hides it."""
         show_text(self._busy, text)
-
-    def show_problem(self, sentence: str) -> None:
-        """Show an error above what is shown; "" hides it."""
-        self._problem.show_sentence(sentence)
-
-    def show_failed_read(self, error: UserError, retry: Callable[[], None]) -> None:
-        """Show why something could not be read, and offer to read it again.
-
-        Args:
-            error: Why.
-            retry: Reads it again.
-        """
-        self._problem.show_failed_read(error, retry)
 
     def _ask_report(self) -> None:
         path = ask_save_path(self, "Save report", Path.cwd() / "comparison.html", _REPORTS)
@@ -324,7 +310,7 @@ class CompareView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        layout.addWidget(self._problem)
+        layout.addWidget(self.problem)
         layout.addWidget(self._busy)
         layout.addWidget(self._written)
         layout.addWidget(self._pages, 1)

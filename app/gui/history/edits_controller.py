@@ -86,7 +86,7 @@ class HistoryEdits(QObject):
         self._background.run(open_and_work, done, self._show_error)
 
     def _show_error(self, error: UserError) -> None:
-        self._view.show_problem(str(error))
+        self._view.problem.show_sentence(str(error))
 
     def _edit_tags(self, runs: Sequence[int]) -> None:
         self._with_library(lambda library: _read_annotations(library, runs), self._open_tag_editor)

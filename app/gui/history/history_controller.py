@@ -75,7 +75,7 @@ class HistoryController(QObject):
 
         def show(detail: RunDetail) -> None:
             if detail.run == self._requested_run:
-                self._view.show_problem("")
+                self._view.problem.show_sentence("")
                 self._view.show_run(detail)
                 if at_log:
                     self._view.detail.focus_search()
@@ -131,7 +131,7 @@ class HistoryController(QObject):
 
     def _show_listing(self, found: Listing) -> None:
         if found.query == self._query:
-            self._view.show_problem("")
+            self._view.problem.show_sentence("")
             self._view.show_model(found)
             self._outdated = self._read_pending
             self._facets_delay.start()
@@ -165,7 +165,7 @@ class HistoryController(QObject):
         self._show_error(error)
 
     def _show_error(self, error: UserError, retry: Callable[[], None] | None = None) -> None:
-        self._view.show_failed_read(error, retry or self.refresh)
+        self._view.problem.show_failed_read(error, retry or self.refresh)
 
     def _connect(self) -> None:
         self._view.overview.bar.query_changed.connect(self._set_query)

@@ -68,9 +68,10 @@ class RunMenuController(QObject):
 
     def _save(self, diff: RunDiff, path: Path) -> None:
         def show(_: None) -> None:
-            self._view.show_problem("")
+            self._view.problem.show_sentence("")
 
-        self._background.run(lambda: _write(diff, path), show, lambda error: self._view.show_problem(str(error)))
+        problem = self._view.problem
+        self._background.run(lambda: _write(diff, path), show, lambda error: problem.show_sentence(str(error)))
 
     def _compare_with_baseline(self, runs: Sequence[int]) -> None:
         self._read(lambda store: with_baselines(store.library, runs), self._actions.compare)
@@ -91,11 +92,11 @@ class RunMenuController(QObject):
                 return work(store)
 
         def show(found: Found) -> None:
-            self._view.show_problem("")
+            self._view.problem.show_sentence("")
             done(found)
 
         def fail(error: UserError) -> None:
-            self._view.show_failed_read(error, partial(self._read, work, done))
+            self._view.problem.show_failed_read(error, partial(self._read, work, done))
 
         self._background.run(open_and_work, show, fail)
 

@@ -6,7 +6,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
-from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.history.annotations import NoteDialog, TagDialog
 from app.gui.history.diff import RunDiffView
@@ -32,7 +31,7 @@ class HistoryView(QWidget):
         self._theme = theme
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._problem = ProblemLine()
+        self.problem = ProblemLine()
         self._pages = QStackedWidget()
         self._overview = HistoryList(theme, actions)
         self._detail = RunPageView(theme, actions)
@@ -69,19 +68,6 @@ class HistoryView(QWidget):
     def show_model(self, listing: Listing) -> None:
         """Show these runs; the selection stays."""
         self._overview.show_listing(listing)
-
-    def show_problem(self, sentence: str) -> None:
-        """Show an error above the page; "" hides it."""
-        self._problem.show_sentence(sentence)
-
-    def show_failed_read(self, error: UserError, retry: Callable[[], None]) -> None:
-        """Show why something could not be read, and offer to read it again.
-
-        Args:
-            error: Why.
-            retry: Reads it again.
-        """
-        self._problem.show_failed_read(error, retry)
 
     def show_storage(self, line: StorageLine) -> None:
         """Show the database's size and how long it stores samples."""
@@ -166,5 +152,5 @@ class HistoryView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        layout.addWidget(self._problem)
+        layout.addWidget(self.problem)
         layout.addWidget(self._pages, 1)

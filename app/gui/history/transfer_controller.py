@@ -128,7 +128,7 @@ class TransferController(QObject):
             (failed or self._show_error)(error)
 
         self._foot.show_message("")
-        self._view.show_problem("")
+        self._view.problem.show_sentence("")
         show_progress(0.0)
         self._job.run(run, ended, fail, on_progress=show_progress)
 
@@ -136,7 +136,7 @@ class TransferController(QObject):
         if isinstance(error, StoppedError):
             self._foot.show_message(str(error))
         else:
-            self._view.show_problem(str(error))
+            self._view.problem.show_sentence(str(error))
 
 
 def _export(

@@ -96,7 +96,7 @@ class FormMessages(QObject):
     def show_failed_read(self, retry: Callable[[], None], error: UserError) -> None:
         """Show why something could not be read; `retry`, which reads it again, is offered where that may help."""
         self.set_error(error)
-        self.retry = retry if isinstance(error, DatabaseError) else None
+        self.retry = retry if error.may_pass else None
         self.changed.emit()
 
     def forget(self) -> None:

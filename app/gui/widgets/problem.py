@@ -5,7 +5,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.errors import DatabaseError, UserError
+from app.errors import UserError
 from app.gui.theme import GRID
 from app.gui.widgets.basic import button, show_text, text_label
 
@@ -44,10 +44,10 @@ class ProblemLine(QWidget):
         """Show why something could not be read, and offer to read it again where that may help.
 
         Args:
-            error: Why. A database that is locked or whose disk is full may soon be read; a run that is gone may not.
+            error: Why.
             retry: Reads it again.
         """
-        self._show(str(error), retry if isinstance(error, DatabaseError) else None)
+        self._show(str(error), retry if error.may_pass else None)
 
     def _show(self, sentence: str, retry: Retry | None) -> None:
         self._retry = retry

@@ -342,7 +342,7 @@ def test_what_a_lock_or_a_full_disk_kept_from_being_read_is_read_at_a_click(
         screen.button("Try again").click()
         qtbot.waitUntil(lambda: "is locked" not in screen.visible_text())
     screen.wait_for_page(1)
-    screen.view.show_problem("run 7 is gone")
+    screen.view.problem.show_sentence("run 7 is gone")
     assert "&Try again" not in screen.button_labels()
 
 
