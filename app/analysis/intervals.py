@@ -36,7 +36,9 @@ class Estimate:
     @property
     def half_width(self) -> float | None:
         """Half the interval's width as a share of the value, on the logarithm: 0.01 is about ± 1 %."""
-        return None if self.low is None or self.high is None else math.log(self.high / self.low) / 2
+        if self.low is None or self.high is None:
+            return None
+        return (math.log(self.high) - math.log(self.low)) / 2  # the ratio of two ends may be beyond any number
 
 
 def sidak_level(level: float, comparisons: int) -> float:

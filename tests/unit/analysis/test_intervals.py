@@ -227,6 +227,13 @@ def test_the_repeats_that_it_takes_are_within_the_range_foreseen_in_most_cases()
     assert 0.7 <= within / 400 <= 0.9
 
 
+def test_of_many_comparisons_an_interval_as_wide_as_numbers_go_has_repeats_to_narrow_it() -> None:
+    found = required_repeats([100.0, 101.0], [100.0, 1e6], comparisons=240)
+    assert found is not None
+    assert found.repeats > 0
+    assert 1 < found.half_width < math.inf
+
+
 def test_nothing_is_foreseen_of_one_process_or_where_it_is_known_well_enough() -> None:
     assert required_repeats([100.0], [100.0, 101.0]) is None
     assert required_repeats([100.0, 100.0], [100.0, 100.0]) is None
