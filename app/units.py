@@ -192,11 +192,18 @@ def ratio(value: float | None) -> str:
     return f"{ratio_figures(value)}×" if is_known(value) else ABSENT
 
 
+_ANY_RATIO = 1e9
+"""A ratio that nothing has: the end of an interval of two very different runs may be beyond it."""
+
+
 def ratio_figures(value: float, reference: float | None = None) -> str:
     """Return a ratio without its sign: three decimals near one, three digits far from it.
 
-    An end of an interval is written like the `reference` that it belongs to, unless it is ten times as far or more.
+    An end of an interval is written like the `reference` that it belongs to, unless it is ten times as far or more; one
+    that says no more than that nothing is known as a power of ten.
     """
+    if not 1 / _ANY_RATIO < value < _ANY_RATIO:
+        return with_minus(f"{value:.0e}".replace("e+", "e"))
     return f"{value:.3f}" if 0.5 < (reference or value) < 2 and 0.1 < value < 10 else number(value)
 
 

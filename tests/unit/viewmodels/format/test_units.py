@@ -67,6 +67,7 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.ratio_interval((1.244, 3.0801), 1.959), "1.244–3.080"),
         (units.ratio_interval((0.00021, 6826.6), 1.612), "0.000210–6,827"),
         (units.ratio_interval((1.2901, 3.41), 2.1), "1.29–3.41"),
+        (units.ratio_interval((9.8e-305, 1.01e304), 2.1), "1e−304–1e304"),
         (units.span("−0.2", "0.3"), "−0.2 to 0.3"),
         (units.interval((40320.4, 41575.0), 4), "40,320–41,575"),
         (units.duration(130), "2:10"),
