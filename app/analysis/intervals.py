@@ -16,7 +16,9 @@ LEVEL = 0.95
 """Probability that the intervals of a comparison hold, all together and at every look at it."""
 _FIRST_LOOK_ERROR = 0.03
 _LOOK_EXPONENT = 1.5
-_LARGEST_LOG = 700.0
+LARGEST_LOG = 700.0
+WIDEST_KNOWN = 1.0
+"""Half-width from which on a ratio is not known at all: ± 100 %, twice or half as much as estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,12 @@ class Estimate:
         if self.low is None or self.high is None:
             return None
         return (math.log(self.high) - math.log(self.low)) / 2  # the ratio of two ends may be beyond any number
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an interval, and one below `WIDEST_KNOWN`."""
+        half = self.half_width
+        return half is not None and half < math.log1p(WIDEST_KNOWN)
 
 
 def sidak_level(level: float, comparisons: int) -> float:
@@ -213,7 +221,7 @@ def _bounded_exp(logarithm: float) -> float:
 
     Two wild values have an interval over hundreds of powers of ten.
     """
-    return math.exp(min(max(logarithm, -_LARGEST_LOG), _LARGEST_LOG))
+    return math.exp(min(max(logarithm, -LARGEST_LOG), LARGEST_LOG))
 
 
 DEFAULT_REPEATS = 3
@@ -264,7 +272,7 @@ def precision_reached(
 def required_repeats(
     values: Sequence[float], baseline: Sequence[float], look: int = 1, comparisons: int = 1
 ) -> RequiredRepeats | None:
-    """Return how many more repeats narrow the interval to the next rounder figure (of 5, 2, 1, 0.5 … %).
+    """Return how many more repeats narrow the interval to the next rounder figure (of 50, 20, 10, 5, 2, 1, 0.5 … %).
 
     They are judged by the next look. None with fewer than two processes a side, or where the interval is narrow enough
     for any purpose.
@@ -279,7 +287,7 @@ def required_repeats(
     half = found.half_width if found else None
     if half is None or half <= _FINEST_HALF_WIDTH:
         return None
-    target, level = _next_finer(math.expm1(half)), level_at(look + 1, comparisons)
+    target, level = _next_finer(min(math.expm1(half), WIDEST_KNOWN)), level_at(look + 1, comparisons)
     least, most = (_noise_quantile(values, baseline, (1 + side * _RANGE) / 2) for side in (-1, 1))
     repeats = [additional_repeats(values, baseline, target, level, noise) for noise in (least, 1.0, most)]
     return RequiredRepeats(fewest=repeats[0], repeats=repeats[1], most=repeats[2], half_width=target)

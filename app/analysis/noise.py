@@ -4,16 +4,20 @@ All spreads are standard deviations of the logarithm of throughput: 0.01 is abou
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from app.analysis.intervals import level_at, welch_half_width
+from app.analysis.intervals import LARGEST_LOG, WIDEST_KNOWN, level_at, welch_half_width
 from app.analysis.quantiles import noncentrality
 
 POWER = 0.8
 """Share of experiments in which a difference that "can be shown" is shown: 4 of 5."""
+_MOST_REPEATS = 1000
+"""Of which a larger number is not looked for."""
+_WIDEST_LOG = math.log1p(WIDEST_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,14 @@ class Noise:
 class Resolution:
     """What `repeats` of each variant can show, as shares: the expected half-width, and the smallest difference.
 
-    `half_width` is half the interval's width; a difference of `smallest` is shown in 4 of 5 experiments.
+    `half_width` is half the interval's width; a difference of `smallest` is shown in 4 of 5 experiments. Where not even
+    `WIDEST_KNOWN` is, `sufficient_repeats` would show it, None where that takes more than anybody makes.
     """
 
     repeats: int
     half_width: float
     smallest: float
+    sufficient_repeats: int | None = None
 
 
 def pooled_noise(variants: Iterable[Sequence[float]]) -> Noise | None:
@@ -64,8 +70,23 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
     """
     if repeats < 2:
         return None
+    half, smallest = _log_resolution(sd, repeats, comparisons)
+    needed = None if smallest < _WIDEST_LOG else _sufficient_repeats(sd, repeats, comparisons)
+    shares = [math.expm1(min(each, LARGEST_LOG)) for each in (half, smallest)]
+    return Resolution(repeats, shares[0], shares[1], needed)
+
+
+def _log_resolution(sd: float, repeats: int, comparisons: int) -> tuple[float, float]:
+    """Return the expected half-width and the smallest difference, of logarithms."""
     square = sd**2 / repeats
     half = welch_half_width(square, repeats, square, repeats, level_at(1, comparisons))
     error = math.sqrt(2 * square)
     smallest = error * noncentrality(2 * (repeats - 1), 1 - POWER, half / error) if error else 0.0
-    return Resolution(repeats, math.expm1(half), math.expm1(smallest))
+    return half, smallest
+
+
+def _sufficient_repeats(sd: float, repeats: int, comparisons: int) -> int | None:
+    """Return the fewest repeats that show a difference below `WIDEST_KNOWN`; None above `_MOST_REPEATS`."""
+    more = range(repeats + 1, _MOST_REPEATS + 1)
+    place = bisect_left(more, True, key=lambda count: _log_resolution(sd, count, comparisons)[1] < _WIDEST_LOG)
+    return more[place] if place < len(more) else None

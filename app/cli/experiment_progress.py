@@ -8,6 +8,7 @@ from pathlib import Path
 
 from app import units
 from app.analysis.comparability import throttled_pct
+from app.analysis.intervals import WIDEST_KNOWN
 from app.cli.compare import print_comparison, reason_lines, warning_lines
 from app.cli.progress import ProgressSink, StatusLines, WaitLine
 from app.cli.services import stop_on_interrupt
@@ -146,8 +147,10 @@ def _describe_precision(found: Experiment) -> str:
     half_widths = stopping_rule(found.plan, [run.row for run in found.runs]).half_widths_pct()
     if found.plan.until_pct is None or not half_widths:
         return ""
-    known = units.quantity(units.range_of(half_widths, lambda width: units.number(width, 2)), "%")
     wanted = units.plus_minus(units.exactly(found.plan.until_pct, "%"))
+    if max(half_widths) >= 100 * WIDEST_KNOWN:
+        return f"Not every speed-up is known yet; {wanted} was asked for."
+    known = units.quantity(units.range_of(half_widths, lambda width: units.number(width, 2)), "%")
     return f"Speed-ups are known to {units.plus_minus(known)}; {wanted} was asked for."
 
 

@@ -104,7 +104,8 @@ def _sentence(effect: Effect, count: int) -> str:
         change = f"{compare_speed(effect.ratio.value, past_tense=True)} {before}, all else being equal ({pairs})"
     elif interval[0] <= 1 <= interval[1]:
         evidence = f"{describe_ratio_interval(*interval)}, {pairs}"
-        change = f"instead of {before} has no significant effect, all else being equal ({evidence})"
+        answer = "has no significant effect" if effect.ratio.is_known else "has an effect that is not known yet"
+        change = f"instead of {before} {answer}, all else being equal ({evidence})"
     else:
         evidence = f"{describe_speed_interval(effect.ratio)}, {pairs}"
         change = f"{compare_speed(effect.ratio.value, past_tense=False)} {before}, all else being equal ({evidence})"

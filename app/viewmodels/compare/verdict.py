@@ -97,10 +97,13 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
         return f"{_equal(other, base, found.equivalence)}{_clause(_energy(found, other.within))}."
     is_wide = is_far_from_one(low) or is_far_from_one(high)
     most = "" if is_wide else f"at most {percent_of(max(1 - low, high - 1))}; "
-    statement = (
-        f"No significant difference between {other.within} and {base.within} "
-        f"({most}{describe_ratio_interval(low, high)}, {counts})"
+    between = f"{other.within} and {base.within}"
+    answer = (
+        f"No significant difference between {between}"
+        if found.speedup.is_known
+        else f"Not known yet which of {between} is faster"
     )
+    statement = f"{answer} ({most}{describe_ratio_interval(low, high)}, {counts})"
     joint = _clause(f"they differ {other.joint}" if other.joint else "")
     repeats = _clause(_describe_required_repeats(found.required_repeats))
     margin = _clause(_describe_margin(found.equivalence))
@@ -108,11 +111,12 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
 
 
 def _describe_required_repeats(found: RequiredRepeats | None) -> str:
-    """Return how narrowly more repeats would determine the speed-up, and how many; from ± 100 % on as a factor."""
+    """Return how narrowly more repeats would determine the speed-up, and how many."""
     if found is None:
         return ""
-    percent = units.plus_minus(units.exactly(100 * found.half_width, "%"))
-    known = percent if found.half_width < 1 else f"a factor of {1 + found.half_width:g}"
+    if found.repeats > _MOST_REPEATS:
+        return "more repeats would hardly help, as runs of one variant differ too much"
+    known = units.plus_minus(units.exactly(100 * found.half_width, "%"))
     may_take = f" ({found.fewest:,}–{found.most:,})" if found.fewest < found.most else ""
     more = f"{found.repeats:,} more {units.plural('repeat', found.repeats)} of each{may_take}"
     return f"with about {more} the speed-up would be known to {known}"
@@ -125,7 +129,8 @@ def _energy(other: VariantResult, subject: str) -> str:
         return ""
     energy_phrase = f"energy per {example_word(other.runs[0].spec)}"
     if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
-        return f"no significant difference in {energy_phrase} ({describe_ratio_interval(*found.interval)})"
+        answer = "no significant difference in" if found.is_known else "not known yet which uses more"
+        return f"{answer} {energy_phrase} ({describe_ratio_interval(*found.interval)})"
     change = f"{percent_of(abs(found.value - 1))} {'less' if found.value < 1 else 'more'}"
     if is_far_from_one(found.value):
         change = f"{units.ratio(found.value)} the"
@@ -142,6 +147,8 @@ def _run_counts(other: NamedResult, base: NamedResult) -> str:
 
 
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
+_MOST_REPEATS = 1000
+"""More than nobody makes: what would need more is noise to be found, not averaged."""
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the fastest and the slowest do."""
 NO_METHOD = "No interval: it takes two or more runs of each variant"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
+from app.analysis.intervals import WIDEST_KNOWN
+from app.analysis.noise import Resolution
 from app.plan import Plan
 from app.queries import ExpectedResolution, RemainingWork
 from app.records import RunRow
@@ -77,16 +79,20 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
     if expected.found is None:
         return [f"How small a difference {repeats} can show is not known yet: too few stored runs."]
     judged = f"{expected.noise_runs:,} stored runs of {'other' if expected.of_other_variants else 'these'} variants"
-    smallest, half = (_format_difference(share) for share in (expected.found.smallest, expected.found.half_width))
+    if expected.found.smallest >= WIDEST_KNOWN:
+        return [_describe_insufficient(repeats, judged, expected.found)]
+    smallest, half = (percent_of(share) for share in (expected.found.smallest, expected.found.half_width))
     shows = (
         f"can show a difference of about {smallest} (interval {units.plus_minus(half)}, from the spread of {judged})"
     )
     return [units.sentence(f"{repeats} {shows}")]
 
 
-def _format_difference(share: float) -> str:
-    """Return a share in percent, from 100 % on as a factor."""
-    return percent_of(share) if share < 1 else f"a factor of {units.number(1 + share, 2)}"
+def _describe_insufficient(repeats: str, judged: str, found: Resolution) -> str:
+    """Return that so many repeats are too few to show a difference of note, and how many would do."""
+    more = "" if found.sufficient_repeats is None else f"; about {found.sufficient_repeats:,} can show smaller ones"
+    least = units.percent(100 * WIDEST_KNOWN)
+    return units.sentence(f"{repeats} can show only differences of {least} or more, as {judged} vary so much{more}")
 
 
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:

@@ -57,7 +57,8 @@ def _title(found: Verdict) -> str:
 def _one_title(result: VariantResult, name: str, base: str) -> str:
     assert result.speedup is not None, "only what was measured has a title"
     if result.decision == "no difference seen":
-        return f"No significant difference: {name} and {base}"
+        answer = "No significant difference" if result.speedup.is_known else "Not known yet which is faster"
+        return f"{answer}: {name} and {base}"
     return f"{_capital(name)} {compare_speed(result.speedup.value, past_tense=False)} {base}"
 
 

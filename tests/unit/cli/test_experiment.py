@@ -115,6 +115,11 @@ def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
         r"Complete: 8 of 8 runs done\. Speed-ups are known to ±\xa00\.\d+\xa0%; ±\xa00\.01\xa0% was asked for\.",
         describe_ending(wide),
     )
+    noisy = [header(number, spec, 1000.0 * 4**number) for number, spec in enumerate([SMALL, LARGE] * 4, 1)]
+    unknown = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", noisy, CPU)
+    assert describe_ending(unknown) == (
+        "Complete: 8 of 8 runs done. Not every speed-up is known yet; ±\xa00.01\xa0% was asked for."
+    )
     begun = Experiment.from_runs(structs.replace(PLAN, until_pct=0.01), "stopped", HEADERS[:1], CPU)
     assert describe_ending(begun) == "Stopped: 1 of 6 runs done. The same command goes on from here."
 

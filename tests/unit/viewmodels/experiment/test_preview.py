@@ -1,6 +1,10 @@
 """What an experiment would run: refused combinations and preset lines."""
 
-from app.viewmodels.experiment.preview import PresetLine, RefusedGroup, describe_refused
+import pytest
+
+from app.analysis.noise import resolution
+from app.queries import ExpectedResolution
+from app.viewmodels.experiment.preview import PresetLine, RefusedGroup, describe_refused, describe_resolution
 
 GROUPS = tuple(
     RefusedGroup(count=count, values=what, reason="It does not fit.")
@@ -37,3 +41,14 @@ def test_how_much_a_preset_is_begins_with_its_name_where_its_title_is_another() 
     own = PresetLine(key="k", name="mine", title="mine", size="2 variants, 6 runs")
     assert own.size_text == "2 variants, 6 runs"
     assert PresetLine(key="k", name="mine", title="mine", problem="It has no [gpu].").size_text == ""
+
+
+@pytest.mark.parametrize(
+    ("sd", "more"), [(0.3, "; about 5 can show smaller ones."), (1.0, "; about 39 can show smaller ones."), (20.0, ".")]
+)
+def test_so_wide_a_spread_that_nothing_of_note_can_be_shown_is_said_plainly(sd: float, more: str) -> None:
+    expected = ExpectedResolution(repeats=2, found=resolution(sd, 2), noise_runs=6)
+    assert describe_resolution(expected) == [
+        "2 repeats can show only differences of 100\xa0% or more, as 6 stored runs of these variants vary so much"
+        + more
+    ]
