@@ -122,12 +122,15 @@ class HistoryController(QObject):
         query, overview = self._query, self._view.overview
         if not overview.wants_facets:
             return
+        found_none = query == overview.listing.query and not overview.listing.runs
 
         def show(counts: FacetCounts) -> None:
             if query == self._query:
                 overview.show_facets(facet_groups(counts, query, overview.listing.options.experiments))
 
-        self._background.run(lambda: _count_facets(self._database, query), show, self._show_error)
+        self._background.run(
+            lambda: _count_facets(self._database, query, found_none=found_none), show, self._show_error
+        )
 
     def _show_listing(self, found: Listing) -> None:
         if found.query == self._query:
@@ -215,9 +218,14 @@ def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
     )
 
 
-def _count_facets(database: Path, query: RunQuery) -> FacetCounts:
+def _count_facets(database: Path, query: RunQuery, *, found_none: bool) -> FacetCounts:
+    """Count the facets; where nothing is found, those without a count have the values of all runs, with 0 each."""
     with Store.open(database) as store:
-        return store.library.count_facets(query)
+        counts = store.library.count_facets(query)
+        if not found_none:
+            return counts
+        every = store.library.count_facets(RunQuery(deleted=query.deleted))
+        return {name: counts[name] or dict.fromkeys(values, 0) for name, values in every.items()}
 
 
 def _read_census(database: Path) -> tuple[int, ...]:

@@ -5,9 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import units
+from app.plain import one_line
+from app.queries import RunQuery
 from app.storage.retention import Pruned
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.history.table import Listing, is_filtered
+
+_SEARCH_LETTERS = 40
+"""So much of a search is repeated where nothing matches it."""
 
 
 def compare_label(chosen: int) -> str:
@@ -56,7 +61,7 @@ def empty_text(listing: Listing) -> str:
     if listing.runs:
         return ""
     if is_filtered(listing.query) and listing.options.totals.total:
-        return "No run matches\nPress Escape to clear the search and the filters."
+        return _no_match_text(listing.query)
     if listing.query.deleted:
         return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
     return (
@@ -64,6 +69,21 @@ def empty_text(listing: Listing) -> str:
         "To add the runs of another database, use View, Import runs.\n"
         "Until then, look at runs measured on real GPUs: copies are added, tagged reference, "
         "and View removes them again."
+    )
+
+
+def _no_match_text(query: RunQuery) -> str:
+    """Return what is said where no run matches: what it is searched for, and each way back."""
+    searched = one_line(query.text, _SEARCH_LETTERS)
+    deleted = "deleted " if query.deleted else ""
+    sought = [f"“{searched}”"] if searched else []
+    ways = ["change the search"] if searched else []
+    if query.selected:
+        sought.append("these filters")
+        ways.append("untick values under Filter by")
+    return (
+        f"No {deleted}run matches {' and '.join(sought)}\n"
+        f"{units.sentence(', '.join([*ways, f'or press Escape to show all {deleted}runs']))}"
     )
 
 

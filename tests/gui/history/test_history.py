@@ -47,6 +47,8 @@ def test_an_empty_database_says_what_to_do(history_on: Callable[[Path], HistoryP
     empty.refresh()
     assert "No runs yet" in empty.visible_text()
     assert "Ctrl+1" in empty.visible_text()
+    empty.button("Filter by").click()
+    assert not empty.view.overview.facets.isVisibleTo(empty.view.overview)
 
 
 def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: HistoryPage) -> None:
@@ -181,15 +183,27 @@ def test_several_values_of_a_facet_are_chosen_at_once_and_all_are_counted(screen
     screen.wait_for("Run", "4", "3", "2", "1")
 
 
-def test_the_filter_panel_is_there_only_with_something_to_filter_by(screen: HistoryPage) -> None:
+def test_the_filter_panel_stays_with_its_values_where_nothing_is_found(screen: HistoryPage) -> None:
     overview = screen.view.overview
-    screen.button("Filter by").setChecked(False)
-    screen.button("Filter by").click()
-    screen.qtbot.waitUntil(lambda: overview.facets.isVisibleTo(overview))
+    screen.filter("Outcome", "completed")
+    screen.wait_for("Run", "2", "1")
+    tree = overview.facets.tree
+
+    def values(facet: str) -> list[str]:
+        (head,) = tree.findItems(facet, Qt.MatchFlag.MatchStartsWith)
+        below = [head.child(n) for n in range(head.childCount())]
+        return [f"{item.text(0)} {item.text(1)}" for item in below if item is not None]
+
+    screen.qtbot.waitUntil(lambda: values("Workload") == ["cnn10 1", "lstm 1"])
     screen.search("no run has this")
-    screen.qtbot.waitUntil(lambda: not overview.facets.isVisibleTo(overview))
-    screen.escape()
-    screen.qtbot.waitUntil(lambda: overview.facets.isVisibleTo(overview))
+    screen.wait_for_text("No run matches “no run has this” and these filters")
+    screen.qtbot.waitUntil(lambda: values("Workload") == ["cnn10 0", "lstm 0"])
+    assert overview.facets.isVisibleTo(overview)
+    assert [each.split()[-1] for each in values("Outcome")] == ["0", "0"]
+    screen.filter("Outcome", "completed")
+    screen.wait_for_text("No run matches “no run has this”\nChange the search, or press Escape to show all runs.")
+    screen.search("")
+    screen.wait_for("Run", "3", "2", "1")
 
 
 def test_what_was_chosen_is_remembered_with_the_database(
