@@ -236,8 +236,8 @@ def experiment(context: click.Context, /, **values: Any) -> int:
     if options.presets:
         return list_presets(options.database, as_json=options.as_json)
     if options.notify:
-        name = options.preset or options.workload
-        title = f"Experiment {name} has ended" if name else "The experiment has ended"
+        name = load_preset(options.preset).title if options.preset else options.workload
+        title = f"Experiment “{name}” has ended" if name else "The experiment has ended"
         return run_with_notification(title, lambda: _run(options))
     return _run(options)
 
@@ -340,7 +340,7 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
         found = [(plan, reusable_as_newest(store, plan)) for plan in plans]
     plan, newest = max(found, key=lambda pair: max((run.row.started_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
-        raise UserError(f"No run of {named.name} is stored; without --show it makes them.")
+        raise UserError(f"No run of “{named.title}” is stored; without --show it makes them.")
     for sentence in [*describe_reference(newest.runs), *describe_uncounted(newest.excluded, newest.excluded_due_to)]:
         say(sentence)
     return Experiment.from_runs(plan, "stopped", newest.runs)

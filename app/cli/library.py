@@ -187,9 +187,9 @@ def run_query(wanted: RunFilter, library: Library) -> RunQuery:
 
 
 def _experiment_number(word: str, library: Library) -> int:
-    """Return the number of an experiment of that number or name, the newest of several; raises `UserError`."""
+    """Return the number of an experiment of that number, name or preset, the newest of several; raises `UserError`."""
     known = library.experiments()
-    named = [found.experiment for found in known if word in (str(found.experiment), found.name)]
+    named = [found.experiment for found in known if word in (str(found.experiment), found.name, found.preset)]
     if not named:
         raise UserError(f"There is no experiment {word!r}; `{PROGRAM} list --experiments` shows what there is.")
     return named[0]

@@ -76,7 +76,7 @@ def _go_on(wanted: _GoOn) -> int:
         return 0
     if not wanted.notify:
         return _run_and_report(wanted, named)
-    title = f"Experiment {named[0].name}" if len(named) == 1 else "The queue"
+    title = f"Experiment “{named[0].name}”" if len(named) == 1 else "The queue"
     return run_with_notification(f"{title} has ended", lambda: _run_and_report(wanted, named))
 
 

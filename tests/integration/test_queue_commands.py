@@ -343,5 +343,5 @@ def test_a_preset_of_one_s_own_ends_in_its_tables_from_the_queue_too(say: Say, t
     say(*words)
     file.write_text(OWN.replace("{ batch_size = 2 }", "{}"), encoding="utf-8")
     changed = say(*end)
-    assert (changed.status, changed.out.splitlines()[0]) == (0, "quick:")
+    assert (changed.status, changed.out.splitlines()[0]) == (0, "An article of one's own:")
     assert "Batches of our own" not in changed.out, "a table that no longer fits is none"

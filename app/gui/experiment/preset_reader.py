@@ -47,7 +47,7 @@ def _read_line(
     return preset_line(
         PresetLine(
             key=key,
-            name=plan.name,
+            name=status.preset.name,
             title=status.preset.title,
             question=status.question,
             notes=(*plan.notes, *refused_notes(plan.variants, machine)),

@@ -109,7 +109,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NamedPreset:
-    """A preset with its name.
+    """A preset with its name; what it starts is called by its title.
 
     Attributes:
         key: What finds it again: the name of one that comes with the program, else the absolute path of its file.
@@ -185,7 +185,7 @@ class NamedPreset:
     ) -> Plan:
         file_pct = parse_precision_pct(experiment.until) if experiment.until else None
         return Plan(
-            name=self.name,
+            name=self.title,
             preset=self.key,
             variants=tuple(distinct(specs)),
             repeats=repeats or (experiment.repeats if until_pct is None else max(experiment.repeats, MAX_REPEATS)),

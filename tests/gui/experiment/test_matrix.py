@@ -440,7 +440,7 @@ def test_a_newcomer_is_offered_the_quick_comparison(screen_on: Open) -> None:
     QTest.mouseClick(screen.view.live.offer_button, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
     plan = screen.plans[-1]
-    assert (plan.preset, plan) == ("quick", quick.plan(CPU_INVENTORY.machine))
+    assert (plan.name, plan.preset, plan) == ("Quick comparison", "quick", quick.plan(CPU_INVENTORY.machine))
     assert not screen.view.live.offer_button.isVisible()
     assert screen.view.focusWidget() is screen.view.live.stack, "and not the button beside it"
     screen.form.set_host("gpu1")

@@ -105,12 +105,13 @@ def test_wrong_words_are_told_plainly_and_change_nothing(
     assert run("list", "--json") == before
 
 
-def test_experiments_are_listed_and_open_by_number_or_name(run: Run, database_path: Path) -> None:
+def test_experiments_are_listed_and_open_by_number_name_or_preset(run: Run, database_path: Path) -> None:
     assert run("list", "--experiments").startswith("No experiments yet.")
     with Store.open(database_path) as store:
-        store.library.save_experiment([3, 1], name="layouts", preset=None, plan='{"variants": []}', utc_ns=0)
+        store.library.save_experiment([3, 1], name="layouts", preset="advice", plan='{"variants": []}', utc_ns=0)
     listed: list[dict[str, Any]] = json.loads(run("list", "--experiments", "--json"))["experiments"]
     assert [(found["name"], found["runs"]) for found in listed] == [("layouts", [3, 1])]
     assert "layouts     2" in run("list", "--experiments")
     assert numbers(run("list", "--experiment", "layouts", "--json")) == [3, 1]
+    assert numbers(run("list", "--experiment", "advice", "--json")) == [3, 1]
     assert numbers(run("list", "--experiment", "1", "--json")) == [3, 1]

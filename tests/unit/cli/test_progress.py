@@ -104,7 +104,7 @@ def test_an_experiment_notifies_on_request(
     assert not sent.exists()
     assert main([*words, "--notify"]) == 1
     name, end, title, text = sent.read_text().splitlines()
-    assert (name, end, title) == ("--app-name=VariantScope", "--", "Experiment quick has ended")
+    assert (name, end, title) == ("--app-name=VariantScope", "--", "Experiment “Quick comparison” has ended")
     assert re.fullmatch(r"It ended early, after \d:\d\d\.", text)
     assert "Notified through notify-send." in capsys.readouterr().err
 

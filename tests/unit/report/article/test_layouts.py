@@ -178,7 +178,7 @@ def test_below_a_table_stands_why_its_layouts_differ(tmp_path: Path) -> None:
     pair = [runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW")]
     small = runs_with(reference, "cnn10", batch_size=128, layout="NHWC", gpus=1)
     found = replicated_articles([*pair[0], *pair[1], *small])
-    (section,) = sections_with_runs(next(each for each in found if each.plan.name == "article-c"))
+    (section,) = sections_with_runs(next(each for each in found if each.plan.preset == "article-c"))
     (reason,) = section.reasons
     words = reason.replace("\N{NO-BREAK SPACE}", " ")
     assert words.startswith("Native · TF32, batch 1,024: NCHW takes 1.66 ms less per step than NHWC (")
@@ -218,4 +218,4 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
 def test_where_nothing_is_stored_that_is_said(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.open(database_path).close()
     assert main(["experiment", "--preset", "quick", "--show", "--db", str(database_path)]) == 1
-    assert capsys.readouterr() == ("", "No run of quick is stored; without --show it makes them.\n")
+    assert capsys.readouterr() == ("", "No run of “Quick comparison” is stored; without --show it makes them.\n")

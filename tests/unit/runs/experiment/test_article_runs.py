@@ -31,8 +31,8 @@ def as_reference(runs: Iterable[StoredRun]) -> list[StoredRun]:
     return [replace(run, row=replace(run.row, tags=("reference",))) for run in runs]
 
 
-def counts(found: Iterable[ArticleRuns]) -> list[tuple[str, int]]:
-    return [(each.plan.name, len(each.runs)) for each in found]
+def counts(found: Iterable[ArticleRuns]) -> list[tuple[str | None, int]]:
+    return [(each.plan.preset, len(each.runs)) for each in found]
 
 
 @pytest.mark.parametrize("name", ARTICLES)

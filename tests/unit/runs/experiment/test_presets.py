@@ -235,7 +235,7 @@ def test_a_user_s_own_file_is_a_preset(tmp_path: Path) -> None:
     page = (PRESET_FOLDER.parents[1] / "docs" / "experiments.md").read_text(encoding="utf-8")
     path.write_text(page.partition("```toml")[2].partition("```")[0], encoding="utf-8")
     plan = load_preset(str(path)).plan(MACHINES[0])
-    assert plan.name == "mine", "as the documentation shows it"
+    assert plan.name == "XLA and the LSTM", "as the documentation shows it"
     assert [(spec.variant["gpus"], spec.variant["xla"]) for spec in plan.variants[:2]] == [(1, False), (1, True)]
 
 
