@@ -52,6 +52,13 @@ class HostState:
         return self.stage in ("off", "lost", "failed")
 
 
+def connect_label(state: HostState) -> str:
+    """Return the label of what connects a host, or connects it again; "" where neither is of use."""
+    if not state.can_retry:
+        return ""
+    return "Try again" if state.stage != "off" else "Connect"
+
+
 def describe_stage(state: HostState) -> tuple[str, Tone]:
     """Return a connection in a word or two, with its round trip, and the tone of that."""
     if state.stage == "connected" and state.silent_s >= SILENT_S:
@@ -120,6 +127,40 @@ def describe_absence(state: HostState) -> tuple[str, str]:
     if state.stage == "connected" and state.silent_s >= SILENT_S:
         return f"{name} is silent", f"Its last reading came {units.age(state.silent_s)} ago; the plots end there."
     return "", ""
+
+
+def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, str]:
+    """Return why there is nothing to draw of a host, as a title and what to do.
+
+    Args:
+        state: How its connection is.
+        age: For how long it has been so.
+        heard: How long ago it was last heard; "" for never.
+    """
+    last = f" Its last reading came {heard} ago." if heard else ""
+    found: dict[Stage, tuple[str, str]] = {
+        "off": (
+            f"{state.name} is not connected",
+            "Connect to it to see the load, power, memory and temperature of its GPUs, and who uses them.",
+        ),
+        "connecting": (
+            f"Connecting to {state.name}",
+            f"{_unless_title(state)} Begun {age} ago; its readings appear here.",
+        ),
+        "connected": (f"Waiting for {state.name}", f"Connected {age} ago; its readings appear here."),
+        "lost": (f"No data from {state.name}", f"{state.text}{last} It is tried again by itself."),
+        "failed": (
+            f"{state.name} cannot be reached",
+            f"{state.text} Last tried {age} ago.{last} Hosts, above, checks its address.",
+        ),
+    }
+    title, text = found[state.stage]
+    return title, text.strip()
+
+
+def _unless_title(state: HostState) -> str:
+    """Return what is waited for, unless it is only that the host is connected to."""
+    return "" if state.text.startswith(f"Connecting to {state.name}") else state.text
 
 
 HOST_COLUMNS = (

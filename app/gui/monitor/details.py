@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app import units
 from app.gui.actions import Actions
@@ -12,6 +12,7 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
     ElidedLabel,
+    EmptyState,
     Scroller,
     button,
     clear_layout,
@@ -20,7 +21,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.viewmodels.monitor.details import PROCESS_COLUMNS, DeviceDetails
+from app.viewmodels.monitor.details import PROCESS_COLUMNS, Absence, DeviceDetails
 from app.viewmodels.monitor.figures import DeviceMetric
 
 _COLUMN, _NARROW_COLUMN = 39 * GRID, 33 * GRID
@@ -132,7 +133,9 @@ class NoGpuView(QWidget):
 
 
 class DetailsView(QWidget):
-    """Shows `DeviceDetails`."""
+    """Shows `DeviceDetails`; `connect_requested` has the name of a host of which there is nothing to draw."""
+
+    connect_requested = Signal(str)
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -151,6 +154,9 @@ class DetailsView(QWidget):
         self.stack = PanelStack(theme)
         self._plots = LivePlots(self.stack, theme)
         self._windows = PlotWindows(self.stack, theme, "monitor")
+        self.connect_button = button("", "Connect to this host (Enter in the table)", primary=True)
+        self._absence = EmptyState("", "", self.connect_button)
+        self._curves = QStackedWidget()
         self._words = Scroller(horizontal=False)
         self._shown: DeviceDetails | None = None
         self._build()
@@ -167,7 +173,9 @@ class DetailsView(QWidget):
         labels = [cell.widget() for cell in cells if cell is not None]
         listed = " ".join(label.text() for label in labels if isinstance(label, QLabel))
         labels_shown = (self._title, self._subtitle, self._state, self._processes_note, self._not_reported)
-        return "\n".join(filter(None, (*(label.text() for label in labels_shown), listed, self.figures.text())))
+        absence = self._absence.displayed_text() if self._curves.currentWidget() is self._absence else ""
+        texts = (*(label.text() for label in labels_shown), listed, self.figures.text(), absence)
+        return "\n".join(filter(None, texts))
 
     def describe_time(self) -> str:
         """Return what is known of the time at the crosshair; "" without one."""
@@ -195,6 +203,19 @@ class DetailsView(QWidget):
         show_text(self._processes_note, details.processes_note)
         show_text(self._not_reported, details.not_reported)
         self.no_gpu.show_reason(*details.no_gpu)
+        self._show_absence(details.absence)
+
+    def _show_absence(self, absence: Absence | None) -> None:
+        """Show the curves, or why there is none and the way to some."""
+        if absence is not None:
+            self._absence.set_text(absence.title, absence.text)
+            self.connect_button.setText(absence.action)
+            self.connect_button.setVisible(bool(absence.action))
+        self._curves.setCurrentIndex(int(absence is not None))
+
+    def _connect(self) -> None:
+        if self._shown is not None and self._shown.absence is not None:
+            self.connect_requested.emit(self._shown.absence.host)
 
     def show_plots(self, details: DeviceDetails) -> None:
         """Show the curves."""
@@ -260,4 +281,7 @@ class DetailsView(QWidget):
         layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         layout.setSpacing(2 * GRID)
         layout.addWidget(self._words)
-        layout.addWidget(Scroller(self.stack), 1)
+        self._curves.addWidget(Scroller(self.stack))
+        self._curves.addWidget(self._absence)
+        self.connect_button.clicked.connect(self._connect)
+        layout.addWidget(self._curves, 1)

@@ -127,6 +127,11 @@ class MonitorView(QWidget):
         self.search.clear()
         self.table.setFocus()
 
+    def _connect_host(self, host: str) -> None:
+        """Let the host be connected; the keyboard goes on from its row, for the button goes."""
+        self.table.setFocus()
+        self.table.connect_requested.emit(host)
+
     def _fold_all(self) -> None:
         self._model.fold(None, self._fold.text() == "Fold all")
         self.show_table()
@@ -136,6 +141,7 @@ class MonitorView(QWidget):
         self.table.sorted.connect(self._keep)
         self.details.stack.crosshair_moved.connect(lambda _: self._show_summary())
         self.details.figures.pinned.connect(self._pin)
+        self.details.connect_requested.connect(self._connect_host)
         self.search.textChanged.connect(self._search)
         self._grouped.clicked.connect(lambda grouped: self._change(grouped=grouped))
         self._fold.clicked.connect(self._fold_all)

@@ -375,18 +375,22 @@ class EmptyState(QWidget):
 
     def __init__(self, title: str, text: str, *actions: QPushButton) -> None:
         super().__init__()
-        self._title = text_label(title, "title")
+        self._title = text_label(title, "title", wrap=True)
         self._text = text_label(text, "muted", wrap=True)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(4 * GRID, 4 * GRID, 4 * GRID, 4 * GRID)
         layout.setSpacing(GRID)
         layout.addStretch(2)
-        layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignHCenter)
-        layout.addWidget(self._text)
-        self._text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        for label in (self._title, self._text):
+            label.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+            layout.addWidget(label)
         for action in actions:
             layout.addWidget(action, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addStretch(3)
+
+    def displayed_text(self) -> str:
+        """Return heading and text."""
+        return f"{self._title.text()}\n{self._text.text()}"
 
     def set_text(self, title: str, text: str) -> None:
         """Change heading and text."""

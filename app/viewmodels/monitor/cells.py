@@ -13,7 +13,7 @@ from app.samples import HOST, Device, Inventory, Processes
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Tone
 from app.viewmodels.format.naming import format_gpu_counts, short_gpu_name
 from app.viewmodels.format.telemetry_fields import describe_process, format_field
-from app.viewmodels.hosts import SILENT_S, HostState, describe_stage
+from app.viewmodels.hosts import SILENT_S, HostState, connect_label, describe_stage
 from app.viewmodels.monitor.figures import TABLE_FIELDS
 from app.viewmodels.monitor.history import History, SeriesKey
 from app.viewmodels.monitor.readings import SEVERITY_NAMES, DeviceState, Readings, worst_state
@@ -65,15 +65,25 @@ _HERE = HostState(name="", stage="connected")
 
 @dataclass(slots=True)
 class MonitoredHost:
-    """A host with its devices, and how the link to it is; this machine is the one named ""."""
+    """A host with its devices, how the link to it is since `linked_s`, and when it was last heard.
+
+    This machine is the one named "".
+    """
 
     name: str
     clock: Callable[[], float]
     link: HostState = _HERE
     inventory: Inventory | None = None
     devices: tuple[Device, ...] = ()
+    linked_s: float = 0.0
     heard_s: float = 0.0
     readings: dict[str, Readings] = field(default_factory=dict)
+
+    def take_link(self, link: HostState) -> None:
+        """Take how the connection to it is now."""
+        if link.stage != self.link.stage:
+            self.linked_s = self.clock()
+        self.link = link
 
     def take_inventory(self, inventory: Inventory) -> None:
         """Take the devices: GPUs first, then the processors."""
@@ -322,8 +332,8 @@ def _processes_cell(listed: Processes | None) -> Cell:
 
 
 def _users_cell(host: MonitoredHost) -> Cell:
-    if host.link.can_retry:
-        return Cell(text="Try again" if host.link.stage != "off" else "Connect", tone="busy")
+    if action := connect_label(host.link):
+        return Cell(text=action, tone="busy")
     count = host.total(PROCESSES)
     words: dict[float | None, str] = {None: "", 0: "No process", 1: "1 process"}
     return Cell(text=words.get(count, f"{count or 0:,.0f} processes"), tone="quiet")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,6 +11,7 @@ from app import units
 from app.fields import FIELDS, Field
 from app.samples import HOST, Device, Processes
 from app.viewmodels.format.telemetry_fields import ThrottleInterval, format_field, process_parts
+from app.viewmodels.hosts import connect_label, describe_no_readings, describe_stage
 from app.viewmodels.monitor.cells import MonitoredHost, device_title, host_state
 from app.viewmodels.monitor.figures import (
     TABLE_FIELDS,
@@ -37,6 +39,15 @@ _WITH_GPU = (
 )
 
 
+class Absence(NamedTuple):
+    """Why there is nothing to draw of a host, and what can be done: the label of its button, "" for none."""
+
+    host: str
+    title: str
+    text: str
+    action: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDetails:
     """One device, or the GPUs of a host together.
@@ -52,6 +63,7 @@ class DeviceDetails:
         not_reported: What it does not report, with the reason.
         plots: Its curves, in the chosen range.
         no_gpu: Why there is no GPU, and what there would be with one; two "" where there is one.
+        absence: What is said in place of curves where there is nothing to draw.
     """
 
     title: str
@@ -64,6 +76,7 @@ class DeviceDetails:
     not_reported: str = ""
     plots: Plots
     no_gpu: tuple[str, str] = ("", "")
+    absence: Absence | None = None
 
     def plots_in(self, columns: int) -> Plots:
         """Return its curves laid out in so many columns."""
@@ -74,7 +87,27 @@ def chosen_details(model: MonitorModel, place: Place) -> DeviceDetails:
     """Return what is known of a row of the table."""
     host = model.host(place.host)
     device = None if place.device is None else host.device(place.device)
-    return _host_details(model, host) if device is None else _device_details(model, host, device)
+    details = _host_details(model, host) if device is None else _device_details(model, host, device)
+    absence = _absence(model, host)
+    if absence is None:
+        return details
+    state = details.state._replace(text=units.sentence(describe_stage(host.link)[0]), reason="")
+    return replace(details, absence=absence, state=state if device is None else details.state)
+
+
+def _absence(model: MonitorModel, host: MonitoredHost) -> Absence | None:
+    """Return what is said in place of the curves of a host; None while it has any in the chosen range."""
+    now_s, link = model.clock(), host.link
+    is_heard = host.heard_s > 0.0
+    if not host.name or (is_heard and (link.stage == "connected" or now_s - host.heard_s < _range_s(model))):
+        return None
+    heard = units.age(now_s - host.heard_s) if is_heard else ""
+    title, text = describe_no_readings(link, units.age(now_s - host.linked_s), heard)
+    return Absence(host.name, title, text, connect_label(link))
+
+
+def _range_s(model: MonitorModel) -> float:
+    return RANGES_S[model.settings.range]
 
 
 def _device_details(model: MonitorModel, host: MonitoredHost, device: Device) -> DeviceDetails:
@@ -152,7 +185,7 @@ def _plots(model: MonitorModel, host: MonitoredHost, devices: Sequence[Device], 
     """Return the plots of devices, a curve each: the table's fields, then those that are pinned."""
     names = (*TABLE_FIELDS, *model.settings.pinned)
     panels = [_panel(model, host, devices, FIELDS[name], values) for name in names]
-    range_s = RANGES_S[model.settings.range]
+    range_s = _range_s(model)
     return Plots(
         panels=tuple(panel for panel in panels if panel is not None),
         window=(-range_s, 0.0),
@@ -216,5 +249,5 @@ def _throttles(model: MonitorModel, host: MonitoredHost, devices: Sequence[Devic
     if host.name:
         return ()
     now_s, shown = model.clock(), {device.device for device in devices}
-    found = model.recent.throttling.overlapping(now_s - RANGES_S[model.settings.range], now_s)
+    found = model.recent.throttling.overlapping(now_s - _range_s(model), now_s)
     return tuple(each for each in found if each.device in shown)

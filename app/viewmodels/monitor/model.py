@@ -111,7 +111,7 @@ class MonitorModel:
     def update(self, states: Sequence[HostState]) -> None:
         """Take how the connections to the other hosts are now."""
         for state in states:
-            self._known_host(state.name).link = state
+            self._known_host(state.name).take_link(state)
         names = tuple(state.name for state in states)
         if names != self._others:
             self._others, self._order = names, None

@@ -207,6 +207,34 @@ def test_hosts_are_folded_connected_searched_and_opened_by_mouse_and_keyboard(qt
     assert len(table.displayed_text().splitlines()) == 7
 
 
+def test_a_host_that_is_not_reached_says_so_with_a_way_on_in_place_of_empty_plots(qtbot: QtBot, opened: Opened) -> None:
+    model, clock = fleet("connected", "failed")
+    model.handle(sample("GPU-0"), "gpu0")
+    view = opened(model)
+    details, stack = view.details, view.details.stack
+    view.table.choose(Place("gpu0"))
+    assert stack.isVisible()
+    view.table.choose(Place("gpu1"))
+    clock.now_s += 65.0
+    view.show_table()
+    assert not stack.isVisible()
+    assert "gpu1 cannot be reached" in details.displayed_text()
+    assert "Last tried 1\u00a0min ago." in details.displayed_text()
+    with qtbot.waitSignal(view.table.connect_requested) as retried:
+        QTest.mouseClick(details.connect_button, LEFT)
+    assert retried.args == ["gpu1"]
+    assert view.table.hasFocus()
+    lost = HostState(name="gpu0", stage="lost", text="It fell.")
+    model.update([lost, HostState(name="gpu1", stage="connecting")])
+    view.show_table()
+    assert "Begun 0\u00a0s ago" in details.displayed_text()
+    assert not details.connect_button.isVisible()
+    view.table.choose(Place("gpu0", "GPU-1"))
+    assert "No data from gpu0\nIt fell. Its last reading came 1\u00a0min ago." in details.displayed_text()
+    view.range_button("10 min").click()
+    assert stack.isVisible(), "of this range there is something to draw"
+
+
 def test_of_many_hosts_only_what_is_in_sight_is_made(
     qtbot: QtBot, theme: Theme, monkeypatch: pytest.MonkeyPatch
 ) -> None:
