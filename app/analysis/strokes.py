@@ -17,6 +17,9 @@ Rows = tuple[Floats, Floats, Floats]
 _FEW = 16
 """So many new samples, over so many columns, are taken one by one; arrays cost less only for more of them."""
 
+_ON_BORDER = 1e-3
+"""What is no further from the border of a column, in columns, may be on it: times are rounded."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stroke:
@@ -84,6 +87,7 @@ def continued_stroke(
     width = (end - start) / columns
     if before is None or len(before.low) != columns or not math.isclose(before.width, width, rel_tol=1e-9):
         return stroke_columns(window(start, end, columns), start, end, columns)
+    width = before.width  # the very same, or the right edge moves to and fro by a rounding
     shift = round((start - before.start) / width)
     first = _first_open(before, shift)
     if shift < 0 or first <= 0:
@@ -93,9 +97,10 @@ def continued_stroke(
     low, high = _moved(before.low, shift), _moved(before.high, shift)
     rows = window(before.known, end, columns)
     known = _known(rows, start, end)
-    if rows[1] is rows[2] and len(rows[0]) <= _FEW and known - before.known <= _FEW * width:
-        _add_samples(low, high, _crossings(rows, before.known, start, end, width))
-    else:
+    is_new = known != before.known
+    if is_new and rows[1] is rows[2] and len(rows[0]) <= _FEW and known - before.known <= _FEW * width:
+        _add_samples(low, high, _crossings(rows, before.known, start, columns, width))
+    elif is_new:
         left = start + first * width
         lowest, highest = _columns(window(left, end, columns - first), left, end, columns - first)
         np.fmin(low[first:], lowest, out=low[first:])
@@ -106,9 +111,10 @@ def continued_stroke(
 def _first_open(before: Stroke, shift: int) -> int:
     """Return the first column that later rows may still change, after a move by so many columns.
 
-    A row stands where its first sample was, up to a column before its last one.
+    A row stands where its first sample was, up to a column before its last one. What is known up to the border of a
+    column, as up to the right edge, ends in the column before it, however the times are rounded.
     """
-    return int((before.known - before.start) / before.width) - 1 - shift
+    return int((before.known - before.start) / before.width - _ON_BORDER) - 1 - shift
 
 
 def _moved(values: Floats, shift: int) -> Floats:
@@ -126,14 +132,14 @@ def _add_samples(low: Floats, high: Floats, crossings: Iterator[tuple[int, float
                 high[column] = value
 
 
-def _crossings(rows: Rows, known: float, start: float, end: float, width: float) -> Iterator[tuple[int, float]]:
+def _crossings(rows: Rows, known: float, start: float, columns: int, width: float) -> Iterator[tuple[int, float]]:
     """Yield the columns of samples with their values, and those that the line to each of them enters and leaves.
 
     Args:
         rows: The samples; the line to those before `known` is there.
         known: The time of the newest one so far.
         start: The time at the left edge.
-        end: The time at the right edge.
+        columns: The number of pixel columns.
         width: That of a column.
     """
     x0 = y0 = math.nan
@@ -141,8 +147,8 @@ def _crossings(rows: Rows, known: float, start: float, end: float, width: float)
         if x >= known and not math.isnan(y):
             yield int((x - start) / width), y
             if not math.isnan(y0) and x > known:
-                first, last = (int((time - start) / width) for time in (max(x0, known), min(x, end)))
-                for border in range(first, last + 1):
+                first, last = (int((time - start) / width) for time in (max(x0, known), x))
+                for border in range(first, min(last, columns) + 1):
                     at = start + border * width
                     if at >= x0:
                         value = y0 + (at - x0) * (y - y0) / (x - x0)

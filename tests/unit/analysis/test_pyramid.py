@@ -261,6 +261,7 @@ def check_unchanged_columns(before: Stroke, after: Stroke) -> None:
 def test_a_continued_stroke_is_the_one_drawn_whole(curve: Curve, columns: int, share: float, at_once: int) -> None:
     """Its columns are as wide, begin less than one elsewhere, hold the same samples; no reduction loses a peak.
 
+    A peak is in its own column if it was drawn when it came alone, or else, reduced, in that one or the one before.
     Columns that it does not name as changed are those of any earlier one.
     """
     x, y = curve
@@ -280,7 +281,38 @@ def test_a_continued_stroke_is_the_one_drawn_whole(curve: Curve, columns: int, s
     whole = stroke_columns((x, y, y), exact.start, exact.start + length, columns)
     np.testing.assert_allclose([exact.low, exact.high], [whole.low, whole.high], rtol=1e-6, atol=1e-6)
     column = np.floor((x - thinned.start) * (columns / length)).astype(int)
-    for at in set(column[~np.isnan(y) & (column > 0) & (column < columns)]):
-        near = slice(at, at + 1) if at_once == 1 else slice(at - 1, at + 2)
-        assert np.nanmin(thinned.low[near]) <= np.nanmin(y[column == at])
-        assert np.nanmax(thinned.high[near]) >= np.nanmax(y[column == at])
+    shown = ~np.isnan(y) & (column > 0) & (column < columns)
+    alone = np.zeros(len(x), dtype=np.bool_)
+    if at_once == 1:
+        for i, then in enumerate(coarse):
+            alone[i] = x[i] < then.start + length and then.lineage is thinned.lineage
+    for first_near, held in ((-1, shown), (0, shown & alone)):
+        for at in set(column[held]):
+            near, values = slice(at + first_near, at + 1), y[held & (column == at)]
+            assert np.nanmin(thinned.low[near]) <= values.min()
+            assert np.nanmax(thinned.high[near]) >= values.max()
+
+
+def continued(x: list[float], y: list[float], length: float, columns: int, beyond: float) -> list[Stroke]:
+    """The strokes after each sample of a line, as the view moves on with it."""
+    times, values = np.array(x), np.array(y)
+    drawn: list[Stroke] = []
+    for end in times + beyond:
+        come = values[times < end]
+        rows = (times[: len(come)], come, come)
+        drawn.append(
+            continued_stroke(drawn[-1] if drawn else None, lambda *_, rows=rows: rows, end - length, end, columns)
+        )
+    return drawn
+
+
+def test_the_newest_line_reaches_the_right_edge_however_times_are_rounded() -> None:
+    drawn = continued([0.9, 1.5], [2.0, 4.0], 1.3, 5, beyond=0.04)[-1]
+    edge = drawn.start + 5 * drawn.width
+    assert edge < 1.5
+    assert drawn.high[-1] == pytest.approx(2.0 + (edge - 0.9) / 0.6 * 2.0)
+
+
+def test_no_column_but_those_named_changes_by_a_rounding() -> None:
+    *_, before, after = continued([0.2, 1.2, 1.6], [3.0, 7.0, 8.0], 2.8, 4, beyond=0.13)
+    check_unchanged_columns(before, after)
