@@ -98,12 +98,12 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     _ClassPattern(
         "pointwise",
         re.compile(
-            r"_GPU_DT_|^main_kernel$|EigenMetaKernel|convertTensor|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|(?<!ynn)_fusion(_|\.|$)|^ResourceApply"
+            r"_GPU_DT_|^main_kernel$|EigenMetaKernel|convertTensor|scalePackedTensor|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|(?<!ynn)_fusion(_|\.|$)|^ResourceApply"
             r"|^_?(Mkl)?(Native)?(Add|Sub|Mul|Div|RealDiv|Neg|Square|Sqrt|Rsqrt|Exp|Log|Sigmoid|Tanh|Relu|Select|Cast"
             r"|Less|Greater|Equal|NotEqual|Logical|Maximum|Minimum|IsFinite|BiasAdd$)"
         ),
         "TensorFlow's generated kernels (Mul_GPU_DT_FLOAT…; main_kernel, made at run time: ReLU, sigmoid), Eigen,"
-        " optimizers; cuDNN's casts; XLA's loop fusions",
+        " optimizers; cuDNN's casts and scaling; XLA's loop fusions",
     ),
 )  # fmt: skip
 
