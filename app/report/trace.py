@@ -31,7 +31,7 @@ from app.viewmodels.format.kernels import short_kernel_names
 from app.viewmodels.format.naming import short_name
 from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.plot.telemetry_buffer import device_label
-from workloads.protocol import Evidence, StepTimeline
+from workloads.protocol import Evidence, StepKernel, StepTimeline
 
 _NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 
@@ -258,9 +258,10 @@ def _present_values(t_ns: Ints, values: Floats | None) -> Iterator[tuple[int, fl
 
 
 def _log(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
+    """Yield the lines of a run's log; what a standby worker wrote before the run is at its start: times begin there."""
     yield track.name_event("Log")
     for line in run.log:
-        yield track.instant(line.text, "log", line.t_ns)
+        yield track.instant(line.text, "log", max(line.t_ns, run.anchor_t_ns))
 
 
 def _traced_step(
@@ -277,7 +278,6 @@ def _traced_step(
     """
     names = short_kernel_names([kernel.name for kernel in evidence.kernels])
     processes = {stream.device: next(threads) for stream in step.streams}
-    tracks = []
     for device, pid in processes.items():
         whole = Track(pid=pid, tid=pid, zero_ns=run.anchor_t_ns)
         yield whole.name_event(f"run {run.row.run} · {device} · one traced step", "process_name")
@@ -285,12 +285,15 @@ def _traced_step(
         yield whole.name_event("Step")
         shown = {"kernels": len(step.kernels), "kernels_left_out": step.left_out}
         yield whole.slice("one traced step", "step", step.start_ns, step.start_ns + step.duration_ns, shown)
-    for stream in step.streams:
+    lanes = _lanes(step.kernels)
+    tracks = {}
+    for number, lane in sorted({*lanes, *((number, 0) for number in range(len(step.streams)))}):
+        stream = step.streams[number]
         track = Track(pid=processes[stream.device], tid=next(threads), zero_ns=run.anchor_t_ns)
-        yield track.name_event(stream.name)
-        tracks.append(track)
-    for one in step.kernels:
-        track, kernel = tracks[one.stream], evidence.kernels[one.rank]
+        yield track.name_event(f"{stream.name}, begun early" if lane else stream.name)
+        tracks[number, lane] = track
+    for one, place in zip(step.kernels, lanes, strict=True):
+        track, kernel = tracks[place], evidence.kernels[one.rank]
         yield TraceEvent(
             name=names[one.rank],
             ph="X",
@@ -301,6 +304,21 @@ def _traced_step(
             cat=kernel.kind,
             args=_without_absent({"occupancy_pct": kernel.occupancy_pct}),
         )
+
+
+def _lanes(kernels: Sequence[StepKernel]) -> list[tuple[int, int]]:
+    """Return for each kernel its stream and a lane of it, 0 where its predecessors have ended.
+
+    On an H200 cuDNN's kernels may begin while their predecessor of the same stream ends, and the slices of one thread
+    may not overlap.
+    """
+    lanes, ends = list[tuple[int, int]](), dict[int, list[int]]()
+    for one in kernels:
+        of_stream = ends.setdefault(one.stream, [])
+        lane = next((lane for lane, end_ns in enumerate(of_stream) if end_ns <= one.start_ns), len(of_stream))
+        of_stream[lane : lane + 1] = [one.start_ns + one.duration_ns]
+        lanes.append((one.stream, lane))
+    return lanes
 
 
 def export_trace(database: Path, runs: Sequence[int], target: Path, watch: TransferProgress = NO_PROGRESS) -> Exported:
