@@ -203,7 +203,7 @@ def replay(workbench: Workbench) -> None:
     workbench.actions.replay(cnn_runs(workbench, batch_size=2048, gpus=2)[0].run)
     wait_until(lambda: workbench.replay.playing)
     click(workbench, "Measured")
-    wait_until(lambda: "0:18 of" in labels(workbench))
+    wait_until(lambda: "0:10 of" in labels(workbench))
     click(workbench, "Pause replay")
     settle(workbench)
 

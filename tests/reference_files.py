@@ -25,6 +25,9 @@ _VERSIONS = ("tensorflow", "keras", "cudnn_loaded", "driver")
 _EVERY = 2
 """One sample of a GPU in `_EVERY` stays: its power changes every 100 ms, and was read every 50 ms."""
 
+_PAGE_BYTES = 8192
+"""With pages of 4096 every kernel whose name has over 1,000 characters takes a page of its own."""
+
 
 def make(target: Path, what: str, measured: Sequence[Path]) -> int:
     """Write the completed runs of databases to one file, tagged as reference runs; return how many.
@@ -111,7 +114,7 @@ def _thin(path: Path) -> None:
 def _compact(path: Path) -> None:
     """Remove the write-ahead log and the empty pages of a database."""
     with Store.open(path) as store:
-        for statement in ("PRAGMA journal_mode = DELETE", "VACUUM"):
+        for statement in ("PRAGMA journal_mode = DELETE", f"PRAGMA page_size = {_PAGE_BYTES}", "VACUUM"):
             store._db.conn.execute(statement).close()
 
 

@@ -48,26 +48,26 @@ def test_channels_first_gains_in_average_pooling_and_not_in_convolutions(referen
     assert (len(nhwc), len(nchw)) == (3, 3)
     found = explained(nchw, nhwc)
     by_kind = changes(found)
-    assert found.step.difference.value == pytest.approx(-1.66, abs=0.005)
+    assert found.step.difference.value == pytest.approx(-1.70, abs=0.005)
     assert by_kind["pooling"] == pytest.approx(-1.31, abs=0.005)
-    assert by_kind["pooling"] / found.step.difference.value == pytest.approx(0.79, abs=0.005)
-    assert by_kind["convolution"] == pytest.approx(-0.07, abs=0.005)
+    assert by_kind["pooling"] / found.step.difference.value == pytest.approx(0.77, abs=0.005)
+    assert by_kind["convolution"] == pytest.approx(-0.13, abs=0.005)
     assert found.parts[0].kind == "pooling"
     assert part_of(found, "pooling").change.is_certain
     assert not part_of(found, "convolution").change.is_certain
 
 
 def test_equal_speed_hides_faster_convolutions_and_a_product_without_tensor_cores(reference: list[StoredRun]) -> None:
-    """wrn28-10 at batch 256 on one H200, two runs each."""
-    nhwc, nchw = (runs_with(reference, "wrn28-10", batch_size=256, layout=layout) for layout in ("NHWC", "NCHW"))
-    assert (len(nhwc), len(nchw)) == (2, 2)
+    """wrn28-10 at batch 128 on one H200, three runs each."""
+    nhwc, nchw = (runs_with(reference, "wrn28-10", batch_size=128, layout=layout) for layout in ("NHWC", "NCHW"))
+    assert (len(nhwc), len(nchw)) == (3, 3)
     found = explained(nchw, nhwc)
     assert abs(found.step.difference.value) < 0.01 * found.step.baseline_ms
     assert not found.step.is_certain
-    assert changes(found)["convolution"] == pytest.approx(-6.35, abs=0.01)
+    assert changes(found)["convolution"] == pytest.approx(-3.17, abs=0.005)
     kernel = part_of(found, "gemm").kernels[0]
     assert kernel.kernel.tensor_cores is False
-    assert kernel.change.difference.value == pytest.approx(5.04, abs=0.005)
+    assert kernel.change.difference.value == pytest.approx(2.54, abs=0.005)
 
 
 def test_parts_of_all_reference_runs_add_up_without_a_remainder(reference: list[StoredRun]) -> None:
@@ -76,7 +76,7 @@ def test_parts_of_all_reference_runs_add_up_without_a_remainder(reference: list[
         found = explained([run], [first[run.row.spec.workload]])
         assert sum(changes(found).values()) == pytest.approx(found.step.difference.value, abs=1e-9)
         assert "unexplained" not in changes(found), f"run {run.row.run}"
-    assert (len(reference), len(first)) == (55, 2)
+    assert (len(reference), len(first)) == (127, 2)
 
 
 MS = st.floats(min_value=0.001, max_value=50.0)
