@@ -71,6 +71,7 @@ class HistoryEdits(QObject):
 
         def ended(made: tuple[Result, Edit | None]) -> None:
             result, reversal = made
+            self._view.problem.show_sentence("")
             self._actions.record_change(name, reversal)
             done(result)
             self.changed.emit()

@@ -113,6 +113,7 @@ class HistoryController(QObject):
             self.refresh()
 
     def _set_query(self, query: RunQuery) -> None:
+        self._view.problem.show_sentence("")
         self._query = query
         self._state.keep("query", replace(query, deleted=False))
         self._read()
@@ -134,7 +135,7 @@ class HistoryController(QObject):
 
     def _show_listing(self, found: Listing) -> None:
         if found.query == self._query:
-            self._view.problem.show_sentence("")
+            self._view.problem.end_failed_read()
             self._view.show_model(found)
             self._outdated = self._read_pending
             self._facets_delay.start()

@@ -150,7 +150,8 @@ class Shell(QObject):
             )
             for group, action in all_actions()
         ]
-        return [*listed, *self._buttons]
+        titles = {entry.title for entry in listed}
+        return [*listed, *(entry for entry in self._buttons if entry.title not in titles)]
 
     def _useless(self) -> set[str]:
         """Return the keys of what does nothing now: the palette itself, and undo where there is nothing to undo."""

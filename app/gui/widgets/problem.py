@@ -21,6 +21,7 @@ class ProblemLine(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._retry: Retry | None = None
+        self._is_read = False
         self._text = text_label("", "bad", wrap=True)
         self._button = button("&Try again", "Read it once more", small=True)
         self._button.clicked.connect(self._try_again)
@@ -37,7 +38,8 @@ class ProblemLine(QWidget):
         return self._text.text()
 
     def show_sentence(self, sentence: str) -> None:
-        """Show a sentence that is not about a read; "" hides it."""
+        """Show a sentence that is not about a read; "" hides it, and what failed to be read."""
+        self._is_read = False
         self._show(sentence, None)
 
     def show_failed_read(self, error: UserError, retry: Retry) -> None:
@@ -47,7 +49,13 @@ class ProblemLine(QWidget):
             error: Why.
             retry: Reads it again.
         """
+        self._is_read = True
         self._show(str(error), retry if error.may_pass else None)
+
+    def end_failed_read(self) -> None:
+        """Hide what failed to be read, as it was read now; a sentence about something else stays."""
+        if self._is_read:
+            self.show_sentence("")
 
     def _show(self, sentence: str, retry: Retry | None) -> None:
         self._retry = retry

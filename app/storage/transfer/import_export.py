@@ -216,7 +216,9 @@ def _check_importable(database: Path, source_file: SourceFile) -> None:
     if retention.is_running(database):
         raise DatabaseError(
             f"A run is in progress in {database}, and an import would disturb what it measures; "
-            "import when it has ended."
+            "import when it has ended.",
+            "A run is active, and adding others to the database would disturb what it measures: add them when it has "
+            "ended.",
         )
     free, needed = disk_space(database).free_bytes, _SPACE_FACTOR * source_file.bytes + MIN_FREE_BYTES
     if free is not None and free < needed:

@@ -125,5 +125,10 @@ def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_
     with Store.open(screen.database) as store:
         begin(store, uid="going-on")
     screen.menu_entry("View", "Reference runs")
-    screen.wait_for_text("A run is in progress")
+    screen.wait_for_text("A run is active, and adding others to the database would disturb what it measures")
+    with Store.open(screen.database) as store:
+        keep(store, stored_run(run_row(4)))
+    screen.controller.refresh()
+    screen.qtbot.waitUntil(lambda: len(screen.column("Run")) == 4, timeout=LIMIT_MS)
+    assert "would disturb" in screen.visible_text(), "a list that is read again takes back no answer"
     assert not screen.entry("View", "Reference runs").isChecked()

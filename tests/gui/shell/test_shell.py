@@ -6,7 +6,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QColor, QKeySequence, QShortcut
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -23,6 +23,10 @@ from tests.unit.viewmodels.stored import keep, run_row, stored_run
 def titles(workbench: Workbench) -> list[str]:
     model = workbench.shell.palette.list.model()
     return [str(model.index(row, 0).data()) for row in range(model.rowCount())]
+
+
+def shown_button(window: QWidget, text: str) -> bool:
+    return any(each.isVisible() and each.text().replace("&", "") == text for each in window.findChildren(QPushButton))
 
 
 def test_every_shortcut_of_every_screen_is_in_the_table(workbench: Workbench) -> None:
@@ -54,6 +58,15 @@ def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_
     workbench.shell.open_palette()
     assert any(title.startswith("Compare values, Run several values of any parameter") for title in titles(workbench))
     assert any(title.startswith("Show log") for title in titles(workbench))
+    QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Escape)
+    workbench.window.show_page(MONITOR)
+    assert shown_button(workbench.window, "Show reference runs"), "it does what an action of that name does"
+    workbench.shell.open_palette()
+    QTest.keyClicks(workbench.shell.palette.line, "show reference runs")
+    assert titles(workbench) == ["Show reference runs"]
+    QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Escape)
+    workbench.window.show_page(RUN)
+    workbench.shell.open_palette()
     QTest.keyClicks(workbench.shell.palette.line, "compare values several")
     QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)
     assert workbench.run_view.matrix_view().isVisible()
