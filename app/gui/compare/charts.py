@@ -270,6 +270,8 @@ class ChartsView(QWidget):
         self._theme = theme
         self._actions = actions
         self._widgets: list[ChartWidget] = []
+        self.room = 0
+        """The width that a chart will have, in pixels, where it is known before it is shown."""
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 2 * GRID)
         self._column.setSpacing(3 * GRID)
@@ -282,7 +284,7 @@ class ChartsView(QWidget):
 
     def draw_ahead(self, charts: Sequence[Chart]) -> Callable[[], None]:
         """Return what draws charts, in both schemes, on any thread: to show them is quick then."""
-        width = min(max(self.width(), round(MIN_WIDTH)), _MAX_WIDTH)
+        width = min(max(self.room or self.width(), round(MIN_WIDTH)), _MAX_WIDTH)
         palettes = sorted((LIGHT, DARK), key=lambda palette: palette != self._theme.colours)
 
         def draw() -> None:
@@ -297,7 +299,7 @@ class ChartsView(QWidget):
             widget.hide()
             widget.deleteLater()
         self._widgets = [
-            ChartWidget(self._theme, chart, self._actions, self.width(), detachable=self._detachable)
+            ChartWidget(self._theme, chart, self._actions, self.room or self.width(), detachable=self._detachable)
             for chart in charts
         ]
         for widget in self._widgets:

@@ -1,11 +1,12 @@
 """Multi-GPU scaling of the compared runs: efficiency, its explanation, chart and table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QByteArray, QSize
 from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from shiboken6 import delete
 
 from app.gui.plot.export import show_picture_menu
 from app.gui.theme import GRID, Theme, tabular_font
@@ -14,6 +15,9 @@ from app.gui.widgets.pacing import Slices
 from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
 from app.viewmodels.compare.scaling import ScalingView
+
+_SLICE_S = 0.004
+"""What a turn makes is laid out and painted in it too, with all that is there."""
 
 
 class ScalingChart(QWidget):
@@ -59,7 +63,8 @@ class ScalingPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._pairs: list[QWidget] = []
-        self._making = Slices(self)
+        self._former: list[QWidget] = []
+        self._making = Slices(self, _SLICE_S)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 2 * GRID)
         self._column.setSpacing(3 * GRID)
@@ -67,21 +72,26 @@ class ScalingPanel(QWidget):
 
     def show_views(self, views: Sequence[ScalingView]) -> None:
         """Show these pairs."""
-        for pair in self._pairs:
-            pair.hide()
-            pair.deleteLater()
-        self._pairs = []
-        self.setVisible(bool(views))
-        self._making.start(map(self._add, views), later=True)  # their chart comes first
+        self.hide()
+        self._former, self._pairs = self._former + self._pairs, []
+        if views:
+            for pair in self._former:
+                pair.hide()
+            self.show()
+        self._making.start(self._make(views), later=True)  # their chart comes first
 
     @property
     def busy(self) -> bool:
         """Whether some are still to be made."""
         return self._making.busy
 
-    def _add(self, view: ScalingView) -> None:
-        self._pairs.append(_pair(self._theme, view))
-        self._column.addWidget(self._pairs[-1])
+    def _make(self, views: Sequence[ScalingView]) -> Iterator[None]:
+        """Delete the former pairs and make these, one in each step: each has some twenty labels."""
+        while self._former:
+            yield delete(self._former.pop())
+        for view in views:
+            self._pairs.append(_pair(self._theme, view))
+            yield self._column.addWidget(self._pairs[-1])
 
 
 def _pair(theme: Theme, view: ScalingView) -> QWidget:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
@@ -16,7 +17,7 @@ from app.gui.plot.plot_window import DetachedWindows
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import Scroller, separator, text_label, toggle_button
 from app.gui.window_state import WindowState
-from app.viewmodels.charts.colouring import COLOURED, colour_by, colour_choices
+from app.viewmodels.charts.colouring import colour_by
 from app.viewmodels.charts.model import Chart, PointChart, without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.why import WHY
@@ -69,12 +70,20 @@ class CompareTabs(QWidget):
         self.why = WhyPanel(theme, actions)
         self._tabs = QTabBar()
         self._thumbnails = Thumbnails(self._tabs, theme)
+        self._pictures = QWidget()
+        self._scroller = Scroller(self._pictures, steady=True)
         self._stack = QStackedWidget()
         self._wanted = _CURVES
         state = WindowState("compare charts", self)
         self.windows = DetachedWindows(self, state, lambda key: ChartWindow(self, key, theme, actions, state))
         self._connect()
         self._build()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Let charts be drawn for the width that they will have."""
+        super().resizeEvent(event)
+        around = 2 * self._scroller.frameWidth() + self._scroller.verticalScrollBar().sizeHint().width()
+        self.charts.room = self.width() - 4 * GRID - around
 
     @property
     def titles(self) -> list[str]:
@@ -163,7 +172,7 @@ class CompareTabs(QWidget):
         chosen, specs = self.colouring.currentData(), self._specs()
         coloured = [
             colour_by(chart, chosen, specs)
-            if chosen and isinstance(chart, PointChart) and chart.key in COLOURED
+            if chosen and isinstance(chart, PointChart) and chosen in chart.colour_choices
             else chart
             for chart in charts
         ]
@@ -175,12 +184,7 @@ class CompareTabs(QWidget):
     def _offer_colours(self, charts: Sequence[Chart]) -> None:
         """Offer the parameters that the points of a scatter can be coloured by; what was chosen stays if it is one."""
         specs = self._specs()
-        names = [
-            name
-            for chart in charts
-            if isinstance(chart, PointChart) and chart.key in COLOURED
-            for name in colour_choices(chart, specs)
-        ]
+        names = [name for chart in charts if isinstance(chart, PointChart) for name in chart.colour_choices]
         self.colouring.clear()
         self.colouring.addItem("Automatic", "")
         for name in names:
@@ -218,8 +222,7 @@ class CompareTabs(QWidget):
         self._tabs.setExpanding(False)
         self._tabs.setAccessibleName("Curves and charts")
         self.enlarge.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it has a key, and a picture is one step from its tab
-        inside = QWidget()
-        column = QVBoxLayout(inside)
+        column = QVBoxLayout(self._pictures)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         self.colouring.setAccessibleName("Colour by")
         colours = QHBoxLayout()
@@ -232,7 +235,7 @@ class CompareTabs(QWidget):
         column.addWidget(self.why)
         column.addStretch(1)
         self._stack.addWidget(self.curves)
-        self._stack.addWidget(Scroller(inside))
+        self._stack.addWidget(self._scroller)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)

@@ -287,9 +287,9 @@ def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stret
 
 
 class Scroller(QScrollArea):
-    """Scroll area as wide as its content may be; it takes no focus itself."""
+    """Scroll area as wide as its content may be, and no wider without a bar if `steady`; it takes no focus itself."""
 
-    def __init__(self, content: QWidget | None = None, *, horizontal: bool = True) -> None:
+    def __init__(self, content: QWidget | None = None, *, horizontal: bool = True, steady: bool = False) -> None:
         super().__init__()
         self.setWidgetResizable(True)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -297,6 +297,10 @@ class Scroller(QScrollArea):
             self.setWidget(content)
         if not horizontal:
             self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        if steady:
+            self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
+            bar = self.verticalScrollBar()
+            bar.rangeChanged.connect(lambda least, most: bar.setEnabled(least < most))  # a disabled one is not seen
 
 
 class PageScroller(QScrollArea):

@@ -11,8 +11,6 @@ from app.viewmodels.charts.palette import HUES
 from app.viewmodels.format.naming import differing_parameters, format_setting
 from workloads.protocol import RunSpec
 
-COLOURED = frozenset({"frontier", "roofline"})
-"""Keys of the charts whose points no line joins."""
 Specs = Mapping[int, RunSpec]
 """The specs of the runs, by number."""
 
@@ -50,13 +48,16 @@ def default_colouring(chart: PointChart, specs: Specs) -> str:
 def colour_automatically(chart: PointChart, specs: Specs) -> PointChart:
     """Return a chart with each of its plots coloured by the parameter that explains most in it, where there is one.
 
+    It has its colour choices too.
+
     Args:
         chart: A chart of points that no line joins.
         specs: The specs of the runs.
     """
     alone = (replace(chart, plots=(plot,)) for plot in chart.plots)
     coloured = (colour_by(each, default_colouring(each, specs), specs) for each in alone)
-    return replace(chart, plots=tuple(plot for each in coloured for plot in each.plots))
+    plots = tuple(plot for each in coloured for plot in each.plots)
+    return replace(chart, plots=plots, colour_choices=colour_choices(chart, specs))
 
 
 def colour_by(chart: PointChart, parameter: str, specs: Specs) -> PointChart:

@@ -165,23 +165,20 @@ def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path, 
 def test_charts_are_drawn_ahead_of_their_tabs_in_the_background(
     screen: ComparePage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[tuple[str, bool]] = []
+    drawn: list[tuple[str, float, bool]] = []
 
     def recorded(chart: Chart, palette: Palette, width: float) -> Drawing:
-        drawn.append((chart.key, threading.current_thread() is threading.main_thread()))
+        drawn.append((chart.key, width, threading.current_thread() is threading.main_thread()))
         return draw_chart(chart, palette, width)
 
-    screen.compare(1, 2)
-    for title in (screen.view.tabs.titles[-1], "Curves"):  # charts have their width
-        screen.view.tabs.open_tab(title)
-        screen.view.grab()
     charts._drawing.cache_clear()
     monkeypatch.setattr(charts, "draw_chart", recorded)
     screen.compare(1, 2, 3)
     last = screen.view.tabs.titles[-1]
-    screen.qtbot.waitUntil(lambda: len(drawn) == 2 * len({key for key, _ in drawn}) > 0, timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: len(drawn) == 2 * len({key for key, *_ in drawn}) > 0, timeout=LIMIT_MS)
     screen.view.tabs.open_tab(last)
-    assert not any(in_gui for _, in_gui in drawn)
+    screen.view.grab()
+    assert not [(key, width) for key, width, in_gui in drawn if in_gui], drawn
 
 
 def test_one_click_measures_variants_interleaved_that_were_not(screen: ComparePage, database: Path) -> None:
