@@ -20,6 +20,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import DatabaseError, UserError, bug_message
+from app.gui.widgets.pacing import CalmTurn
 from app.records import RunEvent, RunStarted, TelemetryEvent
 from app.samples import Inventory, Processes
 from app.telemetry.messages import SamplerMessage
@@ -281,8 +282,6 @@ class BridgeSink:
 
 
 _COLLECT_PERIOD_MS = 1_000
-_CALM_S = 0.005
-
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 """Gives the freed memory between used memory back to the system, which free() of glibc does not; in 1 to 3 ms."""
@@ -300,11 +299,9 @@ class GuiGarbageCollector(QObject):
         super().__init__(parent)
         self._timer = QTimer(self)
         self._timer.setInterval(_COLLECT_PERIOD_MS)
-        self._began_s = 0.0
         self._module_count = 0
-        self._next_turn = QTimer(self, interval=0, singleShot=True)
-        self._timer.timeout.connect(self._wait)
-        self._next_turn.timeout.connect(self._collect_if_calm)
+        self._turn = CalmTurn(self, self.collect)
+        self._timer.timeout.connect(self._turn.wait)
 
     def start(self) -> None:
         """Replace the automatic collector; objects that exist now (modules, classes) are never examined again.
@@ -318,19 +315,9 @@ class GuiGarbageCollector(QObject):
     def stop(self) -> None:
         """Return to the automatic collector."""
         self._timer.stop()
-        self._next_turn.stop()
+        self._turn.cancel()
         gc.unfreeze()
         gc.enable()
-
-    def _wait(self) -> None:
-        self._began_s = time.thread_time()  # a busy machine delays a turn too, but is no reason to wait
-        self._next_turn.start()
-
-    def _collect_if_calm(self) -> None:
-        if time.thread_time() - self._began_s < _CALM_S:
-            self.collect()
-        else:
-            self._wait()
 
     def collect(self) -> None:
         """Collect the oldest generation whose threshold is passed, as the automatic collector does.

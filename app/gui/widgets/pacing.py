@@ -6,7 +6,53 @@ from collections.abc import Callable, Iterable, Iterator
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
-_SLICE_S = 0.010
+_SLICE_S = 0.006
+
+
+_CALM_S = 0.005
+_MOST_BUSY_TURNS = 50
+
+
+class CalmTurn(QObject):
+    """Does something in the next turn of the event loop in which little else is done; it does not wait for ever.
+
+    What else is done counts by processor time: a busy machine delays a turn too, but is no reason to wait.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, parent: QObject, act: Callable[[], object]) -> None:
+        super().__init__(parent)
+        self._act = act
+        self._began_s = 0.0
+        self._busy_turns = 0
+        self._timer = QTimer(self, interval=0, singleShot=True)
+        self._timer.timeout.connect(self._act_if_calm)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is still to be done."""
+        return self._timer.isActive()
+
+    def wait(self) -> None:
+        """Have it done in a turn after this one."""
+        self._busy_turns = 0
+        self._begin()
+
+    def cancel(self) -> None:
+        """Leave it."""
+        self._timer.stop()
+
+    def _begin(self) -> None:
+        self._began_s = time.thread_time()
+        self._timer.start()
+
+    def _act_if_calm(self) -> None:
+        if time.thread_time() - self._began_s > _CALM_S and self._busy_turns < _MOST_BUSY_TURNS:
+            self._busy_turns += 1
+            self._begin()
+        else:
+            self._act()
 
 
 class WhenSeen(QObject):
@@ -111,15 +157,14 @@ class Slices(QObject):
         self._slice_s = slice_s
         self._steps: Iterator[object] = iter(())
         self._end_of_turn = QTimer(self, interval=0, singleShot=True)
-        self._next_turn = QTimer(self, interval=0, singleShot=True)
+        self._next_turn = CalmTurn(self, self._go)
         # What an event asks of a timer comes at the end of the same turn, after all was painted.
-        self._end_of_turn.timeout.connect(self._next_turn.start)
-        self._next_turn.timeout.connect(self._go)
+        self._end_of_turn.timeout.connect(self._next_turn.wait)
 
     @property
     def busy(self) -> bool:
         """Whether steps are left."""
-        return self._end_of_turn.isActive() or self._next_turn.isActive()
+        return self._end_of_turn.isActive() or self._next_turn.awaited
 
     def start(self, steps: Iterable[object], *, later: bool = False) -> None:
         """Make the first of these steps now, or later, in the next turn, and the others in those after it.
@@ -127,7 +172,7 @@ class Slices(QObject):
         A step is made by taking it.
         """
         self._steps = iter(steps)
-        self._next_turn.stop()
+        self._next_turn.cancel()
         if later:
             self._end_of_turn.start()
         else:
