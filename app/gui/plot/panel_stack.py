@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from app.gui.plot.time_panel import TimePanel
     from app.viewmodels.plot.look import Look
 
-_MAX_NEW_PLOTS = 2
 _STEP_S = 1.0
 """How often live plots move where the user wants little motion."""
 
@@ -66,7 +65,7 @@ class PanelStack(QWidget):
     """Show `Plots` in columns. Plots are made as they are needed, and stay.
 
     With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` comes. Otherwise all
-    that changed is drawn at once, and at most two plots are new in each call. `zoomed`, `panned` and `range_requested`
+    that changed is drawn at once, but one new plot in each turn. `zoomed`, `panned` and `range_requested`
     tell what the user asks for, in times of the axis; plots with named ranges follow by themselves. `moved` comes with
     another window, `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend.
     `span` is the range that is shown, `crosshair` its time or None, `readout` has the values next to the pointer,
@@ -104,6 +103,8 @@ class PanelStack(QWidget):
         self._next = 0
         self._draw_timer = QTimer(self, interval=0)
         self._draw_timer.timeout.connect(self._draw_next)
+        self._rest_timer = QTimer(self, interval=0, singleShot=True)
+        self._rest_timer.timeout.connect(self._show_again)
         self.turns = PaintTurns(self)
         self._grid = PanelGrid(self, scrolls=staggered)
         self._grid.setContentsMargins(0, 0 if staggered else GRID // 2, 0, 0)
@@ -139,7 +140,7 @@ class PanelStack(QWidget):
     @property
     def busy(self) -> bool:
         """Whether some panels are still to be drawn."""
-        return self._draw_timer.isActive()
+        return self._draw_timer.isActive() or self._rest_timer.isActive()
 
     def panel(self, key: str) -> "TimePanel":
         """Return the plot of the panel with that key."""
@@ -151,9 +152,10 @@ class PanelStack(QWidget):
         alone = tuple(panel for panel in plots.panels if panel.key == self._alone)
         if alone:
             plots = replace(plots, panels=alone, columns=1)
-        limit = len(self._slots) + _MAX_NEW_PLOTS
+        limit = len(self._slots) + 1
         if not self._staggered and len(plots.panels) > limit:
             plots = replace(plots, panels=plots.panels[:limit])
+            self._rest_timer.start()
         laid_out = len(self._plots.panels), self._columns
         self._plots, self.span, self._fit, self._columns = plots, plots.window, plots.fit, plots.columns
         self.hidden = frozenset()
@@ -172,9 +174,7 @@ class PanelStack(QWidget):
         """Show one plot alone; None, or the one that is alone already, shows all again."""
         keys = {slot.plot: slot.key for slot in self._slots}
         self._alone = "" if plot is None or self.maximised else keys[plot]
-        hidden = self.hidden
-        self.show_plots(self.offered)
-        self.hide_curves(hidden)
+        self._show_again()
 
     def set_columns(self, columns: int) -> None:
         """Lay what is shown out in so many columns."""
@@ -244,6 +244,11 @@ class PanelStack(QWidget):
         self._hovered = None
         self.raise_curve("")
         self.set_crosshair(None)
+
+    def _show_again(self) -> None:
+        hidden = self.hidden
+        self.show_plots(self.offered)
+        self.hide_curves(hidden)
 
     def _start(self) -> None:
         """Lay everything out, at once so that no panel is drawn in a passing size, and draw it again."""

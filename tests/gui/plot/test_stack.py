@@ -59,6 +59,7 @@ class Shown:
             self.window.show()
             self.window.activateWindow()
         self.stack.show_plots(plots("power", "load"))
+        qtbot.waitUntil(lambda: not self.stack.busy)
         self.stack.setFocus()
 
     def titles(self) -> list[str]:
@@ -142,7 +143,8 @@ def test_a_plot_in_a_window_of_its_own_has_the_range_and_the_crosshair_of_its_st
     assert made.stack.crosshair is None
     made.windows.show_window(ALL_PLOTS)
     assert made.windows.open[ALL_PLOTS].windowTitle() == "Plots – Run 7 – VariantScope"
-    assert [plot.title for plot in made.windows.open[ALL_PLOTS].plots.shown] == ["Power", "Load"]
+    everything = made.windows.open[ALL_PLOTS].plots
+    qtbot.waitUntil(lambda: [plot.title for plot in everything.shown] == ["Power", "Load"])
     window.close()
     assert list(made.windows.open) == [ALL_PLOTS]
     for shortcut in made.windows.open[ALL_PLOTS].findChildren(QShortcut):
