@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QStyle, QStyleOptionButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
@@ -197,6 +197,26 @@ def test_what_an_event_leaves_for_later_comes_after_all_is_painted_and_after_the
     qtbot.waitUntil(lambda: len(said) == 6)
     assert said[:3] == ["now 1", "painted", "end of the turn"] or said[:3] == ["now 1", "end of the turn", "painted"]
     assert sorted(said[3:]) == ["later 1", "later 2", "now 2"]
+
+
+def test_slices_of_two_owners_do_not_share_a_turn(qtbot: QtBot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    turns: dict[str, int] = {}
+    begun: list[None] = []
+
+    def step(name: str) -> Iterator[None]:
+        busy(0.012)
+        turns[name] = len(begun)
+        yield
+
+    for name in ("one", "other"):
+        Slices(parent).start(step(name), later=True)
+    loop = QEventLoop()
+    while len(turns) < 2 and len(begun) < 1000:
+        begun.append(None)
+        loop.processEvents()
+    assert turns["one"] != turns["other"]
 
 
 def test_what_is_left_can_be_made_at_once(qtbot: QtBot) -> None:
