@@ -88,10 +88,12 @@ class ScalingPanel(QWidget):
     def _make(self, views: Sequence[ScalingView]) -> Iterator[None]:
         """Delete the former pairs and make these, one in each step: each has some twenty labels."""
         while self._former:
-            yield delete(self._former.pop())
+            delete(self._former.pop())
+            yield
         for view in views:
             self._pairs.append(_pair(self._theme, view))
-            yield self._column.addWidget(self._pairs[-1])
+            self._column.addWidget(self._pairs[-1])
+            yield
 
 
 def _pair(theme: Theme, view: ScalingView) -> QWidget:
