@@ -19,8 +19,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, PageScroller, button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, text_label
 from app.gui.widgets.dialogs import resize_within_screen
+from app.gui.widgets.panes import PageScroller
 from app.gui.widgets.tab_order import focus_next
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES

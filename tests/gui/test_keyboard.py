@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.shell.palette import Palette
 from app.gui.theme import Theme
-from app.gui.widgets.basic import splitter
+from app.gui.widgets.panes import splitter
 from app.storage.store import Store
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.gui.tour import SCREENS, tour, toured

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.theme import Theme
-from app.gui.widgets.basic import splitter
+from app.gui.widgets.panes import splitter
 from app.gui.window import HISTORY, MainWindow, Page
 from app.gui.window_state import WindowState, write_states
 from app.storage.store import Store

@@ -24,7 +24,8 @@ from app.gui.actions import Actions
 from app.gui.plot.export import add_picture_actions
 from app.gui.plot.plot_window import DetachedWindow
 from app.gui.theme import DARK, GRID, LIGHT, Theme
-from app.gui.widgets.basic import Scroller, plain_tooltip
+from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart

@@ -12,8 +12,9 @@ from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import Scroller, show_text, text_label, toggle_button
+from app.gui.widgets.basic import show_text, text_label, toggle_button
 from app.gui.widgets.flow_layout import FlowBar
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves, format_position, small_multiples
 from app.viewmodels.plot.model import Panel, Plots, Span
 

@@ -7,7 +7,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import Scroller, button, clear_layout, separator, text_label
+from app.gui.widgets.basic import button, clear_layout, separator, text_label
+from app.gui.widgets.panes import Scroller
 
 if TYPE_CHECKING:
     from app.viewmodels.compare.offers import Offer, OfferAction

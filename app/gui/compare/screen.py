@@ -25,10 +25,11 @@ from app.gui.compare.offers import OffersView
 from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text, splitter, text_label, toggle_button
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text, text_label, toggle_button
 from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
 from app.gui.widgets.flow_layout import FlowBar
+from app.gui.widgets.panes import splitter
 from app.gui.widgets.problem import ProblemLine
 from app.gui.window_state import WindowState
 from app.viewmodels.compare.arrangement import Arrangement

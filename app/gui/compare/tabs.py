@@ -15,7 +15,8 @@ from app.gui.compare.thumbnails import Thumbnails
 from app.gui.compare.why import WhyPanel
 from app.gui.plot.plot_window import DetachedWindows
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import Scroller, separator, text_label, toggle_button
+from app.gui.widgets.basic import separator, text_label, toggle_button
+from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.charts.colouring import colour_by
 from app.viewmodels.charts.model import Chart, PointChart, without_runs

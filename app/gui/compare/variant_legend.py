@@ -9,8 +9,9 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import Scroller, clear_layout, plain_tooltip, toggle_button
+from app.gui.widgets.basic import clear_layout, plain_tooltip, toggle_button
 from app.gui.widgets.flow_layout import FlowLayout
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.compare.curves import CurveGroup
 
 _MAX_LINES = 3

@@ -17,17 +17,9 @@ from PySide6.QtWidgets import (
 from app.gui.experiment.matrix_footer import MatrixFooter
 from app.gui.experiment.presets import PresetList
 from app.gui.theme import GRID
-from app.gui.widgets.basic import (
-    Scroller,
-    button,
-    plain_tooltip,
-    separator,
-    set_role,
-    show_text,
-    text_label,
-    toggle_button,
-)
+from app.gui.widgets.basic import button, plain_tooltip, separator, set_role, show_text, text_label, toggle_button
 from app.gui.widgets.flow_layout import FlowLayout
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.experiment.matrix_state import MatrixRow, MatrixState
 from workloads.protocol import Value
 

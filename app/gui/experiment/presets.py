@@ -7,8 +7,9 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import Scroller, button, clear_layout, separator, show_text, text_label
+from app.gui.widgets.basic import button, clear_layout, separator, show_text, text_label
 from app.gui.widgets.dialogs import ask_for_file
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.experiment.preview import PresetLine
 
 _BUTTON_WIDTH = 16 * GRID

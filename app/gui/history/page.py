@@ -24,9 +24,10 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import HtmlPage, Scroller, button, clear_layout, separator, show_text, splitter, text_label
+from app.gui.widgets.basic import HtmlPage, button, clear_layout, separator, show_text, text_label
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.pacing import Slices, WhenSeen
+from app.gui.widgets.panes import Scroller, splitter
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail

@@ -13,16 +13,8 @@ from app.gui.history.filter_bar import FilterBar
 from app.gui.history.run_menu import RunMenu
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import (
-    ChecksMenu,
-    ElidedLabel,
-    EmptyState,
-    button,
-    plain_tooltip,
-    separator,
-    splitter,
-    text_label,
-)
+from app.gui.widgets.basic import ChecksMenu, ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
+from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
 from app.viewmodels.history.facets import FacetGroup, choose
 from app.viewmodels.history.labels import (

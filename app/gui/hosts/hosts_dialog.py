@@ -22,10 +22,11 @@ from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
-from app.gui.widgets.basic import BreakingLabel, PageScroller, button, separator, set_role, text_label
+from app.gui.widgets.basic import BreakingLabel, button, separator, set_role, text_label
 from app.gui.widgets.cell_model import AnyIndex, CellModel
 from app.gui.widgets.cell_table import CellDelegate, CellTable
 from app.gui.widgets.dialogs import resize_within_screen
+from app.gui.widgets.panes import PageScroller
 from app.hosts.address import parse_address
 from app.hosts.book import HostEntry, add_host, remove_host
 from app.hosts.check import HostCheck, check_hosts

@@ -13,7 +13,6 @@ from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
     ElidedLabel,
     EmptyState,
-    Scroller,
     button,
     clear_layout,
     plain_tooltip,
@@ -21,6 +20,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.monitor.details import PROCESS_COLUMNS, Absence, DeviceDetails
 from app.viewmodels.monitor.figures import DeviceMetric
 

@@ -11,7 +11,8 @@ from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
 from app.gui.monitor.table import MonitorTable
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, splitter, toggle_button
+from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, toggle_button
+from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.history import RANGES_S

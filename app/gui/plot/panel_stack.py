@@ -31,6 +31,9 @@ class PanelGrid(QGridLayout):
         super().__init__(parent)
         self._scrolls = scrolls
         self._shown, self._columns = 0, 1
+        self.setContentsMargins(0, 0 if scrolls else GRID // 2, 0, 0)
+        self.setHorizontalSpacing(3 * GRID)
+        self.setVerticalSpacing(GRID if scrolls else GRID // 2)
 
     def arrange(self, plots: "Sequence[TimePanel]", shown: int, columns: int) -> None:
         """Place the first plots, and hide the others.
@@ -65,12 +68,12 @@ class PanelStack(QWidget):
     """Show `Plots` in columns. Plots are made as they are needed, and stay.
 
     With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` comes. Otherwise all
-    that changed is drawn at once, but one new plot in each turn. `zoomed`, `panned` and `range_requested`
-    tell what the user asks for, in times of the axis; plots with named ranges follow by themselves. `moved` comes with
-    another window, `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend.
-    `span` is the range that is shown, `crosshair` its time or None, `readout` has the values next to the pointer,
-    `hidden` the keys of curves that are not drawn, `raised` that of the one that stands out, "" for none.
-    `changed` comes whenever something else is shown, and `detach_requested` with the key of a panel, "" for all.
+    that changed is drawn at once, but one new plot in each turn. `zoomed`, `panned` and `range_requested` tell what the
+    user asks for, in times of the axis; plots with named ranges follow by themselves. `moved` comes with another
+    window, `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend, `changed` with
+    whatever else is shown, `detach_requested` with the key of a panel, "" for all. `span` is the range that is shown,
+    `crosshair` its time or None, `readout` has the values next to the pointer, `hidden` the keys of curves that are not
+    drawn, `raised` that of the one that stands out, "" for none.
 
     Thread: GUI only.
     """
@@ -101,15 +104,10 @@ class PanelStack(QWidget):
         self._hovered: TimePanel | None = None
         self.readout = Readout(theme, self)
         self._next = 0
-        self._draw_timer = QTimer(self, interval=0)
-        self._draw_timer.timeout.connect(self._draw_next)
-        self._rest_timer = QTimer(self, interval=0, singleShot=True)
-        self._rest_timer.timeout.connect(self._show_again)
+        self._draw_timer = QTimer(self, interval=0, singleShot=not staggered)
+        self._draw_timer.timeout.connect(self._draw_next if staggered else self._show_again)
         self.turns = PaintTurns(self)
         self._grid = PanelGrid(self, scrolls=staggered)
-        self._grid.setContentsMargins(0, 0 if staggered else GRID // 2, 0, 0)
-        self._grid.setHorizontalSpacing(3 * GRID)
-        self._grid.setVerticalSpacing(GRID if staggered else GRID // 2)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Plots")
         self.zoomed.connect(lambda factor, at: self._move(zoomed(self.span, factor, at, self._plots.extent)))
@@ -140,7 +138,7 @@ class PanelStack(QWidget):
     @property
     def busy(self) -> bool:
         """Whether some panels are still to be drawn."""
-        return self._draw_timer.isActive() or self._rest_timer.isActive()
+        return self._draw_timer.isActive()
 
     def panel(self, key: str) -> "TimePanel":
         """Return the plot of the panel with that key."""
@@ -152,10 +150,10 @@ class PanelStack(QWidget):
         alone = tuple(panel for panel in plots.panels if panel.key == self._alone)
         if alone:
             plots = replace(plots, panels=alone, columns=1)
-        limit = len(self._slots) + 1
-        if not self._staggered and len(plots.panels) > limit:
-            plots = replace(plots, panels=plots.panels[:limit])
-            self._rest_timer.start()
+        most = len(plots.panels) if self._staggered else len(self._slots) + 1
+        if len(plots.panels) > most:
+            plots = replace(plots, panels=plots.panels[:most])
+            self._draw_timer.start()
         laid_out = len(self._plots.panels), self._columns
         self._plots, self.span, self._fit, self._columns = plots, plots.window, plots.fit, plots.columns
         self.hidden = frozenset()
@@ -172,8 +170,7 @@ class PanelStack(QWidget):
 
     def maximise(self, plot: "TimePanel | None") -> None:
         """Show one plot alone; None, or the one that is alone already, shows all again."""
-        keys = {slot.plot: slot.key for slot in self._slots}
-        self._alone = "" if plot is None or self.maximised else keys[plot]
+        self._alone = next((slot.key for slot in self._slots if slot.plot is plot and not self.maximised), "")
         self._show_again()
 
     def set_columns(self, columns: int) -> None:

@@ -15,7 +15,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import Scroller, button, show_text, text_label
+from app.gui.widgets.basic import button, show_text, text_label
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.run.first_start import LEAD, TITLE, FirstChoice
 
 _WIDTH = 80 * GRID

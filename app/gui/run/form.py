@@ -19,7 +19,6 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     BreakingLabel,
     ElidedComboBox,
-    Scroller,
     button,
     plain_tooltip,
     separator,
@@ -27,6 +26,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
+from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.run.form import FormState
 from app.viewmodels.run.largest_batch import LimitQuestion, limit_question

@@ -21,7 +21,8 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import LIVE_RANGES, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, Scroller, button, plain_tooltip, set_role, show_text, text_label
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, set_role, show_text, text_label
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.run.live import LiveState, RunTab, Status
 

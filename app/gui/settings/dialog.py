@@ -9,16 +9,9 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayou
 
 from app.gui.settings.stored import StoredChoice
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import (
-    BreakingLabel,
-    ElidedComboBox,
-    Scroller,
-    button,
-    plain_tooltip,
-    show_text,
-    text_label,
-)
+from app.gui.widgets.basic import BreakingLabel, ElidedComboBox, button, plain_tooltip, show_text, text_label
 from app.gui.widgets.dialogs import centre_on_screen, resize_within_screen
+from app.gui.widgets.panes import Scroller
 from app.viewmodels.settings import MOTIONS, THEMES, SettingsState
 from workloads.catalog import FRAMEWORK
 

@@ -1,4 +1,4 @@
-"""Widgets that all screens share: labels, buttons, menus, separators, scroll areas, HTML pages and empty states.
+"""Widgets that all screens share: labels, buttons, menus, separators, HTML pages and empty states.
 
 Every view follows one convention: it is built with the `Theme`, and with the window's `Actions` where it leads to other
 screens; it shows what `show_model(model)` gives it, and its signals are for its own controller or parent alone. It
@@ -9,7 +9,7 @@ import html
 import re
 from collections.abc import Iterator
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import (
     QComboBox,
@@ -19,11 +19,8 @@ from PySide6.QtWidgets import (
     QLayout,
     QMenu,
     QPushButton,
-    QScrollArea,
     QSizePolicy,
     QSpinBox,
-    QSplitter,
-    QSplitterHandle,
     QStyle,
     QStyleOptionComboBox,
     QStylePainter,
@@ -230,109 +227,6 @@ def separator() -> QFrame:
     line.setProperty("role", "rule")
     line.setFixedHeight(1)
     return line
-
-
-class _SplitterHandle(QSplitterHandle):
-    """A line between two parts that arrows move too, while it has the keyboard."""
-
-    def __init__(self, orientation: Qt.Orientation, parent: QSplitter) -> None:
-        super().__init__(orientation, parent)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setAccessibleName("Line between two parts")
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Move the line."""
-        key, across = Qt.Key(event.key()), self.orientation() == Qt.Orientation.Horizontal
-        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1} if across else {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
-        if key in steps:
-            line = self.contentsRect().translated(self.pos())  # the handle is wider, to be easy to hit
-            now = line.x() if across else line.y()
-            self.moveSplitter(self.closestLegalPosition(now + steps[key] * 2 * GRID))
-        else:
-            super().keyPressEvent(event)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Show that it has the keyboard."""
-        super().paintEvent(event)
-        if self.hasFocus():
-            painter = QPainter(self)
-            painter.fillRect(self.rect(), self.palette().highlight())
-            painter.end()
-
-
-class _Splitter(QSplitter):
-    """A splitter whose lines take the keyboard."""
-
-    def createHandle(self) -> QSplitterHandle:
-        """Make a line."""
-        return _SplitterHandle(self.orientation(), self)
-
-
-def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
-    """Make two parts with a movable line between them.
-
-    Args:
-        orientation: Side by side or one above the other.
-        first: Left or upper part.
-        second: Right or lower part.
-        stretch: Shares of the spare room that the two take.
-    """
-    made = _Splitter(orientation)
-    made.setChildrenCollapsible(False)
-    made.setHandleWidth(1)
-    for widget, share in zip((first, second), stretch, strict=True):
-        made.addWidget(widget)
-        made.setStretchFactor(made.count() - 1, share)
-    return made
-
-
-class Scroller(QScrollArea):
-    """Scroll area as wide as its content may be, and no wider without a bar if `steady`; it takes no focus itself."""
-
-    def __init__(self, content: QWidget | None = None, *, horizontal: bool = True, steady: bool = False) -> None:
-        super().__init__()
-        self.setWidgetResizable(True)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        if content is not None:
-            self.setWidget(content)
-        if not horizontal:
-            self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        if steady:
-            self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
-            bar = self.verticalScrollBar()
-            bar.rangeChanged.connect(lambda least, most: bar.setEnabled(least < most))  # a disabled one is not seen
-
-
-class PageScroller(QScrollArea):
-    """A page that fills the room there is, and scrolls where that is less than it needs.
-
-    Qt's own resizing would give wrapped text the height that it likes best, and scroll in windows of any size.
-    """
-
-    def __init__(self, page: QWidget) -> None:
-        super().__init__()
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._page = page
-        self.setWidget(page)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give the page the room."""
-        super().resizeEvent(event)
-        self._fit()
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Give the page more room where it needs more than before."""
-        if event.type() == QEvent.Type.LayoutRequest:
-            self._fit()
-        return super().eventFilter(watched, event)
-
-    def _fit(self) -> None:
-        room, least = self.maximumViewportSize(), self._page.minimumSizeHint()
-        if least.width() > room.width():
-            room.setHeight(room.height() - self.horizontalScrollBar().sizeHint().height())
-        if least.height() > room.height():
-            room.setWidth(room.width() - self.verticalScrollBar().sizeHint().width())
-        self._page.resize(room.expandedTo(least))
 
 
 class HtmlPage(QTextBrowser):

@@ -17,7 +17,7 @@ from app.gui.compare.offers import OffersView
 from app.gui.compare.screen import CompareView
 from app.gui.theme import Theme
 from app.gui.threads import Background
-from app.gui.widgets.basic import PageScroller
+from app.gui.widgets.panes import PageScroller
 from app.gui.window import COMPARE, HISTORY
 from app.gui.window_state import write_states
 from app.storage.store import Store
