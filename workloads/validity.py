@@ -77,7 +77,7 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus",),
         broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) == 0,
-        reason="{gpus} GPU(s) asked for, but this machine shows no NVIDIA GPU; use gpus=0 for the CPU.",
+        reason="This machine shows no NVIDIA GPU; use gpus=0 for the CPU.",
     ),
     Rule(
         parameters=("gpus",),

@@ -73,7 +73,7 @@ GROUPS = (
             Action("Run the variant in the form", ("Ctrl+R",), "run"),
             Action("Stop the run", ("Ctrl+.",), "stop"),
             Action("Compare several values of any parameter", ("Ctrl+E",), "values"),
-            Action("Replay a trace recorded with `watch --json`", ("Ctrl+O",), "open trace"),
+            Action("Replay a trace of telemetry", ("Ctrl+O",), "open trace"),
             Action("Save the plot under the pointer, or all plots, as an image", ("Ctrl+S",), "save"),
             Action("Copy the plot under the pointer, or all plots, to the clipboard", ("Ctrl+Shift+S",), "copy"),
             Action("Start a prepared experiment", (), "presets"),

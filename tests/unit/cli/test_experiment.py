@@ -50,7 +50,7 @@ def test_what_cannot_run_is_said_with_every_reason_before_anything_runs() -> Non
     missing, uneven = describe_refusals(two, CPU)
     assert missing == (
         "Cannot run here: NCHW · 3 GPUs · Batch size 16, NHWC · 3 GPUs · Batch size 16. "
-        "3 GPU(s) asked for, but this machine shows no NVIDIA GPU; use gpus=0 for the CPU."
+        "This machine shows no NVIDIA GPU; use gpus=0 for the CPU."
     )
     assert uneven.endswith("A global batch of 16 does not divide evenly among 3 GPUs.")
 
