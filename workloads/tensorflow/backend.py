@@ -80,8 +80,8 @@ class TensorflowBackend:
         gpus = tf.config.list_physical_devices("GPU")
         if len(gpus) < len(gpu_uuids):
             raise RefusedError(
-                f"TensorFlow sees {len(gpus)} of the {len(gpu_uuids)} GPU(s) this run was given: its CUDA libraries "
-                "are missing or do not fit the driver; install them with "
+                f"This run was given {len(gpu_uuids)} of the machine's GPUs, and TensorFlow sees {len(gpus)}: its CUDA "
+                "libraries are missing or do not fit the driver; install them with "
                 "`pip install 'tensorflow[and-cuda]>=2.21,<2.22'`."
             )
         for gpu in gpus:

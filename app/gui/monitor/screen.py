@@ -41,7 +41,9 @@ class MonitorView(QWidget):
         self._fold = button("Fold all", "Show only hosts, or their devices too", small=True)
         self._ranges = {name: toggle_button(name, f"Show the last {name} ({n})") for n, name in enumerate(RANGES_S, 1)}
         self._hosts = button("&Hosts …", "Machines with GPUs that are reached by ssh, Slurm, Ray or docker", flat=True)
-        self._trace = button("Replay a &trace …", "Telemetry recorded with `watch --json` (Ctrl+O)", flat=True)
+        self._trace = button(
+            "Replay a &trace …", "Telemetry that the command watch --json recorded (Ctrl+O)", flat=True
+        )
         self._hosts.clicked.connect(actions.manage_hosts)
         self._trace.clicked.connect(actions.open_trace)
         self.table = MonitorTable(model, theme)
