@@ -12,6 +12,7 @@ import pytest
 from app.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
 from app.fields import Sample, SlowSample
 from app.records import RunEvent
+from app.runs import supervisor
 from app.runs.host import ClockAnchor
 from app.runs.recording import OtherProcesses, TelemetryRecorder
 from app.runs.sinks import FanOut
@@ -209,7 +210,10 @@ def _energy_waits_s(feed: TelemetryFeed) -> tuple[float, float]:
     return (first.t_ns - began_ns) / 1e9, (second.t_ns - phase_ns) / 1e9
 
 
-def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(feed: TelemetryFeed) -> None:
+def test_at_the_end_it_waits_for_the_last_reading_of_every_gpu(
+    feed: TelemetryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_DRAIN_S", LIMIT_S)  # a busy machine may need more than the usual two seconds
     with recorded(feed, GPU_A, GPU_B) as (recording, inbox):
         requested_ns = time.monotonic_ns()
         events, _ = finished(recording, inbox)
@@ -220,6 +224,7 @@ def test_a_counter_that_never_answers_is_waited_for_two_seconds() -> None:
     with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, inbox):
         events, seconds = finished(recording, inbox)
     assert 1.9 < seconds < LIMIT_S
+    assert recording.awaits_energy
     assert with_energy(events, 0) == set()
     assert any(isinstance(event, Sample) and event.device == "GPU-dumb" for event in events), "the rest is handed on"
 
@@ -227,16 +232,16 @@ def test_a_counter_that_never_answers_is_waited_for_two_seconds() -> None:
 def test_without_a_counter_nothing_is_waited_for() -> None:
     with feed_of(LAPTOP, hz=20.0) as feed, recorded(feed, LAPTOP.uuid) as (recording, inbox):
         recording.handle(PhaseStarted(phase="measure", t_ns=time.monotonic_ns()))
-        events, seconds = finished(recording, inbox)
+        events, _ = finished(recording, inbox)
     assert events == []
-    assert seconds < 1.9
+    assert not recording.awaits_energy
 
 
 def test_a_lost_gpu_is_not_waited_for() -> None:
     with feed_of(DUMB, hz=20.0) as feed, recorded(feed, "GPU-dumb") as (recording, inbox):
         recording.handle(DeviceLost(t_ns=time.monotonic_ns(), device="GPU-dumb", reason="It is gone."))
-        _, seconds = finished(recording, inbox)
-    assert seconds < 1.9
+        finished(recording, inbox)
+    assert not recording.awaits_energy
 
 
 def test_another_process_on_the_run_s_gpu_is_told_at_the_end_and_one_elsewhere_is_not() -> None:
