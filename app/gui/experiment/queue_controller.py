@@ -157,6 +157,7 @@ class QueueController(QObject):
     def _show(self) -> None:
         now_s = time.monotonic()
         self._shown_s = int(now_s)
+        self._model.waits_for_run = self._begin_requested and self._run.running
         self.state = self._model.state(now_s)
         if self._view is None and not self.state.is_empty:
             self._view = self._connected_view()

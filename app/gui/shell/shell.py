@@ -163,6 +163,8 @@ class Shell(QObject):
         for found in self._window.findChildren(QPushButton):
             if not (found.isVisible() and found.isEnabled() and found.text()):
                 continue
+            if found.accessibleName() == self._undo.undo_name != "":  # it is in the table, with its whole name
+                continue
             name = _plain(found.text())
             menu: QMenu | None = found.menu()
             if menu is None:

@@ -71,6 +71,7 @@ class QueueModel:
     """Combines the queue as it is in the database with the progress of its runner.
 
     `is_running` is whether this window runs it; an entry that runs all the same belongs to another program.
+    `waits_for_run` is whether it begins by itself after a run of this window that is not of the queue.
     """
 
     def __init__(self) -> None:
@@ -82,6 +83,7 @@ class QueueModel:
         self._banner: Banner | None = None
         self._offered = False
         self.is_running = False
+        self.waits_for_run = False
 
     @property
     def last_ended(self) -> QueueProgress | None:
@@ -229,6 +231,8 @@ class QueueModel:
             return "Running in another program"
         if self.is_running:
             return "Starting the next run …"
+        if self.waits_for_run and any(entry.state == "waiting" for entry in self._entries):
+            return "Waiting for the current run to end"
         return "Paused"
 
     def _format_time_left(self, now_s: float) -> str:
@@ -243,7 +247,8 @@ class QueueModel:
         """Return what the button for all entries does: pause them if any is to come, resume them if all are paused."""
         if self._offered or self.runs_elsewhere or not self._entries:
             return ""
-        return "pause" if self.is_running and any(entry.state != "paused" for entry in self._entries) else "go on"
+        goes_on = self.is_running or self.waits_for_run
+        return "pause" if goes_on and any(entry.state != "paused" for entry in self._entries) else "go on"
 
 
 def _with_pause(progress: QueueProgress, entry: QueueProgress) -> QueueProgress:

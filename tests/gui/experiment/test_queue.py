@@ -327,6 +327,22 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
     assert view_of(workbench).ended_banner.button("show").text() == "Show the run"
 
 
+def test_what_waits_for_a_single_run_is_said_to_wait_until_it_is_paused(qtbot: QtBot, workbench: Workbench) -> None:
+    choose(workbench, seconds=600.0)
+    workbench.run.run()
+    workbench.run.run()
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
+    view = view_of(workbench)
+    qtbot.waitUntil(lambda: "Waiting for the current run to end" in view.displayed_text(), timeout=READ_LIMIT_MS)
+    assert view.pause_all.text() == "Pause all"
+    view.pause_all.click()
+    qtbot.waitUntil(lambda: "Paused" in view.displayed_text(), timeout=READ_LIMIT_MS)
+    assert view.pause_all.text() == "Resume all"
+    workbench.run.stop()
+    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    assert not workbench.queue.running
+
+
 def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workbench) -> None:
     queue, view = workbench.queue, view_of(workbench)
     queue.add(plan("long", seconds=600.0, steps=0))

@@ -3,6 +3,7 @@
 from itertools import chain
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QColor, QKeySequence, QShortcut
 from PySide6.QtTest import QTest
@@ -99,6 +100,21 @@ def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_
         assert titles(workbench)[1].startswith("2  lstm")
         workbench.shell.show_keys()
         assert palette.list.currentIndex().row() == 1
+
+
+def test_the_palette_lists_what_it_undoes_once_and_finds_what_is_in_menus_of_plots(workbench: Workbench) -> None:
+    palette = workbench.shell.palette
+    workbench.undo.push("add “a very long name of an experiment” to the queue", lambda: pytest.fail("nobody asked"))
+    for words, found in (
+        ("undo", "Undo: add “a very"),
+        ("smooth", "Show the menu of"),
+        ("own window", "Show the menu of"),
+    ):
+        workbench.shell.open_palette()
+        QTest.keyClicks(palette.line, words)
+        assert sum(title.startswith(found) for title in titles(workbench)) == 1
+        assert titles(workbench)[0].startswith(found)
+        QTest.keyClick(palette.line, Qt.Key.Key_Escape)
 
 
 def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbench) -> None:

@@ -61,6 +61,17 @@ def test_a_run_that_waits_for_another_one_to_end_says_so_where_nothing_can_be_sk
     assert (state.activity, state.can_skip_wait) == ("Waiting for another run.", False)
 
 
+def test_what_begins_after_a_single_run_is_not_said_to_be_paused() -> None:
+    queue = QueueModel()
+    queue.waits_for_run = True
+    queue.update((FIRST,))
+    state = queue.state(0.0)
+    assert (state.activity, state.pause_action) == ("Waiting for the current run to end", "pause")
+    queue.update((replace(FIRST, state="paused"),))
+    state = queue.state(0.0)
+    assert (state.activity, state.pause_action) == ("Paused", "go on")
+
+
 def test_paused_entries_are_not_in_the_time_left_and_an_unknown_time_makes_it_the_least() -> None:
     queue = board(FIRST, replace(SECOND, state="paused"))
     assert queue.state(0.0).time_left == "1:40 left"
