@@ -155,7 +155,7 @@ def test_a_reference_that_cannot_be_added_is_said_here(qtbot: QtBot, workbench: 
     assert isinstance(view, CompareView)
     add = wait_offer(qtbot, view, "Runs measured on real GPUs")
     take(view, add)
-    qtbot.waitUntil(lambda: "A run is in progress" in view.displayed_text(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "A run is active" in view.displayed_text(), timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: add in view.offers.offers and view.offers.offers[add].isEnabled(), timeout=READ_LIMIT_MS)
 
 
