@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint, QRect
+from PySide6.QtCore import QEvent, QPoint, QRect, QSize
 from PySide6.QtWidgets import QApplication, QDialog, QLabel, QPushButton, QScrollArea, QStackedWidget, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.gui.app import Workbench
 from app.gui.theme import Theme
 from app.gui.widgets.basic import ElidedLabel
 from app.gui.window import MainWindow
 from tests.gui.tour import SCREENS, tour, toured
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run
 
 SMALL, DOUBLED = (1024, 700), (640, 400)
-STORED = ("HistoryView", "CompareView")
-"""The pages that scroll upright only."""
 NESTED = 6
 
 
@@ -54,7 +54,7 @@ def scrolled(window: MainWindow, size: tuple[int, int]) -> Iterator[str]:
     assert isinstance(shown, QScrollArea)
     name = type(shown.widget()).__name__
     across, upright = shown.horizontalScrollBar().maximum(), shown.verticalScrollBar().maximum()
-    if across or upright if size == SMALL else across and name in STORED:
+    if across or (upright and size == SMALL):
         yield name
 
 
@@ -76,3 +76,28 @@ def test_nothing_is_cut_on_a_small_screen_or_at_200_percent(
                 fits = window.size().toTuple() == size and QRect(QPoint(), window.size()).contains(shown.rect())
                 found[name, size] = fits, list(cut(shown)), list(scrolled(window, size))
     assert found == {(name, size): (True, [], []) for name in SCREENS for size in (SMALL, DOUBLED)}
+
+
+def in_sight(workbench: Workbench, widget: QWidget) -> bool:
+    """Return whether the page shows all of a widget's first 100 rows of pixels."""
+    page = workbench.run_view.parentWidget()
+    assert isinstance(page, QWidget)
+    return page.rect().contains(QRect(widget.mapTo(page, QPoint()), QSize(widget.width(), 100)))
+
+
+def test_a_narrow_window_has_the_form_above_the_plots_and_scrolls_to_what_begins(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    view = workbench.run_view
+    workbench.window.resize(*DOUBLED)
+    qtbot.waitUntil(lambda: view.form.width() == view.width())
+    assert not in_sight(workbench, view.live)
+    view.show_matrix()
+    qtbot.waitUntil(lambda: in_sight(workbench, view.matrix_view()))
+    choose(workbench)
+    click_run(view.form)
+    qtbot.waitUntil(lambda: in_sight(workbench, view.live), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    workbench.window.resize(*SMALL)
+    qtbot.waitUntil(lambda: view.live.mapTo(view, QPoint()).y() == 0)
+    assert view.form.width() < view.live.width()

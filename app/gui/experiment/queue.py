@@ -10,6 +10,7 @@ from app.gui.experiment.queue_table import QueueTable
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, show_text, text_label
 from app.gui.widgets.dialogs import ask_confirmation
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.window_state import WindowState
 from app.viewmodels.experiment.queue import QueueState
 from app.viewmodels.experiment.queue_banner import Banner, BannerAction
@@ -285,16 +286,10 @@ class QueueView(QWidget):
     def _fill_buttons(self) -> None:
         line = QHBoxLayout(self._buttons)
         line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(GRID // 2)
-        for act in (
-            self.up,
-            self.down,
-            self.pause,
-            self.remove,
-            self.show_verdict,
-            self.export_button,
-            self.cancel_all,
-        ):
-            line.addWidget(act)
-        # What is about one entry stands apart from what is about all.
-        line.insertStretch(line.indexOf(self.export_button), 1)
+        of_entry, of_all = FlowBar(GRID // 2, GRID // 2), FlowBar(GRID // 2, GRID // 2, right=True)
+        for act in (self.up, self.down, self.pause, self.remove, self.show_verdict):
+            of_entry.flow.addWidget(act)
+        for act in (self.export_button, self.cancel_all):
+            of_all.flow.addWidget(act)
+        line.addWidget(of_entry, 1)
+        line.addWidget(of_all)

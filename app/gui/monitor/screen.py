@@ -12,6 +12,7 @@ from app.gui.monitor.details import DetailsView
 from app.gui.monitor.table import MonitorTable
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, toggle_button
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
 from app.viewmodels.monitor.details import chosen_details
@@ -168,21 +169,16 @@ class MonitorView(QWidget):
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(10 * GRID)
         self.search.setMaximumWidth(20 * GRID)
-        self._summary.setMinimumWidth(6 * GRID)
+        self._summary.setMinimumWidth(32 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
         head = QHBoxLayout()
         head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
-        head.setSpacing(GRID // 2)
         head.addWidget(self._summary, 1)
-        for widget in (self.search, self._grouped, self._fold):
-            head.addWidget(widget)
-        head.addSpacing(GRID)
-        for widget in self._ranges.values():
-            head.addWidget(widget)
-        for link in (self._hosts, self._trace):
-            head.addSpacing(GRID)
-            head.addWidget(link)
+        tools = FlowBar(GRID, GRID // 2, right=True)
+        for widget in (self.search, self._grouped, self._fold, *self._ranges.values(), self._hosts, self._trace):
+            tools.flow.addWidget(widget)
+        head.addWidget(tools)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)

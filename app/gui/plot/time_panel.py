@@ -116,7 +116,7 @@ class TimePanel(QWidget):
     def show_times(self, shown: bool) -> None:
         """Show or hide the times below the curves, which have no less room with them."""
         self.axis.show_labels(shown)
-        self.plot.setMinimumHeight((11 if shown else 9) * GRID)
+        self.plot.setMinimumHeight((11 if shown else 8) * GRID)
 
     def set_title(self, title: str, unit: str) -> None:
         """Set name and unit."""

@@ -46,7 +46,6 @@ class BatchLimitDialog(QInputDialog):
         self.setOkButtonText("&Search")
 
 
-_FORM_WIDTH = 43 * GRID
 _CUSTOM_ENTRY = ("", "Custom workload …")
 """Last entry of the list of workloads; no workload has its name."""
 
@@ -250,7 +249,6 @@ class FormView(QWidget):
         self._largest.clicked.connect(self._ask_limit)
 
     def _build(self) -> None:
-        self.setFixedWidth(_FORM_WIDTH)
         content = QWidget()
         column = QVBoxLayout(content)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)

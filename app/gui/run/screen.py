@@ -2,14 +2,17 @@
 
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QEvent, QSize, QTimer
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QApplication,
+    QBoxLayout,
     QDialog,
     QDialogButtonBox,
     QFrame,
-    QHBoxLayout,
     QPlainTextEdit,
+    QScrollArea,
+    QSizePolicy,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from app.gui.experiment.matrix import MatrixView
     from app.gui.experiment.queue import QueueView
     from app.gui.run.first_start import FirstStartView
+
+_FORM_WIDTH = 43 * GRID
 
 
 class RunView(QWidget):
@@ -44,16 +49,44 @@ class RunView(QWidget):
         self._right.addWidget(self.live)
         line = QFrame()
         line.setProperty("role", "rule")
-        line.setFixedWidth(1)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.form)
-        layout.addWidget(line)
+        line.setMinimumSize(1, 1)
+        self._layout = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+        self._layout.setSpacing(0)
+        self._layout.addWidget(self.form)
+        self._layout.addWidget(line)
         self._column = QVBoxLayout()
         self._column.setSpacing(0)
         self._column.addWidget(self._right, 1)
-        layout.addLayout(self._column, 1)
+        self._right.currentChanged.connect(self._reveal)
+        self._layout.addLayout(self._column, 1)
+        self._arrange()
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the room of both parts as they are now, and the width of the wider one, above which the other fits."""
+        width = max(self.form.minimumSizeHint().width(), self._column.minimumSize().width())
+        return QSize(width, super().minimumSizeHint().height())
+
+    def event(self, event: QEvent) -> bool:
+        """Put the parts beside or above each other, as the width and what they show allow."""
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self._arrange()
+        return super().event(event)
+
+    def _arrange(self) -> None:
+        side_by_side = self.width() > _FORM_WIDTH + self._column.minimumSize().width()
+        direction, policy = QBoxLayout.Direction, QSizePolicy.Policy
+        self._layout.setDirection(direction.LeftToRight if side_by_side else direction.TopToBottom)
+        self.form.setMinimumWidth(_FORM_WIDTH if side_by_side else 0)
+        self.form.setMaximumWidth(_FORM_WIDTH if side_by_side else self.width())
+        self.form.setSizePolicy(policy.Preferred, policy.Preferred if side_by_side else policy.Minimum)
+
+    def _reveal(self) -> None:
+        """Scroll to what the right part shows, where it is below the form."""
+        viewport = self.parentWidget()
+        page = None if viewport is None else viewport.parentWidget()
+        if isinstance(page, QScrollArea) and self.isVisible():
+            QTimer.singleShot(0, self, lambda: page.verticalScrollBar().setValue(self._right.y()))
 
     def queue_view(self) -> "QueueView":
         """Return the queue, made when first needed."""
@@ -106,13 +139,14 @@ class RunView(QWidget):
         self._right.setCurrentWidget(self.first_start_view())
 
     def show_live(self) -> None:
-        """Show the live view again; where what it replaces had the keyboard, its plots have it."""
+        """Show the live view again, and scroll to it; where what it replaces had the keyboard, its plots have it."""
         had_keyboard = self._right.isAncestorOf(QApplication.focusWidget() or self)
         is_there = self.shows_live
         self._right.setCurrentWidget(self.live)
         if had_keyboard and not is_there:
             self.live.stack.setFocus()
         self.form.setEnabled(True)
+        self._reveal()
 
     def show_log(self, text: str) -> None:
         """Show the worker's log in a dialog, at its newest lines."""
