@@ -105,7 +105,7 @@ class CompareController(QObject):
         self._align = next((name for name in ALIGNMENTS if name == self._state.read("align", "")), ALIGNMENTS[0])
         self._actions = actions
         self._failed: list[Callable[[], None]] = []
-        self._showing = Slices(self)
+        self._showing = Slices(self, slice_s=0.0)
         view.offers.offer_accepted.connect(self._accept_offer)
         view.table.baseline_requested.connect(self.make_baseline)
         view.margin_chosen.connect(self.set_margin)
@@ -281,15 +281,18 @@ class CompareController(QObject):
         self._showing.start(self._show_in_turns(data, article=article))
 
     def _show_in_turns(self, data: _CompareData, *, article: bool) -> Iterator[None]:
-        """Show verdict, table and charts, then the curves, so that neither waits for all of it."""
+        """Show verdict and charts, then the table, then the curves, so that none waits for all of it."""
         self._baseline = data.comparison.baseline
         self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
         self._view.tabs.offer_article(bool(data.articles))
+        self._view.table.setUpdatesEnabled(False)
         self._show_comparison(data.comparison)
         if article:
             self._view.tabs.open_article()
         self._view.table.setFocus()
+        yield
+        self._view.table.setUpdatesEnabled(True)
         yield
         if data.curves.align == self._align:
             self._view.show_curves(data.curves)

@@ -249,7 +249,8 @@ class CompareView(QWidget):
 
     def _connect(self) -> None:
         self._add_margins()
-        self.tabs.curves.panels.turns.lead(self.table.viewport())
+        for first in (self, self.table.viewport()):
+            self.tabs.curves.panels.turns.lead(first)
         self.tabs.enlarged.connect(self._enlarge)
         QShortcut(QKeySequence("Ctrl+Shift+E"), self).activated.connect(self.tabs.enlarge.toggle)
         self._restore_key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)

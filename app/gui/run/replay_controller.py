@@ -49,7 +49,7 @@ class ReplayController(QObject):
         self._model.handle(recording.inventory)
         self._replay = Replay(recording, speed=speed)
         self._timer.start()
-        self._tick()
+        QTimer.singleShot(0, self, self._tick)  # a view that was made now is painted first
 
     def stop(self) -> None:
         """End the replay and show this machine again."""

@@ -96,7 +96,7 @@ def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
     played = workbench.run_view.replay
     assert isinstance(played, ReplayView)
     assert played.isVisible()
-    assert played.chip.startswith("Replay of night.jsonl · 1× H200 · 2025-10-09")
+    qtbot.waitUntil(lambda: played.chip.startswith("Replay of night.jsonl · 1× H200 · 2025-10-09"), timeout=LIMIT_MS)
     click(played.speed_button(16.0))
     qtbot.waitUntil(lambda: not played.pause_button.isEnabled(), timeout=LIMIT_MS)
     assert "Recorded telemetry" in played.live.displayed_text()
