@@ -331,7 +331,7 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     assert document["host"]["fields"]["memory_bytes"]["value"] > 0
     text = line("gpus").stdout
     assert "driver 580.65.06, CUDA up to 13.0" in text
-    assert "688.1" in text
+    assert "688\N{NO-BREAK SPACE}W" in text
     assert reason in text
     assert not line.database.exists(), "looking makes no database"
 

@@ -114,10 +114,12 @@ def format_field(name: str, value: float | None) -> str:
         return f"{units.byte_size(value)}/s"
     if field.unit == "bytes":
         return units.byte_size(value)
+    if field.unit == "mW":
+        return units.watts(value)
     shown = value / field.scale
     if field.unit == "ns" and shown:
         return units.seconds(shown)
-    has_decimal = field.unit == "mW" or (field.unit in ("%", "s") and shown != int(shown))
+    has_decimal = field.unit in ("%", "s") and shown != int(shown)
     return units.with_unit(shown, field.display_unit, 1 if has_decimal else 0)
 
 

@@ -239,6 +239,6 @@ def test_every_field_has_a_word_and_a_unit() -> None:
     for name, field in FIELDS.items():
         assert field.label
         assert (field.unit == "bits") == (name == "throttle_reasons")
-    assert format_field("power_mw", 688_123) == f"688.1{NBSP}W"
+    assert format_field("power_mw", 688_123) == f"688{NBSP}W"
     assert format_field("throttled_power_ns", 0) == f"0{NBSP}s"
     assert format_field("fan_pct", None) == "–"
