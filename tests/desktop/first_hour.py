@@ -2,6 +2,7 @@
 
 `first` runs a workload, brings in the reference runs, compares two of them, saves a report and resizes the window;
 `again` finds it as it was. Each prints the window's place when it ends.
+`arrange` and `look` are those of `tests.desktop.arranged`.
 """
 
 import json
@@ -25,16 +26,12 @@ from app.__main__ import main
 from app.gui.shell.palette import Palette
 from app.gui.window import MainWindow
 from app.storage.reference import reference_files
-from tests.desktop.user import Story, User, click, click_row, click_tab, press, shown, until, write
+from tests.desktop.arranged import arrange, look
+from tests.desktop.user import Story, User, active_window, click, click_row, click_tab, press, shown, until, write
 
 RUNS = 1 + sum(len(file.uids) for file in reference_files())
 """The run that is made, and those of the reference."""
 SEARCH = "block-fused"
-
-
-def _window() -> MainWindow | None:
-    window = shown(MainWindow)
-    return window if window and window.isActiveWindow() else None
 
 
 def _end(window: MainWindow) -> Story:
@@ -47,7 +44,7 @@ def _end(window: MainWindow) -> Story:
 
 def first(folder: Path) -> Story:
     """Go from the first start to a report."""
-    window = yield from until(_window)
+    window = yield from until(active_window)
     yield lambda: shown(QLabel, "Where do you want to run?")  # the machine is known
     seconds = yield from until(lambda: shown(QAbstractSpinBox, "Measure for"))
     click(seconds)
@@ -86,12 +83,12 @@ def first(folder: Path) -> Story:
 
 def again(_folder: Path) -> Story:
     """Look where the window is, and which screen it shows."""
-    window = yield from until(_window)
+    window = yield from until(active_window)
     yield lambda: shown(QAbstractButton, "Save report") or shown(QLabel, "Nothing to compare")
     yield from _end(window)
 
 
-STORIES: dict[str, Callable[[Path], Story]] = {"first": first, "again": again}
+STORIES: dict[str, Callable[[Path], Story]] = {"first": first, "again": again, "arrange": arrange, "look": look}
 
 if __name__ == "__main__":
     _story, _database, _folder = sys.argv[1:]

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from app.storage.database import save_setting
+from app.storage.known_settings import ANSWERED, FIRST_START
+from app.storage.reference import add_reference
 from app.storage.store import Store
 from tests.desktop.first_hour import RUNS
 from tests.fakes.display import NO_DISPLAY, running_display
@@ -49,3 +52,14 @@ def test_from_the_first_start_to_a_report_and_back_to_where_one_was(display: str
     report = (tmp_path / "report.html").read_text()
     assert "block_fused" in report or "Block-fused" in report
     assert end_of(display, "again", tmp_path) == ended
+
+
+def test_every_screen_is_at_the_next_start_as_it_was_arranged(display: str, tmp_path: Path) -> None:
+    database = tmp_path / "profiles.db"
+    add_reference(database)
+    save_setting(database, FIRST_START, ANSWERED)
+    arranged = end_of(display, "arrange", tmp_path)
+    assert arranged["History"]["text Search runs"] == "nchw"
+    assert arranged["Run"]["number Batch size"] == "24"
+    assert (arranged["Run"]["button 30 s "], arranged["Monitor"]["button 10 min "]) == (True, True)
+    assert end_of(display, "look", tmp_path) == arranged

@@ -13,6 +13,8 @@ from typing import TypeVar
 from PySide6.QtCore import QModelIndex, QObject, QPoint, QRect, QTimer
 from PySide6.QtWidgets import QAbstractItemView, QApplication, QTabBar, QWidget
 
+from app.gui.window import MainWindow
+
 LIMIT_S = 120.0
 """A busy machine may need so long for what a user sees at once."""
 _LOOK_MS = 20
@@ -77,6 +79,12 @@ def shown(kind: type[Widget], says: str = "") -> Widget | None:
     return None
 
 
+def active_window() -> MainWindow | None:
+    """Return the main window once it has the keyboard."""
+    window = shown(MainWindow)
+    return window if window and window.isActiveWindow() else None
+
+
 def click(widget: QWidget, at: QRect | None = None, *held: str) -> None:
     """Click with the mouse into the middle of a widget, or of a part of it, while keys are held."""
     part = at or widget.rect()
@@ -94,6 +102,14 @@ def click_tab(bar: QTabBar, says: str) -> None:
 def click_row(view: QAbstractItemView, index: QModelIndex, *held: str) -> None:
     """Click on a row of a table or list, while keys are held."""
     click(view.viewport(), view.visualRect(index), *held)
+
+
+def drag(widget: QWidget, start: QPoint, by: QPoint) -> None:
+    """Drag with the mouse from a point of a widget."""
+    first = widget.mapToGlobal(start)
+    last = first + by
+    to = ("mousemove", "--sync", str(last.x()), str(last.y()))
+    _do("mousemove", "--sync", str(first.x()), str(first.y()), "mousedown", "1", *to, "mouseup", "1")
 
 
 def press(*keys: str) -> None:
