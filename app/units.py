@@ -26,8 +26,12 @@ def number(value: float | None, digits: int = 3) -> str:
         return ABSENT
     if value == 0:
         return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(decimals, 12)}f}"
+    return f"{value:,.{_decimals(value, digits)}f}"
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Return how many decimals a number other than 0 needs for so many significant digits."""
+    return min(12, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
 def with_minus(figures: str) -> str:
@@ -213,8 +217,15 @@ def ratio_interval(interval: tuple[float, float] | None, reference: float) -> st
 
 
 def interval(ends: tuple[float, float] | None, digits: int = 3) -> str:
-    """Return the ends of an interval with so many significant digits, as `40,320–41,575`; "" without one."""
-    return span(*(number(end, digits) for end in ends)) if ends else ""
+    """Return the ends of an interval with so many significant digits, as `40,320–41,575`; "" without one.
+
+    Both have the decimals of the upper one, `912–1,118`, unless it is ten times the lower one or more.
+    """
+    if not ends:
+        return ""
+    low, high = ends
+    is_narrow = is_known(high) and 0 < low < high < 10 * low
+    return span(f"{low:,.{_decimals(high, digits)}f}" if is_narrow else number(low, digits), number(high, digits))
 
 
 def duration(seconds: float | None) -> str:

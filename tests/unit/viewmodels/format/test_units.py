@@ -70,6 +70,8 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.ratio_interval((9.8e-305, 1.01e304), 2.1), "1e−304–1e304"),
         (units.span("−0.2", "0.3"), "−0.2 to 0.3"),
         (units.interval((40320.4, 41575.0), 4), "40,320–41,575"),
+        (units.interval((912.4, 1118.2), 4), "912–1,118"),
+        (units.interval((0.0421, 1118.2), 4), "0.04210–1,118"),
         (units.duration(130), "2:10"),
         (units.duration(3730), "1:02:10"),
         (units.duration(0.2), "0:00"),
