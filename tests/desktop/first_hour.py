@@ -27,7 +27,7 @@ from app.gui.shell.palette import Palette
 from app.gui.window import MainWindow
 from app.storage.reference import reference_files
 from tests.desktop.arranged import arrange, look
-from tests.desktop.user import Story, User, active_window, click, click_row, click_tab, press, shown, until, write
+from tests.desktop.user import Story, User, active_window, click, click_row, click_tab, fill, press, shown, until, write
 
 RUNS = 1 + sum(len(file.uids) for file in reference_files())
 """The run that is made, and those of the reference."""
@@ -47,10 +47,7 @@ def first(folder: Path) -> Story:
     window = yield from until(active_window)
     yield lambda: shown(QLabel, "Where do you want to run?")  # the machine is known
     seconds = yield from until(lambda: shown(QAbstractSpinBox, "Measure for"))
-    click(seconds)
-    yield seconds.hasFocus
-    press("ctrl+a")
-    write("1\t")
+    yield from fill(seconds, "1")
     yield lambda: seconds.text() == "1 s"
     click((yield from until(lambda: shown(QAbstractButton, "Run"))))
     yield lambda: shown(QLabel, "Completed")

@@ -122,5 +122,13 @@ def write(text: str) -> None:
     _do("type", "--delay", "4", text)
 
 
+def fill(field: QWidget, text: str) -> Story:
+    """Type a text in place of what a field has, and leave it."""
+    click(field)
+    yield field.hasFocus
+    press("ctrl+a")
+    write(f"{text}\t")
+
+
 def _do(*words: str) -> None:
     subprocess.run(["xdotool", *words], check=True, timeout=LIMIT_S)

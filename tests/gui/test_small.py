@@ -101,3 +101,19 @@ def test_a_narrow_window_has_the_form_above_the_plots_and_scrolls_to_what_begins
     workbench.window.resize(*SMALL)
     qtbot.waitUntil(lambda: view.live.mapTo(view, QPoint()).y() == 0)
     assert view.form.width() < view.live.width()
+
+
+def test_the_plots_of_a_run_that_was_stopped_fit_a_small_screen(qtbot: QtBot, workbench: Workbench) -> None:
+    workbench.window.resize(*SMALL)
+    live, form = workbench.run_view.live, workbench.run_view.form
+    form.workload_chosen.emit("cnn10")
+    for name, value in {"batch_size": 16, "seconds": 60.0}.items():
+        form.edited.emit(name, value)
+    click_run(form)
+    qtbot.waitUntil(lambda: live.status.title == "Measuring", timeout=RUN_LIMIT_MS)
+    click_run(form)
+    qtbot.waitUntil(lambda: live.status.title == "Stopped", timeout=RUN_LIMIT_MS)
+    room = live.stack.parentWidget()
+    assert isinstance(room, QWidget)
+    qtbot.waitUntil(lambda: len(live.stack.shown) > 3 and live.badge.isVisible(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: live.stack.height() == room.height())

@@ -286,7 +286,7 @@ class CompareController(QObject):
         self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
         self._view.tabs.offer_article(bool(data.articles))
-        self._view.table.setUpdatesEnabled(False)
+        self._view.table.setUpdatesEnabled(False)  # new cells take as long to paint as all the rest
         self._show_comparison(data.comparison)
         if article:
             self._view.tabs.open_article()

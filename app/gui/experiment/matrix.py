@@ -168,7 +168,7 @@ class _ParameterRow:
 
 
 _PAGE_HELP = (
-    "Every combination of values becomes a variant. All other parameters are as in the form on the left.",
+    "Every combination of values becomes a variant. All other parameters are as in the form.",
     "Prepared experiments, adapted to this machine.",
 )
 

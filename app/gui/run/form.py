@@ -55,7 +55,7 @@ def _row_keys(state: FormState) -> dict[str, tuple[str, str]]:
     return {field.name: (field.kind, field.label) for field in state.fields}
 
 
-_FOR_THE_NEXT = "This form is for the next run; the active one is named on the right."
+_FOR_THE_NEXT = "This form is for the next run; the active one is named above the plots."
 
 
 class FormView(QWidget):

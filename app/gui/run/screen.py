@@ -1,4 +1,4 @@
-"""The Run screen: the form on the left, the live view and the queue on the right."""
+"""The Run screen: the form, and beside it, or below it in a narrow window, the live view and the queue."""
 
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,7 @@ class RunView(QWidget):
         self._arrange()
 
     def minimumSizeHint(self) -> QSize:
-        """Return the room of both parts as they are now, and the width of the wider one, above which the other fits."""
+        """Return the width of the wider part, as the other fits above or below it, and the height as arranged now."""
         width = max(self.form.minimumSizeHint().width(), self._column.minimumSize().width())
         return QSize(width, super().minimumSizeHint().height())
 
@@ -143,10 +143,11 @@ class RunView(QWidget):
         had_keyboard = self._right.isAncestorOf(QApplication.focusWidget() or self)
         is_there = self.shows_live
         self._right.setCurrentWidget(self.live)
-        if had_keyboard and not is_there:
+        if is_there:
+            self._reveal()
+        elif had_keyboard:
             self.live.stack.setFocus()
         self.form.setEnabled(True)
-        self._reveal()
 
     def show_log(self, text: str) -> None:
         """Show the worker's log in a dialog, at its newest lines."""

@@ -307,12 +307,10 @@ def _figure(key: str, value: float | None, whole: float | None) -> str:
     """Return a value of the table as text, of the whole where that is known; "" for none."""
     if value is None:
         return ""
-    if key == "power_mw":
-        return f"{value / 1e3:,.0f} of {units.watts(whole)}" if whole else units.watts(value)
+    if key == "power_mw" and whole:
+        return f"{value / 1e3:,.0f} of {units.watts(whole)}"
     if key == "memory_bytes":
         return units.bytes_of_total(value, whole)
-    if key == "temperature_c":
-        return units.celsius(value)
     return units.percent(value) if key == "load_pct" else format_field(key, value)
 
 

@@ -99,7 +99,7 @@ class LiveState:
 
 _READY = Status(
     title="Ready to run",
-    detail="Choose a variant on the left, then press Run (Ctrl+R). The plots show the machine now.",
+    detail="Choose a variant in the form, then press Run (Ctrl+R). The plots show the machine now.",
 )
 _STARTING = Status(title="Starting the first run …", detail="The queue below shows its progress.")
 
