@@ -117,3 +117,12 @@ def test_the_plots_of_a_run_that_was_stopped_fit_a_small_screen(qtbot: QtBot, wo
     assert isinstance(room, QWidget)
     qtbot.waitUntil(lambda: len(live.stack.shown) > 3 and live.badge.isVisible(), timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: live.stack.height() == room.height())
+
+
+def test_the_form_stays_where_it_is_when_a_run_has_little_to_show(qtbot: QtBot, workbench: Workbench) -> None:
+    view = workbench.run_view
+    choose(workbench, behaviour="fail")
+    click_run(view.form)
+    qtbot.waitUntil(lambda: view.live.status.title == "Failed", timeout=RUN_LIMIT_MS)
+    workbench.window.resize(*DOUBLED)
+    qtbot.waitUntil(lambda: view.form.width() == view.width())

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from app.gui.run.first_start import FirstStartView
 
 _FORM_WIDTH = 43 * GRID
+_LEAST_PLOTS_WIDTH = 56 * GRID
+"""More than what is beside the form needs while a run begins, goes on and ends: its place must not change with that."""
 
 
 class RunView(QWidget):
@@ -74,7 +76,7 @@ class RunView(QWidget):
         return super().event(event)
 
     def _arrange(self) -> None:
-        side_by_side = self.width() > _FORM_WIDTH + self._column.minimumSize().width()
+        side_by_side = self.width() > _FORM_WIDTH + max(_LEAST_PLOTS_WIDTH, self._column.minimumSize().width())
         direction, policy = QBoxLayout.Direction, QSizePolicy.Policy
         self._layout.setDirection(direction.LeftToRight if side_by_side else direction.TopToBottom)
         self.form.setMinimumWidth(_FORM_WIDTH if side_by_side else 0)
