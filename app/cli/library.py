@@ -60,8 +60,8 @@ def note(database: Path | None, as_json: bool, run: int, text: str | None) -> in
 
 
 @command("tag", "tag --add paper 3 4 5", "tag --remove paper 3")
-@click.option("--add", multiple=True, metavar="TAG", help="May be repeated.")
-@click.option("--remove", multiple=True, metavar="TAG", help="May be repeated.")
+@click.option("--add", multiple=True, metavar="TAG", help="A tag to give; may be repeated.")
+@click.option("--remove", multiple=True, metavar="TAG", help="A tag to take off; may be repeated.")
 @runs_argument(required=True)
 def tag(database: Path | None, as_json: bool, add: Sequence[str], remove: Sequence[str], runs: Sequence[int]) -> int:
     """Give tags to runs or take them off, and print the tags that each has now."""
@@ -253,7 +253,7 @@ def _read_days(word: str) -> float:
     type=Parsed(_read_days),
     required=True,
     metavar="AGE",
-    help="Of runs that ended longer ago, such as 30d.",
+    help="Only of runs that ended longer ago than AGE: 30d, 12h or 2w.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted and delete nothing.")
 def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run: bool) -> int:
@@ -262,7 +262,8 @@ def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run:
         path = store.path
     if not (dry_run or as_json):
         print(
-            f"Deleting samples and packing the file; about a second for each {units.byte_size(100 * 2**20)} …",
+            "Deleting samples and log lines, and packing the file; "
+            f"about a second for each {units.byte_size(100 * 2**20)} …",
             file=sys.stderr,
         )
     done = prune(path, older_than, dry_run=dry_run)
