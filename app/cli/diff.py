@@ -15,8 +15,8 @@ from workloads.catalog import UsageError
 
 
 @command("diff", "diff 12 14", "diff 12 14 --all", "diff 12 14 --report diff.html")
-@click.argument("first", type=RUN_NUMBER, shell_complete=complete_runs)
-@click.argument("second", type=RUN_NUMBER, shell_complete=complete_runs)
+@click.argument("first", type=RUN_NUMBER, shell_complete=complete_runs, help="Its number in `list`.")
+@click.argument("second", type=RUN_NUMBER, shell_complete=complete_runs, help="Its number in `list`.")
 @click.option("--all", "everything", is_flag=True, help="Print what is equal too.")
 @report_option
 def diff(database: Path | None, as_json: bool, first: int, second: int, everything: bool, report: Path | None) -> int:

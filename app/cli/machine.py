@@ -32,7 +32,13 @@ _SLOWER = 0.9
 
 
 @command("calibrate", "calibrate", "calibrate --precision bfloat16")
-@click.option("--precision", "precisions", multiple=True, metavar="NAME", help="May be repeated (default: all).")
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    metavar="NAME",
+    help="A precision to measure; may be repeated (default: all).",
+)
 @on_option
 def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence[str], on: str) -> int:
     """Measure, store and print."""

@@ -15,6 +15,7 @@ from app.cli.telemetry import RateLimiter
 from app.fields import Sample, SlowSample
 from app.samples import HOST
 from app.storage.store import Store
+from tests.cli_docs import PAGE, page
 from tests.fakes.command_line import parse_arguments
 from workloads.catalog import Machine, UsageError, workload
 
@@ -338,6 +339,10 @@ def test_every_command_is_in_a_section_of_the_help(capsys: pytest.CaptureFixture
     heads = [line for line in lines if line and not line.startswith((" ", "Usage"))]
     assert heads == ["Options:", *(f"{title}:" for title in SECTIONS)]
     assert {name for entries in SECTIONS.values() for name in entries} <= {line.split()[0] for line in lines if line}
+
+
+def test_the_page_of_commands_is_made_from_the_commands() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "make it anew with: python -m tests.cli_docs"
 
 
 NAMES = [name for entries in SECTIONS.values() for name in entries if name != "completion"]
