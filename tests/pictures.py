@@ -157,6 +157,12 @@ def explain_layouts(workbench: Workbench) -> None:
     compare(workbench, cnn_runs(workbench, batch_size=1024, gpus=1), "Why")
 
 
+def explain_verdict(workbench: Workbench) -> QImage:
+    """Show README's example down to the end of the chart that says why."""
+    compare(workbench, cnn_runs(workbench, batch_size=1024, gpus=1, precision="float32"), "Why")
+    return workbench.window.grab().toImage().copy(0, 0, SIZE[0], 650)
+
+
 def show_article(workbench: Workbench) -> None:
     """Show article B beside the runs that repeat it."""
     settings = {"mode": "train", "units": 512, "batch_size": 64, "precision": "tf32"}
@@ -334,6 +340,7 @@ Take = Callable[[Workbench], object]
 PICTURES: Mapping[str, Take] = {
     "compare": lambda workbench: compare(workbench, lstm_layers(workbench)),
     "why": explain_layouts,
+    "verdict": explain_verdict,
     "history": show_history,
     "palette": search_palette,
     "run-page": open_run,

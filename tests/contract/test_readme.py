@@ -1,0 +1,72 @@
+"""README shows what the program prints now, and its first screen is short; links of all documents lead to files."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from tests.fakes.command_line import parse_arguments
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text("utf-8")
+POINT = "A/B-test training variants on your GPU: confidence intervals, energy, and proof of what actually ran."
+WORD_LIMIT = 600
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HEAD, EXAMPLE, REST = TEXT.split("```\n", 2)
+COMMANDS = re.findall(r"python3 start\.py ([a-z][^`\n]*)", TEXT.replace("python3 start.py test ", ""))
+
+
+def test_the_example_and_its_reason_are_what_the_commands_print_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*words: str) -> str:
+        assert main(words) == 0
+        return capsys.readouterr().out.replace("\xa0", " ")
+
+    monkeypatch.chdir(tmp_path)
+    add, compare = (shlex.split(command)[2:] for command in re.findall(r"^\$ (.+)$", EXAMPLE, re.MULTILINE))
+    assert re.sub(r"^\$ .+\n", "", EXAMPLE, flags=re.MULTILINE) == printed(*add) + printed(*compare)
+    total, part = re.findall(r"[\d.]+ ms", REST.partition("* **Why.**")[2])[:2]
+    reason = rf"^NCHW takes {total} less per step than NHWC .* {part} of it \(\d+ %\) in transposes"
+    assert re.search(reason, printed(*compare, "--why"), re.MULTILINE)
+
+
+def test_the_point_comes_first_and_the_first_example_ends_soon() -> None:
+    assert TEXT.splitlines()[2] == f"**{POINT}**"
+    assert len(f"{HEAD} {EXAMPLE}".split()) <= WORD_LIMIT
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_command_is_read(line: str) -> None:
+    assert parse_arguments(*shlex.split(line.partition("  #")[0]))
+
+
+def test_the_articles_figures_are_those_of_the_reference_runs() -> None:
+    (table,) = re.findall(r"^\| \| question .*\n\| ---.*\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+    figures = [figure for row in table.splitlines() for figure in re.findall(r"\d+\.\d+×?|\d+×", row.split("|")[4])]
+    assert len(figures) > 20
+    known = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]\d)", known)] == []
+
+
+def test_the_simulated_errors_are_those_of_the_statistics() -> None:
+    rows = re.findall(r"^\|[\w ]*\| [35] \|(.+)\|$", (ROOT / "docs" / "statistics.md").read_text("utf-8"), re.MULTILINE)
+    errors = [[float(re.findall(r"[\d.]+", cell)[0]) for cell in row.split("|")[3:5]] for row in rows if "**" in row]
+    ours, steps = [f"{min(each)} to {max(each)} %" for each in zip(*errors, strict=True)]
+    assert len(errors) == 8
+    assert f"faster in {ours} of cases" in TEXT
+    assert f"all steps in {steps} (" in TEXT
+
+
+def test_every_page_of_the_documents_is_in_the_list_of_pages() -> None:
+    named = set(re.findall(r"\]\(docs/(\w[\w-]*\.md)\)", TEXT.partition("## Documentation")[2]))
+    assert named == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_links_lead_to_files_and_every_picture_is_in_a_document() -> None:
+    links = {(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text("utf-8"))}
+    assert sorted(f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()) == []
+    shown = {(page.parent / link).resolve() for page, link in links}
+    assert {path.name for path in (ROOT / "docs" / "images").iterdir() if path.resolve() not in shown} == set()
