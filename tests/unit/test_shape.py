@@ -14,9 +14,9 @@ SOURCES = [
 ]
 TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
-MODULE_LINES = 400
+MODULE_LINES = 600
 LEAST_MODULE_LINES = 60
-CLASS_LINES = 250
+CLASS_LINES = 400
 FUNCTION_LINES = 60
 
 SMALL_MODULES = {

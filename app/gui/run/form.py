@@ -26,9 +26,10 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
-from app.viewmodels.run.form import FormState
+from app.viewmodels.run.form import MOST_CURES, FormState
 from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
 
 
@@ -90,6 +91,8 @@ class FormView(QWidget):
         self._advanced.setCheckable(True)
         self._advanced_fields = QGridLayout()
         self._refusal = BreakingLabel("problem")
+        self._cures = FlowBar(GRID // 2, GRID // 2)
+        self.cure_buttons = [button("", small=True) for _ in range(MOST_CURES)]
         self.retry_button = button("&Try again", "Read it once more", small=True)
         self.retry_button.hide()
         self._warning = BreakingLabel("caution")
@@ -196,6 +199,11 @@ class FormView(QWidget):
         self._copy.setText("Copy as co&mmand")
         show_text(self._refusal, text)
         set_role(self._refusal, "problem" if problem else "caption")
+        cures = state.cures if state.is_machine_known and not error else ()
+        for number, shown in enumerate(self.cure_buttons):
+            shown.setVisible(number < len(cures))
+            shown.setText(cures[number].label if number < len(cures) else "")
+        self._cures.setVisible(bool(cures))
         possible = state.is_machine_known and not state.refusals
         self._run.setText("Stopping …" if stopping else "&Stop" if self._busy else "&Run")
         self._run.setToolTip("Stop the current run (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")
@@ -226,7 +234,15 @@ class FormView(QWidget):
         controls += [self._rows[field.name].control.widget for field in state.fields if not field.advanced]
         controls.append(self._advanced)
         controls += [self._rows[field.name].control.widget for field in state.fields if field.advanced]
-        controls += [self._run, self.queue_button, self._compare, self._copy, self._reset, self._largest]
+        controls += [
+            *self.cure_buttons,
+            self._run,
+            self.queue_button,
+            self._compare,
+            self._copy,
+            self._reset,
+            self._largest,
+        ]
         for first, then in pairwise(controls):
             QWidget.setTabOrder(first, then)
 
@@ -247,6 +263,14 @@ class FormView(QWidget):
         self._copy.clicked.connect(self.copy_requested)
         self._reset.clicked.connect(self.reset_requested)
         self._largest.clicked.connect(self._ask_limit)
+        for number, shown in enumerate(self.cure_buttons):
+            self._cures.flow.addWidget(shown)
+            shown.clicked.connect(lambda _, number=number: self._apply_cure(number))
+
+    def _apply_cure(self, number: int) -> None:
+        if self._state is not None and number < len(self._state.cures):
+            cure = self._state.cures[number]
+            self.edited.emit(cure.name, cure.value)
 
     def _build(self) -> None:
         content = QWidget()
@@ -294,6 +318,7 @@ class FormView(QWidget):
         footer.setSpacing(GRID)
         footer.addWidget(self._warning)
         footer.addWidget(self._refusal)
+        footer.addWidget(self._cures)
         footer.addWidget(self.retry_button, 0, Qt.AlignmentFlag.AlignLeft)
         first = QHBoxLayout()
         first.setSpacing(GRID)

@@ -1,15 +1,16 @@
 """The variant form: parameters with their limits, refused values, custom workload files, the equivalent command."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from app.paths import PROGRAM
 from app.units import sentence
 from app.viewmodels.format.naming import value_text, workload_argument
 from workloads import catalog
-from workloads.catalog import Machine, Parameter, UsageError, Workload
+from workloads.catalog import Machine, Parameter, Refusal, UsageError, Workload
 from workloads.protocol import RunSpec, Value
 
 
@@ -91,9 +92,23 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cure:
+    """A change of one parameter after which the form's variant can run here; `label` is that of its button."""
+
+    name: str
+    value: Value
+    label: str
+
+
+MOST_CURES = 3
+"""Cures that are offered: buttons in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FormState:
     """The whole form as values; `refusals` says why the variant cannot run here, empty when it can.
 
+    `cures` are the changes that would let it run, at most `MOST_CURES`.
     `custom_file_text` is how it stands with a file of the user's, which is no good where it is `invalid`;
     `custom_file_refusal` says why the chosen workload's own file keeps it from running, "" where it does not.
     `machine_text` is what is waited for until the machine is known, and then why it has no GPU, "" where it has one.
@@ -104,6 +119,7 @@ class FormState:
     help: str
     fields: tuple[Field, ...]
     refusals: tuple[str, ...]
+    cures: tuple[Cure, ...]
     command: str
     is_machine_known: bool
     custom_file_text: str = ""
@@ -254,6 +270,7 @@ class VariantForm:
             help=chosen.help,
             fields=tuple(self._field(parameter, spec) for parameter in chosen.parameters),
             refusals=(*filter(None, [file_refusal]), *(refusal.reason for refusal in refusals)),
+            cures=tuple(islice(self._cures(refusals), MOST_CURES)),
             command=self.command(),
             is_machine_known=self._machine is not None,
             custom_file_text=message,
@@ -360,9 +377,28 @@ class VariantForm:
             options = [Option(value=c.value, label=c.label, help=c.help) for c in parameter.choices]
         return tuple(replace(option, reason=self._refusal(parameter.name, option.value, spec)) for option in options)
 
+    def _cures(self, refusals: Sequence[Refusal]) -> Iterator[Cure]:
+        """Yield the changes of one parameter that a refusal names after which nothing is refused."""
+        for name in dict.fromkeys(name for refusal in refusals for name in refusal.parameters):
+            parameter = self.workload.parameter(name)
+            current = self.spec().variant[name]
+            for value, label in _alternatives(parameter):
+                variant = catalog.fill_defaults(self.workload, {**self._edits, name: value}, self.machine)
+                if value != current and not catalog.check(variant, self.machine):
+                    yield Cure(name=name, value=value, label=label)
+
     def _refusal(self, name: str, value: Value, spec: RunSpec) -> str | None:
         if self._machine is None:
             return None
         if name == "gpus":  # others have defaults by it
             spec = catalog.fill_defaults(self.workload, {**self._edits, name: value}, self._machine)
         return catalog.refusal_reason(spec, name, value, self._machine)
+
+
+def _alternatives(parameter: Parameter) -> list[tuple[Value, str]]:
+    """Return the values that a button can set a parameter to, each with the button's label."""
+    if parameter.name == "gpus":
+        return [(0, "Use the CPU")]
+    if parameter.kind == "switch":
+        return [(True, f"Turn {parameter.label} on"), (False, f"Turn {parameter.label} off")]
+    return [(choice.value, f"Use {choice.label}") for choice in parameter.choices]

@@ -31,7 +31,8 @@ from app.storage.store import Store
 from app.viewmodels.run.form import VariantForm
 from tests.gui.screens import visible_text
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
-from workloads.catalog import ENVIRONMENT_STAMP, Machine, environments_folder
+from workloads.catalog import ENVIRONMENT_STAMP, Machine, environments_folder, installed_framework
+from workloads.processor import CACHE_VARIABLE, ProcessorSupport, store_support
 
 
 @pytest.fixture
@@ -174,6 +175,26 @@ def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormV
     view.show_model(form.state())
     assert not view.run_button.isEnabled()
     assert visible_text(view).count("A global batch of 33 does not divide evenly among 2 GPUs.") == 3
+
+
+def test_a_refusal_has_its_cures_as_buttons(
+    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=False, image_layouts={}))
+    form = VariantForm("cnn10")
+    form.edit("layout", "NCHW")
+    made = FormView(theme)
+    qtbot.addWidget(made)
+    show(made, form, CPU_INVENTORY.machine)
+    made.show()
+    assert [each.text() for each in made.cure_buttons if each.isVisible()] == ["Use NHWC", "Turn XLA on"]
+    made.edited.connect(form.edit)
+    QTest.mouseClick(made.cure_buttons[0], Qt.MouseButton.LeftButton)
+    made.show_model(form.state())
+    assert form.spec().variant["layout"] == "NHWC"
+    assert made.run_button.isEnabled()
+    assert not any(each.isVisible() for each in made.cure_buttons)
 
 
 def test_showing_a_model_tells_of_no_edit(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
