@@ -223,6 +223,15 @@ def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
         (site / "variantscope.pth").write_text("../../../..\n")  # relative, so that the checkout can be moved
 
 
+def try_processor(folder: Path) -> None:
+    """Find out what TensorFlow computes on this processor, for the form's rules; without it the first run does."""
+    try:
+        command = [str(folder / PYTHON), str(folder / "workloads/entry.py"), "workloads.jobs", "processor"]
+        run_logged("Trying TensorFlow on this processor", command, folder)
+    except InstallError as error:
+        print(f"Note: {error}", file=sys.stderr)
+
+
 def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
     """Return whether Qt finds its system libraries, after installing them where this is possible.
 
@@ -283,6 +292,7 @@ def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
     try:
         if step != "nothing":
             install(folder, host.uv, wanted.extras)
+            try_processor(folder)
     except InstallError:  # the installer failed by itself and leaves no partial package: the next start continues
         (folder / STAMP).write_text(json.dumps(asdict(replace(wanted, digest=""))))
         raise

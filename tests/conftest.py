@@ -17,6 +17,8 @@ from hypothesis import settings
 from app.runs.leases import FOLDER_VARIABLE
 from app.storage.store import Store
 from tests.fakes.sshd import NO_SSHD, SshServer, running_sshd
+from workloads.framework import FRAMEWORK
+from workloads.processor import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QThread, QTimer
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 # Hundreds of processes are started: each would compile every source anew, a fifth of its time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Some modules of tests import TensorFlow, which reads this once: as every worker sets it.
+for _name, _value in FRAMEWORK.default_variables.items():
+    os.environ.setdefault(_name, _value)
 # Else a machine with many CPU cores would start standby workers for runs on fake GPUs.
 os.environ.setdefault("VARIANTSCOPE_STANDBY", "off")
 
@@ -60,13 +65,14 @@ def imported_modules_stay() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Use a temporary folder for leases, the list of hosts and what windows remember.
+    """Use a temporary folder for leases, the list of hosts, what processors can do and what windows remember.
 
     Tests in two processes do not wait for each other's runs, and none changes what the user who tests has.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("leases")))
         patch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path_factory.mktemp("hosts") / "hosts.json"))
+        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
         patch.setenv("VARIANTSCOPE_WINDOW", str(tmp_path_factory.mktemp("window") / "window.ini"))
         yield
 

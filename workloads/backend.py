@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from workloads.errors import KnownError
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
+from workloads.processor import ProcessorSupport
 from workloads.protocol import Calibration, Evidence, RunSpec, Source
 from workloads.training import Task
 
@@ -48,6 +49,13 @@ class Backend(Protocol):
 
         Raises:
             RefusedError: It is missing, too old, or sees fewer GPUs.
+        """
+
+    def processor_support(self) -> ProcessorSupport:
+        """Import the framework without GPUs and find out what it computes on this processor.
+
+        Raises:
+            RefusedError: It is missing or too old.
         """
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:

@@ -7,6 +7,7 @@ from workloads import catalog, dummy
 from workloads.backend import backend_of
 from workloads.errors import RefusedError
 from workloads.machine import Gpu, Machine
+from workloads.processor import read_support, try_processor
 from workloads.protocol import RunSpec, Source
 from workloads.training import Task
 
@@ -20,13 +21,16 @@ def machine_of(gpu_uuids: Sequence[str]) -> Machine:
 def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
     """Return the complete spec if it can run on these GPUs and its data are there; raises `RefusedError`.
 
-    Whoever leased the GPUs chose them, so the parameter `devices` is not looked up again.
+    Whoever leased the GPUs chose them, so the parameter `devices` is not looked up again. What this processor can do is
+    tried first where the answer depends on it and is not stored.
     """
     machine = machine_of(gpu_uuids)
     try:
         full = spec if catalog.is_custom(spec.workload) else catalog.complete(spec.workload, spec.variant, machine)
     except catalog.UsageError as error:
         raise RefusedError(str(error)) from error
+    if catalog.depends_on_processor(full.workload, full.variant) and not read_support(str(full.variant["interpreter"])):
+        try_processor()
     any_device = RunSpec(workload=full.workload, variant={**full.variant, "devices": ""})
     for refusal in catalog.check(any_device, machine):
         raise RefusedError(refusal.reason)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from workloads.custom.definitions import SOURCE, custom_workload, custom_workload_by_name, is_custom
 from workloads.definitions import WORKLOADS
-from workloads.framework import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
+from workloads.framework import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 from workloads.interpreter import (
     DEFAULT_VARIABLE,
     ENVIRONMENT_STAMP,
@@ -26,6 +26,7 @@ from workloads.interpreter import (
 )
 from workloads.machine import Gpu, Machine
 from workloads.parameters import PRECISION
+from workloads.processor import TRY_PROCESSOR, read_support
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import (
@@ -39,7 +40,7 @@ from workloads.schema import (
     label_from_name,
     unknown_name_message,
 )
-from workloads.validity import PRECISION_RULES, RULES, find_gpu
+from workloads.validity import PRECISION_RULES, RULES, depends_on_processor, find_gpu
 
 __all__ = [
     "DEFAULT_VARIABLE",
@@ -48,8 +49,11 @@ __all__ = [
     "MAX_VARIANTS",
     "MINIMUM_VERSIONS",
     "MISSING_ENVIRONMENT",
+    "ONEDNN_KEY",
+    "ONEDNN_VARIABLE",
     "PRECISION",
     "SOURCE",
+    "TRY_PROCESSOR",
     "VARIABLES_RECORDED_KEY",
     "VARIABLE_PREFIX",
     "WORKLOADS",
@@ -68,6 +72,7 @@ __all__ = [
     "custom_workload",
     "default_interpreter",
     "default_value",
+    "depends_on_processor",
     "distinct",
     "environment_folder",
     "environments_folder",
@@ -81,6 +86,7 @@ __all__ = [
     "parameter_names",
     "parse",
     "precision_refusal",
+    "read_support",
     "refusal_reason",
     "runnable",
     "with_defaults",

@@ -161,6 +161,7 @@ _CNN_COMPUTATION = (
         label="Layout",
         help="Order of an image tensor's axes in every convolution, normalisation and pooling.",
         default="NCHW",
+        cpu_default="NHWC",  # TensorFlow has it for every processor and precision
         choices=(
             Choice(value="NCHW", label="NCHW", help="Channels first, Keras channels_first."),
             Choice(value="NHWC", label="NHWC", help="Channels last, Keras channels_last, TensorFlow's default."),

@@ -15,6 +15,10 @@ A variable with such a prefix that the run does not name was not set, or is a se
 """
 VARIABLE_PREFIX = "env "
 """How the environment key of an environment variable begins; its name follows."""
+ONEDNN_KEY = "onednn"
+"""The environment key that says whether the framework used oneDNN, `on` or `off`."""
+ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
+"""The environment variable that turns oneDNN on or off."""
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|USERNAME")
 """In the name of a variable whose value is never stored, such as `NVIDIA_API_KEY`."""
@@ -38,6 +42,7 @@ class Framework:
         library_keys: Environment keys of the libraries that decide how fast a step is.
         labels: Each of its environment keys as a reader knows it.
         variable_prefixes: How the names of the environment variables begin that change what it does, or how fast.
+        default_variables: Those that every worker sets, to these values, where the user has not set them.
         own_variables: Those of them that the worker itself sets, by the devices of a run or always alike.
         minor_variables: Those that describe a container or an installation, or say what is logged.
     """
@@ -50,6 +55,7 @@ class Framework:
     library_keys: tuple[str, ...]
     labels: Mapping[str, str]
     variable_prefixes: tuple[str, ...]
+    default_variables: Mapping[str, str]
     own_variables: frozenset[str]
     minor_variables: frozenset[str]
 
@@ -80,12 +86,18 @@ FRAMEWORK = Framework(
         "cudnn_loaded": "cuDNN loaded",
         "nccl_loaded": "NCCL loaded",
         "tensorflow_devices": "TensorFlow sees",
+        ONEDNN_KEY: "oneDNN",
     },
     variable_prefixes=(
         *("TF_", "XLA_", "KERAS_", "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "NCCL_"),
         *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "MALLOC_", "TCMALLOC_", "LD_PRELOAD"),
     ),
-    own_variables=frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "NVIDIA_VISIBLE_DEVICES"}),
+    # By itself TensorFlow turns oneDNN on for some processors only, and NCHW on the CPU needs it. `ONEDNN_KEY` says
+    # what was in force, so the variable is one of the worker's own.
+    default_variables={ONEDNN_VARIABLE: "1"},
+    own_variables=frozenset(
+        ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "NVIDIA_VISIBLE_DEVICES", ONEDNN_VARIABLE)
+    ),
     minor_variables=frozenset(
         (
             *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME"),

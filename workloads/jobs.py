@@ -1,4 +1,7 @@
-"""One small job in one process: `python -m workloads.jobs`, request on stdin, result on stdout."""
+"""One small job in one process: `python -m workloads.jobs`, request on stdin, result on stdout.
+
+`python -m workloads.jobs processor` has no request: it tries this processor, stores the answer and prints it.
+"""
 
 import os
 import sys
@@ -24,6 +27,7 @@ from workloads.job_protocol import (
     TryWeights,
     decode_job_request,
 )
+from workloads.processor import TRY_PROCESSOR, store_support
 from workloads.protocol import MOST_REASON_CHARS, Calibration, encode, plain
 from workloads.weights import WeightsError, compare_outputs, read
 
@@ -101,10 +105,25 @@ def _calibrate(request: Calibrate, backend: Backend) -> Calibration:
     return found
 
 
+def try_processor() -> None:
+    """Find out what this Python's environment computes on this processor, and store it."""
+    try:
+        support = load_backend().processor_support()
+    except RefusedError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - a person or a log reads it
+        return
+    store_support(support)
+    layouts = "; ".join(f"{name}: {', '.join(layouts)}" for name, layouts in support.image_layouts.items())
+    print(f"oneDNN is {'on' if support.onednn else 'off'}; image layouts: {layouts}.")  # noqa: T201
+
+
 def main() -> None:
     """Do one job, then end the process."""
-    pipe = claim_stdout()
     set_parent_death_signal()
+    if sys.argv[1:] == [*TRY_PROCESSOR[1:]]:
+        try_processor()
+        return
+    pipe = claim_stdout()
     result = perform(decode_job_request(sys.stdin.buffer.readline()))
     pipe.write(encode(result))
     pipe.flush()

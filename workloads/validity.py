@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
+from workloads.framework import ONEDNN_VARIABLE
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
 from workloads.machine import Gpu, Machine
+from workloads.processor import read_support
 from workloads.protocol import Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, RecurrentLayer
 from workloads.schema import Rule
@@ -214,6 +216,22 @@ def _differs(variant: Variant, defaults: Variant) -> bool:
     return any(variant[name] != value for name, value in defaults.items())
 
 
+def depends_on_processor(workload: str, variant: Variant) -> bool:
+    """Return whether a variant may need kernels that TensorFlow has for some processors only (`ProcessorSupport`)."""
+    images = workload in _IMAGE_WORKLOADS
+    return images and int(variant["gpus"]) == 0 and variant["layout"] == "NCHW" and not variant["xla"]
+
+
+def _lacks_layout(variant: Variant, machine: Machine, *, onednn: bool) -> bool:
+    """Return whether the environment, with oneDNN or without, is known to have no kernels for a layout here."""
+    if not machine.local or not depends_on_processor(_IMAGE_WORKLOADS[0], variant):
+        return False
+    support = read_support(str(variant["interpreter"]))
+    if support is None or support.onednn != onednn:
+        return False
+    return variant["layout"] not in support.image_layouts.get(str(variant["precision"]), ())
+
+
 def _misplaced_bias_rule(workload: str) -> Rule:
     """Keras 3.15's `ops.add` takes a bias as long as the last axis for one along it (keras/src/backend/tensorflow)."""
     return Rule(
@@ -253,12 +271,17 @@ def _copy_rule(concerned: Callable[[Variant], bool], where: str) -> Rule:
 _CNN: tuple[Rule, ...] = (
     *map(_misplaced_bias_rule, _IMAGE_WORKLOADS),
     Rule(
-        parameters=("precision", "layout", "xla", "gpus"),
-        broken=lambda v, _: (
-            int(v["gpus"]) == 0 and v["layout"] == "NCHW" and v["precision"] == "float16" and not v["xla"]
-        ),
-        reason="TensorFlow cannot train or pool float16 NCHW images on the CPU; use layout=NHWC, precision=float32 or "
+        parameters=("layout", "xla", "precision", "gpus"),
+        broken=lambda v, m: _lacks_layout(v, m, onednn=True),
+        reason="TensorFlow has no kernels for {precision} images in {layout} on this processor; use layout=NHWC or "
         "xla=true.",
+        workloads=_IMAGE_WORKLOADS,
+    ),
+    Rule(
+        parameters=("layout", "xla", "gpus"),
+        broken=lambda v, m: _lacks_layout(v, m, onednn=False),
+        reason="On the CPU TensorFlow computes {layout} images by oneDNN alone, and oneDNN is off here "
+        f"({ONEDNN_VARIABLE}=0) or not part of this TensorFlow; use layout=NHWC or xla=true.",
         workloads=_IMAGE_WORKLOADS,
     ),
     Rule(

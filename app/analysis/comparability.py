@@ -22,7 +22,7 @@ from app.environment_keys import (
 from app.fields import Sample
 from app.plan import MAX_THROTTLED_PCT
 from app.records import Floats, RunRow, SampleColumns, StoredRun
-from workloads.catalog import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
+from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 
 class ClockEvent(IntEnum):
@@ -74,10 +74,12 @@ def known_value(environment: Mapping[str, str], key: str) -> str | None:
     """Return a run's value of an environment key; None if the run does not know it.
 
     An environment variable that the run looked for and did not find is `NOT_SET`. Older runs do not say which they
-    looked for, so what they do not name is unknown.
+    looked for, so what they do not name is unknown. Of oneDNN they have the variable at most.
     """
     if key in environment:
         return environment[key]
+    if key == ONEDNN_KEY:
+        return {"0": "off", "1": "on"}.get(environment.get(f"{VARIABLE_PREFIX}{ONEDNN_VARIABLE}", ""))
     prefixes = tuple(environment.get(VARIABLES_RECORDED_KEY, "").split())
     return (
         NOT_SET if key.startswith(VARIABLE_PREFIX) and key.removeprefix(VARIABLE_PREFIX).startswith(prefixes) else None
@@ -100,6 +102,11 @@ def differing_variables(one: Mapping[str, str], other: Mapping[str, str]) -> lis
     keys = [key for key in dict.fromkeys((*one, *other)) if key.startswith(VARIABLE_PREFIX)]
     relevant = (key for key in keys if key not in OWN_VARIABLE_KEYS | MINOR_VARIABLE_KEYS)
     return [key.removeprefix(VARIABLE_PREFIX) for key in relevant if _differs(one, other, key)]
+
+
+def onednn_differs(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Return whether one environment used oneDNN and the other did not; it computes nothing on a GPU."""
+    return _differs(one, other, ONEDNN_KEY)
 
 
 def _differs(one: Mapping[str, str], other: Mapping[str, str], key: str) -> bool:

@@ -1,6 +1,7 @@
 """The environments that the program has made on this machine: list them, make one, remove one."""
 
 import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,11 @@ from app.environments.records import (
 )
 from app.environments.steps import CancelledError, InstallError, install_command, locked, run_step, venv_command
 from app.errors import UserError
+from app.paths import ROOT
 from app.units import byte_size
 from workloads.catalog import (
     ENVIRONMENT_STAMP,
+    TRY_PROCESSOR,
     environment_folder,
     environments_folder,
     find_python,
@@ -39,6 +42,8 @@ from workloads.catalog import (
 _DISK_PER_DOWNLOAD = 5
 """Bytes on disk for each that is downloaded, with the installer's cache: 4.6 for TensorFlow 2.19 by pip."""
 _AGAIN = "add it again"
+
+_logger = logging.getLogger("variantscope.environments")
 
 
 class _Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +190,7 @@ class _Maker:
             downloads = self._find_downloads()
             self._ask(downloads)
             self._install(downloads)
+            self._try_processor()
             self._stamp()
         except UserError:
             _remove(self._folder)  # what was fetched is in the installer's cache
@@ -226,6 +232,16 @@ class _Maker:
             self._listener.progress(EnvironmentProgress(title=title, done_bytes=done, total_bytes=total))
 
         self._run("Installing the packages", command, DownloadProgress(downloads, report))
+
+    def _try_processor(self) -> None:
+        """Find out what the framework computes on this processor; what cannot be tried the first run will tell."""
+        python, entry = self._folder / "bin" / "python", ROOT / "workloads" / "entry.py"
+        try:
+            self._run("Trying it on this processor", [str(python), str(entry), *TRY_PROCESSOR])
+        except CancelledError:
+            raise
+        except InstallError as error:
+            _logger.warning("%s was not tried on this processor: %s", self._folder.name, error)
 
     def _stamp(self) -> None:
         files = (path for path in self._folder.rglob("*") if not path.is_symlink())

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from workloads.catalog import Machine, complete
+from workloads.catalog import ONEDNN_KEY, ONEDNN_VARIABLE, Machine, complete, read_support
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,
@@ -273,11 +273,27 @@ def test_what_cannot_run_is_refused_before_tensorflow(order: RunSpec, words: str
         assert run.phases == []
 
 
+@pytest.mark.tensorflow
+def test_what_this_processor_lacks_is_refused_before_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ONEDNN_VARIABLE, "0")
+    assert read_support() is None
+    with worker() as run:
+        run.order(spec("cnn10", layout="NCHW"))
+        last = run.finish()
+    assert last.outcome == "refused"
+    assert "oneDNN is off here" in (last.reason or "")
+    assert run.phases == []
+    support = read_support()
+    assert support is not None, "it was tried, in a process of its own"
+    assert (support.onednn, set(support.image_layouts.values())) == (False, {("NHWC",)})
+
+
 SMALL_LSTM: dict[str, Value] = {"units": 8, "timesteps": 8, "features": 4, "batch_size": 16}
 
 
 @pytest.mark.tensorflow
-def test_lstm_learns() -> None:
+def test_lstm_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ONEDNN_VARIABLE, raising=False)
     with worker() as run:
         run.order(spec("lstm", **SMALL_LSTM, steps=200))
         assert run.finish().outcome == "completed"
@@ -289,6 +305,7 @@ def test_lstm_learns() -> None:
         }
         assert facts["tensorflow"].startswith("2.")
         assert facts["tensorflow_devices"] == "CPU"
+        assert (facts[ONEDNN_KEY], facts[f"env {ONEDNN_VARIABLE}"]) == ("on", "1")
         measured = [block for block in run.blocks if block.phase == "measure"]
         assert sum(block.steps for block in measured) == 200
         first, last = run.blocks[0].loss, measured[-1].loss

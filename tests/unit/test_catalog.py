@@ -121,8 +121,6 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (MIG, "cnn10", {"gpus": 2, "devices": "0,1"}, "one MIG instance"),
         (NO_GPU, "cnn10", {"precision": "tf32"}, "TF32"),
         (OLD_GPU, "cnn10", {"precision": "tf32"}, "Ampere"),
-        (NO_GPU, "cnn10", {"precision": "float16", "layout": "NCHW"}, "float16 NCHW"),
-        (NO_GPU, "wrn28-10", {"precision": "float16", "implementation": "keras"}, "float16 NCHW"),
         (TWO_GPUS, "cnn10", {"implementation": "keras", "bias": True, "channels": 32}, "a bias along the width"),
         (TWO_GPUS, "wrn28-10", {"implementation": "keras", "bias": True, "widen": 2}, "a bias along the width"),
         (NO_GPU, "wrn28-10", {"depth": 12}, "6n + 4 layers"),
@@ -222,8 +220,7 @@ def test_a_whole_gpu_beside_mig_instances_is_no_hindrance() -> None:
     assert reasons(MIG, "cnn10", gpus=1) == []
 
 
-def test_float16_nchw_runs_on_the_cpu_under_xla() -> None:
-    assert reasons(NO_GPU, "cnn10", precision="float16", layout="NCHW", xla=True) == []
+def test_keras_adds_a_bias_where_channels_are_last() -> None:
     assert reasons(NO_GPU, "cnn10", implementation="keras", bias=True) == []
 
 

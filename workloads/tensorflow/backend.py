@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from workloads import catalog, cifar10
 from workloads.errors import KnownError, RefusedError
-from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
+from workloads.framework import FRAMEWORK, ONEDNN_KEY
+from workloads.interpreter import MINIMUM_VERSIONS, install_command, installed_framework, is_older
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
+from workloads.processor import ProcessorSupport
 from workloads.protocol import Calibration, RunSpec, Source, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow import environment, runtime
@@ -55,11 +57,13 @@ class TensorflowBackend:
     """TensorFlow in this process; see `Backend` for what each method promises."""
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
-        """Set the GPUs that TensorFlow may see, their order, the backend of Keras and how much is logged."""
+        """Set the GPUs that TensorFlow may see, their order, Keras's backend, oneDNN and how much is logged."""
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         os.environ["KERAS_BACKEND"] = "tensorflow"
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        for name, value in FRAMEWORK.default_variables.items():
+            os.environ.setdefault(name, value)
 
     def preimport(self) -> None:
         """Import TensorFlow and Keras for a run that is not known yet.
@@ -87,6 +91,17 @@ class TensorflowBackend:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
         return environment.environment_info()
+
+    def processor_support(self) -> ProcessorSupport:
+        """Import TensorFlow without GPUs and train on a few images in each layout and precision."""
+        facts = self.import_framework(())
+        from workloads.tensorflow.cnn.model import trainable_layouts  # it imports TensorFlow, which reads variables
+
+        return ProcessorSupport(
+            framework=installed_framework() or facts[FRAMEWORK.version_key],
+            onednn=facts[ONEDNN_KEY] == "on",
+            image_layouts=trainable_layouts(),
+        )
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
         """Load stored data, configure TensorFlow, and make the model and its step."""

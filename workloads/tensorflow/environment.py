@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from workloads.framework import FRAMEWORK
+from workloads.framework import FRAMEWORK, ONEDNN_KEY
 
 
 def environment_info() -> dict[str, str]:
@@ -14,6 +14,7 @@ def environment_info() -> dict[str, str]:
     import keras
     import numpy as np
     import tensorflow as tf
+    from tensorflow.python.util import _pywrap_util_port
 
     build = tf.sysconfig.get_build_info()
     gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
@@ -25,6 +26,7 @@ def environment_info() -> dict[str, str]:
         "cuda_built": build.get("cuda_version"),
         "cudnn_built": build.get("cudnn_version"),
         "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
+        ONEDNN_KEY: "on" if _pywrap_util_port.IsMklEnabled() else "off",
     }
     return {name: str(value) for name, value in versions.items() if value} | FRAMEWORK.variables(os.environ)
 

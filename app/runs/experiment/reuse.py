@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from app.analysis.comparability import differing_variables, is_same_host, throttled_pct
+from app.analysis.comparability import differing_variables, is_same_host, onednn_differs, throttled_pct
 from app.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY
 from app.paths import program_version
 from app.plan import MAX_THROTTLED_PCT, Plan
@@ -16,7 +16,15 @@ from app.samples import HOST, Inventory
 from app.storage.owner import host_id
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from workloads.catalog import FRAMEWORK, Machine, check, default_interpreter, installed_framework
+from workloads.catalog import (
+    FRAMEWORK,
+    ONEDNN_KEY,
+    Machine,
+    check,
+    default_interpreter,
+    installed_framework,
+    read_support,
+)
 from workloads.protocol import RunSpec
 
 _MOST_COMPARABLE = 300
@@ -78,6 +86,8 @@ class EnvironmentFingerprint:
         known = on_gpu and self.gpus and other.gpus
         same_gpus = self.gpus <= other.gpus or other.gpus <= self.gpus
         found = [*_differing_keys(pairs), *differing_variables(self.variables, other.variables)]
+        if not on_gpu and onednn_differs(self.variables, other.variables):
+            found.append("oneDNN")
         hosts = [] if is_same_host(self.host, other.host) else ["host"]
         return [*hosts, *found, *(["GPU"] if known and not same_gpus else [])]
 
@@ -97,6 +107,8 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
     gpus = frozenset(gpu.name for gpu in inventory.machine.gpus)
     if environment is not None and HOST_KEY in environment:
         return _fingerprint(environment, gpus)
+    support = read_support()
+    onednn = {} if support is None else {ONEDNN_KEY: "on" if support.onednn else "off"}
     here = {
         "driver": inventory.driver,
         "cpu": next(device.name for device in inventory.devices if device.device == HOST),
@@ -105,6 +117,7 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
         SOURCES_KEY: sources_hash(),
         HOST_ID_KEY: host_id(),
         **FRAMEWORK.variables(os.environ),
+        **onednn,
     }
     return _fingerprint({key: value for key, value in here.items() if value}, gpus)
 

@@ -14,7 +14,7 @@ from app.viewmodels.format.environment import (
     format_values_by_run,
 )
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
-from workloads.catalog import FRAMEWORK, VARIABLE_PREFIX
+from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLE_PREFIX
 from workloads.protocol import Value
 
 Severity = Literal["warning", "note"]
@@ -79,9 +79,7 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
     differing = (item for item in differing_environment(runs).items() if item[0] not in omitted)
     found = [
-        describe_difference(
-            key, environment_label(key), values, "note" if key in _MINOR_KEYS or _is_requested(runs, key) else "warning"
-        )
+        describe_difference(key, environment_label(key), values, "note" if _is_minor(runs, key) else "warning")
         for key, values in differing
     ]
     return [*hosts, *code, *found, *_unrecorded_variables(runs)]
@@ -98,6 +96,12 @@ def host_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         "cooling and other users may explain a difference; compare variants on one host."
     )
     return [ComparisonWarning(key=HOST_KEY, sentence=sentence, values=names)]
+
+
+def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
+    """Return whether a difference in a key explains none in speed, or was asked for."""
+    on_gpus = key == ONEDNN_KEY and all(int(run.row.spec.variant.get("gpus", 0)) for run in runs)
+    return on_gpus or key in _MINOR_KEYS or _is_requested(runs, key)
 
 
 def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:

@@ -32,7 +32,7 @@ from app.records import StoredRun
 from app.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
 from app.viewmodels.format.sentences import format_run_numbers
-from workloads.catalog import FRAMEWORK, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
+from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 _MOST_VALUES = 4
 """Values of a key that are listed with their runs."""
@@ -106,7 +106,8 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
         | {FRAMEWORK.devices_key, VARIABLES_RECORDED_KEY, HOST_KEY, HOST_ID_KEY}
         | ({GPUS_USED_KEY} if gpu_parameters else set())
     )
-    return [key for key in dict.fromkeys(key for run in runs for key in run.environment) if key not in excluded]
+    keys = dict.fromkeys((*(key for run in runs for key in run.environment), ONEDNN_KEY))
+    return [key for key in keys if key not in excluded]
 
 
 def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:

@@ -40,7 +40,7 @@ class Following:
 
     def progress(self, progress: EnvironmentProgress) -> None:
         self.titles.append(progress.title)
-        self.last = progress
+        self.last = progress if progress.total_bytes is not None else self.last
 
     def is_cancelled(self) -> bool:
         return self.cancelled.is_set()
@@ -68,6 +68,7 @@ def test_an_environment_is_offered_made_listed_and_removed(
     assert (offer.tool, offer.packages) == (tool, len(used))
     assert offer.download_bytes == sum(path.stat().st_size for path in used)
     assert following.last is not None
+    assert following.titles[-1] == "Trying it on this processor"
     assert (following.last.done_bytes, following.last.total_bytes) == (offer.download_bytes, offer.download_bytes)
     assert list_environments() == [made]
     assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)

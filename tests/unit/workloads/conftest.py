@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from workloads.tensorflow.backend import TensorflowBackend
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
 
 @pytest.fixture(scope="session", autouse=True)
 def tensorflow_on_cpu() -> None:
     """Set up before the first TensorFlow operation of the session."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    TensorflowBackend().prepare_environment(())
     # XLA's own passes are all made; LLVM's, which follow, only make programs faster that run once.
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     import tensorflow as tf

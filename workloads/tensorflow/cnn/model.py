@@ -5,20 +5,18 @@ Convolution kernels are [height, width, in, out] in both layouts.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import tensorflow as tf
-from tensorflow.python.util import _pywrap_util_port
 
 from workloads import cnn
 from workloads.cifar10 import training_images
-from workloads.cnn import Conv, Dense, Layer, Net, Norm, Sum, flatten, net_of, weight_shapes
-from workloads.errors import RefusedError
+from workloads.cnn import Conv, Dense, Layer, Net, Norm, Pool, Relu, Sum, flatten, net_of, weight_shapes
 from workloads.protocol import Variant
 from workloads.tensorflow.cnn import layers
 from workloads.tensorflow.cnn.layers import MakeLayer
 from workloads.tensorflow.optimizers import Momentum, Schedule
-from workloads.tensorflow.recipe import Recipe
+from workloads.tensorflow.recipe import Recipe, compile_function
 from workloads.tensorflow.synthetic import synthetic_images
 from workloads.training import planned_steps
 
@@ -98,13 +96,9 @@ def build_cnn(workload: str, variant: Variant) -> Cnn:
 
 
 def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
-    """Return the function that gives an image workload's recipe for a variant.
-
-    Raises `RefusedError` if TensorFlow lacks what the layout needs.
-    """
+    """Return the function that gives an image workload's recipe for a variant."""
 
     def recipe(variant: Variant) -> Recipe:
-        _check_layout(variant)
         seed, layout = int(variant["seed"]), str(variant["layout"])
         return Recipe(
             model=lambda: build_cnn(workload, variant),
@@ -123,11 +117,41 @@ def _learning_rate(variant: Variant) -> float | Schedule:
     return Schedule(kind=cast(Literal["cosine", "one_cycle"], kind), peak=peak, steps=steps)
 
 
-def _check_layout(variant: Variant) -> None:
-    """Raise `RefusedError` if NCHW needs oneDNN and TensorFlow's build has none, which no rule can know."""
-    plain_cpu = int(variant["gpus"]) == 0 and not variant["xla"]
-    if plain_cpu and variant["layout"] == "NCHW" and not _pywrap_util_port.IsMklEnabled():
-        raise RefusedError(
-            "On the CPU TensorFlow has NCHW in oneDNN only, which is off here (TF_ENABLE_ONEDNN_OPTS=0) or not "
-            "part of this TensorFlow; use layout=NHWC or xla=true."
-        )
+def trainable_layouts() -> dict[str, tuple[str, ...]]:
+    """Return by precision the layouts that TensorFlow trains in on the CPU without XLA, as tried on two images."""
+    return {
+        precision: tuple(layout for layout in ("NHWC", "NCHW") if _trains(tf.as_dtype(precision), layout))
+        for precision in ("float32", "bfloat16", "float16")
+    }
+
+
+_EACH_OPERATION: tuple[Layer, ...] = (
+    Conv(name="conv", channels_in=4, channels=4, side=8, bias=True),
+    Norm(name="norm", channels=4),
+    Relu(name="relu"),
+    Pool(name="average"),
+    Pool(name="max", method="max"),
+)
+
+
+def _trains(dtype: tf.DType, layout: str) -> bool:
+    made = [
+        layers.native_layer(layer, [tf.ones(shape) for shape in weight_shapes(layer)], layout)
+        for layer in _EACH_OPERATION
+    ]
+    weights = [weight for layer in made for weight in layer.weights]
+    images = tf.ones([2, 4, 8, 8] if layout == "NCHW" else [2, 8, 8, 4], dtype)
+
+    def gradients() -> Any:
+        outputs = images
+        with tf.GradientTape() as tape:
+            for layer in made:
+                outputs = layer(outputs, True)
+            loss = tf.reduce_sum(tf.cast(outputs, tf.float32))
+        return tape.gradient(loss, weights)
+
+    try:
+        compile_function(gradients, xla=False)()
+    except tf.errors.OpError:
+        return False
+    return True

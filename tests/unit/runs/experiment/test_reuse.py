@@ -26,7 +26,8 @@ from app.samples import HOST, Device, Inventory
 from app.storage.store import Store
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.unit.viewmodels.stored import keep
-from workloads.catalog import FRAMEWORK, VARIABLES_RECORDED_KEY, Gpu, Machine, complete
+from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLES_RECORDED_KEY, Gpu, Machine, complete, installed_framework
+from workloads.processor import CACHE_VARIABLE, ProcessorSupport, store_support
 from workloads.protocol import OutcomeName, RunSpec
 
 ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
@@ -77,6 +78,7 @@ def test_results_of_the_same_variants_count(database_path: Path) -> None:
         ({"git_commit": "0123"}, ()),
         ({SOURCES_KEY: "0123"}, ("version of the code",)),
         ({"env OMP_NUM_THREADS": "1"}, ("OMP_NUM_THREADS",)),
+        ({"env TF_ENABLE_ONEDNN_OPTS": "0", ONEDNN_KEY: "off"}, ()),
         ({HOST_KEY: "gpu1", HOST_ID_KEY: "one"}, ("host",)),
         ({"env CUDA_VISIBLE_DEVICES": "GPU-7", "env CUDA_HOME": "/usr/local/cuda"}, ()),
     ],
@@ -168,6 +170,29 @@ def test_here_is_what_a_run_here_would_store() -> None:
 
 CPU_MACHINE = Machine(cpu_count=4)
 SMALL, LARGE = (complete("cnn10", {"gpus": 0, "batch_size": size, "seconds": 10}, CPU_MACHINE) for size in (8, 16))
+
+
+def test_a_run_on_the_cpu_counts_if_onednn_was_as_it_would_be_now(
+    database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=True, image_layouts={}))
+    devices = (Device(device=HOST, kind="host", index=-1, name="A processor"),)
+    here = current_fingerprint(Inventory(machine=CPU_MACHINE, devices=devices))
+    assert here.variables[ONEDNN_KEY] == "on"
+    here = replace(run_fingerprint(result(1, SMALL).header), variables=here.variables)
+    plan = Plan(name="one", variants=(SMALL,), repeats=3)
+    facts: tuple[dict[str, str], ...] = (
+        {ONEDNN_KEY: "on"},
+        {ONEDNN_KEY: "off"},
+        {"env TF_ENABLE_ONEDNN_OPTS": "0"},
+        {},
+    )
+    with Store.open(database_path) as store:
+        for number, fact in enumerate(facts, 1):
+            keep(store, result(number, SMALL, environment=fact))
+        found = reusable_runs(store, plan, here, CPU_MACHINE)
+    assert ([run.row.run for run in found.runs], found.excluded_due_to) == ([1, 4], ("oneDNN",))
 
 
 def made(number: int, pct: float, *, large: bool = False, outcome: OutcomeName = "completed") -> StoredRun:

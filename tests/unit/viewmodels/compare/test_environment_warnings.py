@@ -9,7 +9,7 @@ from app.analysis.comparability import differing_variables
 from app.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURCES_KEY
 from app.viewmodels.compare.environment_warnings import CODE, ComparisonWarning, environment_warnings
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.catalog import FRAMEWORK, VARIABLES_RECORDED_KEY
+from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLES_RECORDED_KEY
 
 VERSION = {"program_version": "0.3.0"}
 CODE_A = {**VERSION, COMMIT_KEY: "aaaa", SOURCES_KEY: "a1"}
@@ -17,8 +17,8 @@ LOOKED = {**CODE_A, **FRAMEWORK.variables({})}
 """An environment that looked for variables and found none."""
 
 
-def warnings_of(*environments: Mapping[str, str]) -> list[ComparisonWarning]:
-    runs = [stored_run(run_row(number)) for number in range(1, len(environments) + 1)]
+def warnings_of(*environments: Mapping[str, str], cpu: bool = False) -> list[ComparisonWarning]:
+    runs = [stored_run(run_row(number, gpus=0 if cpu else 1)) for number in range(1, len(environments) + 1)]
     return environment_warnings([replace(run, environment=of) for run, of in zip(runs, environments, strict=True)])
 
 
@@ -95,6 +95,19 @@ def test_a_variable_of_some_runs_only_is_a_difference(name: str) -> None:
     assert warning.sentence == f"{name} differs: 1 (run 2), else not set."
     assert (warning.severity, warning.values) == ("warning", {1: "not set", 2: "1", 3: "not set"})
     assert differing_variables(LOOKED, with_it) == [name]
+
+
+def test_onednn_is_compared_as_it_was_in_force() -> None:
+    """On a GPU it computes nothing, and its variable is one that the worker sets; older runs have that at most."""
+    variable = f"env {ONEDNN_VARIABLE}"
+    used, unused = {**LOOKED, ONEDNN_KEY: "on", variable: "1"}, {**LOOKED, ONEDNN_KEY: "off", variable: "0"}
+    warning = only(warnings_of(used, unused, cpu=True))
+    assert (warning.key, warning.severity) == (ONEDNN_KEY, "warning")
+    assert warning.sentence == "oneDNN differs: on (run 1), off (run 2)."
+    assert only(warnings_of(used, unused)).severity == "note"
+    assert only(warnings_of(used, {**LOOKED, variable: "0"}, cpu=True)).severity == "warning"
+    assert warnings_of(used, LOOKED, cpu=True) == [], "the processor decided, and the run does not say how"
+    assert differing_variables(used, unused) == []
 
 
 def test_what_an_older_program_did_not_record_is_no_difference() -> None:

@@ -13,7 +13,6 @@ from tests.lstm_answers import Answers
 from tests.numerics import GOAL, worst_error
 from workloads import cnn
 from workloads.catalog import Machine, complete
-from workloads.errors import RefusedError
 from workloads.protocol import Value
 from workloads.tensorflow.cnn.layers import MakeLayer
 
@@ -190,13 +189,13 @@ def test_images_are_the_same_in_both_layouts() -> None:
     np.testing.assert_array_equal(classes.numpy(), same.numpy())
 
 
-def test_without_onednn_the_cpu_has_no_nchw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_layout_is_tried_in_each_precision() -> None:
+    """Which precisions NCHW has depends on the processor; NHWC has all, so it is the default on the CPU."""
     from tensorflow.python.util import _pywrap_util_port
 
-    from workloads.tensorflow.cnn.model import recipe_of
+    from workloads.tensorflow.cnn.model import trainable_layouts
 
-    monkeypatch.setattr(_pywrap_util_port, "IsMklEnabled", lambda: False)
-    with pytest.raises(RefusedError, match="use layout=NHWC or xla=true"):
-        recipe_of("cnn10")(variant_of("cnn10", layout="NCHW"))
-    recipe_of("cnn10")(variant_of("cnn10", layout="NHWC"))
-    recipe_of("cnn10")(variant_of("cnn10", layout="NCHW", xla=True))
+    layouts = trainable_layouts()
+    assert list(layouts) == ["float32", "bfloat16", "float16"]
+    assert all(supported[0] == "NHWC" for supported in layouts.values())
+    assert ("NCHW" in layouts["float32"]) == bool(_pywrap_util_port.IsMklEnabled())

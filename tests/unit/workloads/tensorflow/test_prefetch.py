@@ -16,7 +16,7 @@ IMAGES = fakes.split(40, seed=1)
 
 
 def variant(**given: Value) -> Variant:
-    return complete("cnn10", {"gpus": 0, "data": "stand_in", **given}, Machine()).variant
+    return complete("cnn10", {"gpus": 0, "data": "stand_in", "layout": "NCHW", **given}, Machine()).variant
 
 
 def images(layout: str = "NCHW") -> Any:
