@@ -124,6 +124,8 @@ def run_step(
 ) -> str:
     """Run one step on a terminal of its own, where installers say how far they are, and return its output.
 
+    Where there are no terminals it is a pipe, on which some say less.
+
     Args:
         title: Title of the step.
         command: The command.
@@ -137,7 +139,7 @@ def run_step(
         InstallError: The step failed, or was cancelled (`CancelledError`).
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    ours, theirs = os.openpty()
+    ours, theirs = _open_terminal()
     with open(ours, "rb", buffering=0) as terminal, log.open("w", encoding="utf-8") as out:  # noqa: PTH123 - a handle
         process = _start(command, theirs, held)
         try:
@@ -154,6 +156,14 @@ def run_step(
     if process.returncode:
         raise InstallError(explain(title, text, log, again))
     return text
+
+
+def _open_terminal() -> tuple[int, int]:
+    """Return our end and that of the step, of a terminal or, as in a container without /dev/pts, of a pipe."""
+    try:
+        return os.openpty()
+    except OSError:
+        return os.pipe()
 
 
 def _start(command: Sequence[str], terminal: int, held: Sequence[int]) -> subprocess.Popen[bytes]:

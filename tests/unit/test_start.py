@@ -1,6 +1,7 @@
 """start.py: its decisions for a machine, and its behaviour as a real process when it is interrupted."""
 
 import ast
+import errno
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import start
-from app.environments.steps import InstallError, explain, install_command, loadable
+from app.environments.steps import InstallError, explain, install_command, loadable, run_step
 
 ROOT = Path(__file__).parents[2]
 
@@ -174,6 +175,17 @@ def test_a_step_is_said_whole_or_as_a_number() -> None:
     assert start.brief_step("Installing collected packages: numpy, keras, tensorflow") == "Unpacking 3 packages"
     assert start.brief_step("Collecting numpy") == "Collecting numpy"
     assert start.brief_step(f"Downloading {'x' * 60}") == f"Downloading {'x' * 46} …"
+
+
+def test_without_terminals_a_step_prints_into_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> tuple[int, int]:
+        raise OSError(errno.ENODEV, "No such device")
+
+    printed: list[str] = []
+    monkeypatch.setattr(os, "openpty", refuse)
+    command = [sys.executable, "-c", "import sys; print('Collecting numpy'); print(sys.stdout.isatty())"]
+    said = run_step("Looking", command, tmp_path / "log", watch=lambda text, _: printed.append(text))
+    assert said == "".join(printed) == "Collecting numpy\nFalse\n"
 
 
 def test_a_step_that_fails_raises_what_it_said(tmp_path: Path) -> None:
