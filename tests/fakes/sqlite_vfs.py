@@ -193,7 +193,7 @@ def on_vfs(disk: Disk, database: Path, committed: Callable[[Connection], None] =
 
     def connect(address: Any, timeout: float = 5.0, **words: Any) -> Any:
         if str(address).partition("?")[0].removeprefix("file://") != str(database):
-            return ordinary(address, timeout, **words)
+            return ordinary(address, timeout=timeout, **words)
         return Connection(str(address), name, timeout, committed)
 
     with pytest.MonkeyPatch.context() as patch:
