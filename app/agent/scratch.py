@@ -89,8 +89,8 @@ class Scratch:
             path = (self._folder / name).resolve()
             is_inside = path != self._folder and path.is_relative_to(self._folder)
             with contextlib.suppress(FileNotFoundError):
-                path.lstat()
-        except (OSError, ValueError, RuntimeError):  # too long, a NUL, a circle of links
+                path.stat()  # of a loop of links `resolve` says nothing from Python 3.13 on
+        except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
             is_inside = False
         if not is_inside:
             raise UserError(f"{name[:200]!r} is no name of a file in the agent's folder.")

@@ -144,9 +144,16 @@ def _program_arguments(line: str) -> list[str] | None:
             return rest
         case [_, "-m", "app", *rest] if rest and (not Path("app").exists() or Path("app").resolve() == ROOT / "app"):
             return rest
-        case [_, file, *rest] if rest and Path(file).expanduser().resolve() == ROOT / "start.py":
+        case [_, file, *rest] if rest and _is_start(file):
             return rest
     return None
+
+
+def _is_start(file: str) -> bool:
+    try:
+        return Path(file).expanduser().resolve() == ROOT / "start.py"
+    except RuntimeError:  # nobody's home; before Python 3.13 also a loop of links
+        return False
 
 
 def _script(shell: str) -> str:

@@ -256,11 +256,14 @@ def test_files_come_and_go_in_pieces(agent: AgentProcess) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "", ".", "a/../../x", "link/passwd", "\0", "x" * 5000])
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "", ".", "a/../../x", "link/passwd", "loop", "loop/x", "\0", "x" * 5000]
+)
 def test_a_name_that_leaves_the_folder_is_refused(agent: AgentProcess, name: str) -> None:
     link = Path(agent.hello.scratch) / "link"
     if not link.is_symlink():
         link.symlink_to("/etc")
+        link.with_name("loop").symlink_to("loop")
     job = TryWeights(weights_path=name, trained=dummy(), spec=dummy())
     agent.send(
         ReadFile(number=1, name=name, offset=0),

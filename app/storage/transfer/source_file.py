@@ -7,6 +7,7 @@ another database is never reached (https://www.sqlite.org/c3ref/set_authorizer.h
 """
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -228,5 +229,7 @@ def _file_state(path: Path) -> tuple[int, int, bytes]:
     return found.st_size, found.st_mtime_ns, head
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or "it is a loop of links"
+def _reason(error: OSError | RuntimeError) -> str:
+    if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:  # the first: by `resolve` before Python 3.13
+        return "it is a loop of links"
+    return str(error.strerror)

@@ -22,6 +22,7 @@ from tests.fakes.runs import keep
         (f"python3 {ROOT}/start.py por", ["portability"]),
         ("python another.py por", []),
         ("python -m pip por", []),
+        ("python ~nobody-of-these-tests/start.py por", []),
         ("variantscope run l", ["lstm"]),
         ("variantscope run lstm --par", ["--parameters"]),
         ("variantscope run lstm -s xl", ["xla="]),
@@ -39,6 +40,13 @@ from tests.fakes.runs import keep
 def test_a_line_is_completed(line: str, offers: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "candidates", "fish", line]) == 0
     assert [text.partition("\t")[0] for text in capsys.readouterr().out.splitlines()] == offers
+
+
+def test_a_loop_of_links_is_another_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop = tmp_path / "loop.py"
+    loop.symlink_to(loop)
+    assert main(["completion", "candidates", "fish", f"python {loop} por"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_bash_gets_what_is_behind_the_last_equals_sign(capsys: pytest.CaptureFixture[str]) -> None:
