@@ -20,6 +20,10 @@ class VirtualEnvironment:
         """Let it import what these tests can."""
         (self.packages / "ours.pth").write_text("\n".join(site.getsitepackages()))
 
+    def at_start(self, code: str) -> None:
+        """Let its Python execute a line before any program; Debian's has a `sitecustomize` that hides others."""
+        (self.packages / "at_start.pth").write_text(f"import sys; {code}\n")
+
     def add(self, name: str, version: str, code: str = "") -> None:
         """Add a package, which precedes packages of `see_ours`."""
         (self.packages / f"{name}.py").write_text(code)

@@ -70,7 +70,7 @@ def test_libraries_that_are_too_old_are_named_with_their_versions(
 
 
 def test_a_python_that_is_too_old_says_so(tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment) -> None:
-    (elsewhere.packages / "sitecustomize.py").write_text("import sys; sys.version_info = (3, 8, 18, 'final', 0)")
+    elsewhere.at_start("sys.version_info = (3, 8, 18, 'final', 0)")
     outcome, _ = run_by(elsewhere.folder, tmp_path, feed)
     advice = "make the virtual environment with a newer Python."
     assert outcome.name == "refused"
@@ -133,7 +133,7 @@ def test_another_environment_with_tensorflow_trains_and_tells_its_own_versions(
     tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
 ) -> None:
     elsewhere.see_ours()
-    elsewhere.add("sitecustomize", "1", "import platform; platform.python_version = lambda: '3.11 elsewhere'")
+    elsewhere.at_start("import platform; platform.python_version = lambda: '3.11 elsewhere'")
     small: dict[str, Value] = {"units": 4, "timesteps": 4, "features": 2, "batch_size": 4, "steps": 3}
     spec = complete("lstm", {"gpus": 0, **small, "interpreter": str(elsewhere.folder)}, Machine())
     outcome, _, run = run_through(spec, services(tmp_path, feed))
