@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-FRAMEWORK_VERSION = "2.19.1"
+FRAMEWORK_VERSION = "2.21.0"
+"""Of tf221, which every supported Python can have."""
 _VERSIONS = {
     "tensorflow": FRAMEWORK_VERSION,
     "tensorflow_cpu": FRAMEWORK_VERSION,

@@ -17,25 +17,25 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_wheels(monkeypatch, tmp_path, uv=True)
-    request = EnvironmentRequest(name="tf219", cuda=False)
+    request = EnvironmentRequest(name="tf221", cuda=False)
     with connected(tmp_path) as connection:
         assert connection.host.inventory().machine.environments == ()
         environments = remote_environments(connection.link)
-        with pytest.raises(UserError, match=f"^{NAME}: tf219 was not made"):
+        with pytest.raises(UserError, match=f"^{NAME}: tf221 was not made"):
             environments.make(request, Following(on_offer=lambda: False))
         following = Following()
         made = environments.make(request, following)
         assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)
-        assert [(offer.name, offer.packages) for offer in following.offers] == [("tf219", 5)]
+        assert [(offer.name, offer.packages) for offer in following.offers] == [("tf221", 5)]
         assert list(environments.list()) == [made]
         with connected(tmp_path) as another:
-            assert another.host.inventory().machine.environments == ("tf219",)
+            assert another.host.inventory().machine.environments == ("tf221",)
         with pytest.raises(UserError, match=f"^{NAME}: '../x' cannot be the name of an environment"):
             environments.remove("../x")
-        environments.remove("tf219")
+        environments.remove("tf221")
         assert list(environments.list()) == []
-        spec = dummy(connection.host.inventory(), interpreter="tf219")
+        spec = dummy(connection.host.inventory(), interpreter="tf221")
         outcome, _, _ = run_through(spec, services_on(connection, tmp_path))
     assert outcome.name == "refused"
-    assert (outcome.reason or "").startswith(f"There is no complete environment called tf219 on {NAME}; the command")
-    assert f" env add tf219 --on {NAME}` makes it" in (outcome.reason or "")
+    assert (outcome.reason or "").startswith(f"There is no complete environment called tf221 on {NAME}; the command")
+    assert f" env add tf221 --on {NAME}` makes it" in (outcome.reason or "")

@@ -16,19 +16,19 @@ def test_env_asks_before_it_downloads_then_makes_lists_and_removes(
     use_wheels(monkeypatch, tmp_path, uv=True)
     assert main(["env"]) == 0
     assert "No environment is made yet" in capsys.readouterr().out
-    assert main(["env", "add", "tf219", "--cpu"]) == 1
+    assert main(["env", "add", "tf221", "--cpu"]) == 1
     said = capsys.readouterr().err
-    assert "tf219: 5 packages, " in said
+    assert "tf221: 5 packages, " in said
     assert "to download at most, for Python 3." in said
     assert said.endswith("Nobody can be asked here whether to download that: add --yes.\n")
     assert list(environments_folder().glob("*/")) == []
-    assert main(["env", "add", "tf219", "--cpu", "--yes"]) == 0
+    assert main(["env", "add", "tf221", "--cpu", "--yes"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"tf219 is complete: TensorFlow {FRAMEWORK_VERSION}, Python 3.")
+    assert said.startswith(f"tf221 is complete: TensorFlow {FRAMEWORK_VERSION}, Python 3.")
     assert main(["env", "list", "--json"]) == 0
     (listed,) = json.loads(capsys.readouterr().out)["environments"]
-    assert (listed["name"], listed["state"], listed["framework"]) == ("tf219", "complete", FRAMEWORK_VERSION)
-    assert main(["env", "remove", "tf219"]) == 0
+    assert (listed["name"], listed["state"], listed["framework"]) == ("tf221", "complete", FRAMEWORK_VERSION)
+    assert main(["env", "remove", "tf221"]) == 0
     assert list(environments_folder().glob("*/")) == []
 
 
@@ -36,9 +36,9 @@ def test_env_asks_before_it_downloads_then_makes_lists_and_removes(
     ("words", "sentence"),
     [
         ("add", "env add needs a name"),
-        ("list tf219", "env list takes no name"),
-        ("remove tf219 --yes", "--packages, --cuda, --cpu and --yes go with `env add`"),
-        ("make tf219", "must be one of list, add, remove"),
+        ("list tf221", "env list takes no name"),
+        ("remove tf221 --yes", "--packages, --cuda, --cpu and --yes go with `env add`"),
+        ("make tf221", "must be one of list, add, remove"),
     ],
 )
 def test_wrong_use_of_env_says_what_is_right(words: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

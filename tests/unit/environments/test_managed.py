@@ -21,7 +21,7 @@ from app.errors import UserError
 from tests.fakes.wheels import FRAMEWORK_VERSION, use_wheels
 from workloads.catalog import Machine, check, complete, environments_folder, find_python
 
-TF219 = EnvironmentRequest(name="tf219", cuda=False)
+TF221 = EnvironmentRequest(name="tf221", cuda=False)
 
 
 @dataclass
@@ -62,7 +62,7 @@ def test_an_environment_is_offered_made_listed_and_removed(
 ) -> None:
     use_wheels(monkeypatch, tmp_path, uv=tool == "uv")
     following = Following()
-    made = make_environment(TF219, following)
+    made = make_environment(TF221, following)
     (offer,) = following.offers
     used = [path for path in (tmp_path / "wheels").iterdir() if not path.name.startswith(unused_framework())]
     assert (offer.tool, offer.packages) == (tool, len(used))
@@ -73,18 +73,18 @@ def test_an_environment_is_offered_made_listed_and_removed(
     assert list_environments() == [made]
     assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)
     assert made.python == offer.python == ".".join(map(str, sys.version_info[:3]))
-    assert find_python("tf219") == Path(made.folder) / "bin" / "python"
-    assert check(complete("lstm", {"interpreter": "tf219", "gpus": 0}, Machine()), Machine()) == ()
+    assert find_python("tf221") == Path(made.folder) / "bin" / "python"
+    assert check(complete("lstm", {"interpreter": "tf221", "gpus": 0}, Machine()), Machine()) == ()
     again = Following()
-    assert make_environment(TF219, again) == made
+    assert make_environment(TF221, again) == made
     assert again.offers == []
-    remove_environment("tf219")
+    remove_environment("tf221")
     assert list_environments() == []
 
 
 def unused_framework() -> str:
     """The start of the name of the wheel that this platform does not take."""
-    (requirement, *_) = known.requirements_of("tf219", (), cuda=False)
+    (requirement, *_) = known.requirements_of("tf221", (), cuda=False)
     return "tensorflow-" if requirement.startswith("tensorflow-cpu") else "tensorflow_cpu"
 
 
@@ -97,7 +97,7 @@ def test_one_whose_making_is_killed_is_not_there_and_is_made_anew(by_uv: Path) -
         "        if progress.total_bytes is not None:\n"
         "            print('installs', flush=True)\n"
         "            time.sleep(600)\n"
-        "make_environment(TF219, Held())\n"
+        "make_environment(TF221, Held())\n"
     )
     command = [sys.executable, "-c", script]
     root = str(Path(__file__).parents[3])
@@ -105,9 +105,9 @@ def test_one_whose_making_is_killed_is_not_there_and_is_made_anew(by_uv: Path) -
         assert maker.stdout is not None
         assert maker.stdout.readline() == "installs\n"
         maker.send_signal(signal.SIGKILL)
-    assert states() == {"tf219": "unfinished"}
-    assert find_python("tf219") is None
-    assert make_environment(TF219, Following()).state == "complete"
+    assert states() == {"tf221": "unfinished"}
+    assert find_python("tf221") is None
+    assert make_environment(TF221, Following()).state == "complete"
 
 
 def test_two_at_once_wait_for_each_other(by_uv: Path) -> None:
@@ -118,11 +118,11 @@ def test_two_at_once_wait_for_each_other(by_uv: Path) -> None:
         return goes_on.wait(60)
 
     first, second = Following(on_offer=hold), Following()
-    makers = [threading.Thread(target=make_environment, args=(TF219, each)) for each in (first, second)]
+    makers = [threading.Thread(target=make_environment, args=(TF221, each)) for each in (first, second)]
     makers[0].start()
     assert asked.wait(60)
-    with pytest.raises(UserError, match="tf219 is being made or removed by another program"):
-        remove_environment("tf219")
+    with pytest.raises(UserError, match="tf221 is being made or removed by another program"):
+        remove_environment("tf221")
     makers[1].start()
     while not second.titles:
         assert makers[1].is_alive()
@@ -130,18 +130,18 @@ def test_two_at_once_wait_for_each_other(by_uv: Path) -> None:
     goes_on.set()
     for maker in makers:
         maker.join(60)
-    assert set(second.titles) == {"Waiting for another program that makes tf219"}
+    assert set(second.titles) == {"Waiting for another program that makes tf221"}
     assert second.offers == []
-    assert states() == {"tf219": "complete"}
+    assert states() == {"tf221": "complete"}
 
 
 def test_what_is_declined_or_cancelled_leaves_nothing(by_uv: Path) -> None:
-    with pytest.raises(CancelledError, match="tf219 was not made"):
-        make_environment(TF219, Following(on_offer=lambda: False))
+    with pytest.raises(CancelledError, match="tf221 was not made"):
+        make_environment(TF221, Following(on_offer=lambda: False))
     following = Following()
     following.cancelled.set()
     with pytest.raises(CancelledError, match="was stopped; what was fetched is kept"):
-        make_environment(TF219, following)
+        make_environment(TF221, following)
     assert states() == {}
 
 
@@ -149,8 +149,8 @@ def test_a_disk_that_is_or_gets_full_says_so(by_uv: Path, monkeypatch: pytest.Mo
     usage = shutil.disk_usage("/")._replace(free=10)
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "disk_usage", lambda _path: usage)
-        with pytest.raises(InstallError, match=r"tf219 needs about .* of disk space, and .* has 10\sB free; free some"):
-            make_environment(TF219, Following())
+        with pytest.raises(InstallError, match=r"tf221 needs about .* of disk space, and .* has 10\sB free; free some"):
+            make_environment(TF221, Following())
     real = (by_uv / "programs/uv").resolve()
     (by_uv / "programs/uv").unlink()
     (by_uv / "programs/uv").write_text(
@@ -159,7 +159,7 @@ def test_a_disk_that_is_or_gets_full_says_so(by_uv: Path, monkeypatch: pytest.Mo
     )
     (by_uv / "programs/uv").chmod(0o755)
     with pytest.raises(InstallError, match="Installing the packages failed: the disk is full"):
-        make_environment(TF219, Following())
+        make_environment(TF221, Following())
     assert states() == {}
 
 
@@ -173,10 +173,10 @@ def test_without_a_network_one_sentence_says_what_to_do(by_uv: Path, monkeypatch
 
 
 def test_one_in_use_is_not_removed(by_uv: Path) -> None:
-    make_environment(TF219, Following())
-    with running(str(find_python("tf219")), "-c", "input()"), pytest.raises(UserError, match="tf219 is in use: a prog"):
-        remove_environment("tf219")
-    remove_environment("tf219")
+    make_environment(TF221, Following())
+    with running(str(find_python("tf221")), "-c", "input()"), pytest.raises(UserError, match="tf221 is in use: a prog"):
+        remove_environment("tf221")
+    remove_environment("tf221")
     assert states() == {}
 
 
@@ -187,16 +187,16 @@ def running(*command: str) -> Iterator[None]:
 
 
 def test_one_whose_python_was_removed_is_broken_and_refused(by_uv: Path) -> None:
-    made = make_environment(TF219, Following())
+    made = make_environment(TF221, Following())
     (Path(made.folder) / "bin" / "python").unlink()
     (Path(made.folder) / "bin" / "python3").unlink()
-    assert states() == {"tf219": "broken"}
-    (refusal,) = check(complete("lstm", {"interpreter": "tf219", "gpus": 0}, Machine()), Machine())
-    assert "no complete environment called tf219" in refusal.reason
-    assert make_environment(TF219, Following()).state == "complete"
+    assert states() == {"tf221": "broken"}
+    (refusal,) = check(complete("lstm", {"interpreter": "tf221", "gpus": 0}, Machine()), Machine())
+    assert "no complete environment called tf221" in refusal.reason
+    assert make_environment(TF221, Following()).state == "complete"
 
 
-@pytest.mark.parametrize("name", ["../tf219", "a/b", "..", ".hidden", "", "x" * 65])
+@pytest.mark.parametrize("name", ["../tf221", "a/b", "..", ".hidden", "", "x" * 65])
 def test_a_name_stays_in_its_folder(name: str) -> None:
     request = EnvironmentRequest(name=name, packages=("msgspec",))
     for attempt in (lambda: remove_environment(name), lambda: make_environment(request, Following())):
@@ -205,9 +205,9 @@ def test_a_name_stays_in_its_folder(name: str) -> None:
 
 
 def test_a_name_with_other_packages_is_not_taken_for_the_one_there(by_uv: Path) -> None:
-    make_environment(TF219, Following())
-    other = EnvironmentRequest(name="tf219", packages=("keras",))
-    with pytest.raises(UserError, match=r"tf219 is there already, with tensorflow.*; remove it first"):
+    make_environment(TF221, Following())
+    other = EnvironmentRequest(name="tf221", packages=("keras",))
+    with pytest.raises(UserError, match=r"tf221 is there already, with tensorflow.*; remove it first"):
         make_environment(other, Following())
     with pytest.raises(UserError, match=r"mine is none of the environments that are known \(tf221, .*--packages"):
         make_environment(EnvironmentRequest(name="mine"), Following())
