@@ -1,7 +1,6 @@
 """Waits and notifications on the terminal."""
 
 import os
-import pty
 import re
 import sys
 from collections.abc import Callable
@@ -31,10 +30,19 @@ def test_a_wait_worth_a_word_is_said_once(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "Waiting, 60\xa0s at most: GPU 0 at 61\xa0°C.\n"
 
 
+@pytest.fixture
+def both_ends() -> tuple[int, int]:
+    """A terminal: the side of the keyboard and the screen, and that of the program."""
+    try:
+        return os.openpty()
+    except OSError as error:
+        pytest.skip(f"there are no terminals here, as without /dev/pts ({error})")
+
+
 def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    both_ends: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keyboard, terminal = pty.openpty()
+    keyboard, terminal = both_ends
     with os.fdopen(keyboard, "wb", buffering=0) as keys, os.fdopen(terminal, encoding="utf-8") as typed:
         monkeypatch.setattr(sys, "stdin", typed)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -126,9 +134,11 @@ def test_the_status_becomes_words(sender: Sender, status: int, text: str) -> Non
     assert re.fullmatch(rf"{text}, after \d:\d\d\.", words)
 
 
-def test_without_a_desktop_the_terminal_rings(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_desktop_the_terminal_rings(
+    both_ends: tuple[int, int], sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sender(1)
-    ours, theirs = pty.openpty()
+    ours, theirs = both_ends
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         assert notify("a title", "words") == "Rang the terminal's bell: notify-send reached no desktop."
