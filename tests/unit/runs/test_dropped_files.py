@@ -1,5 +1,6 @@
 """What becomes of files that are dropped on the window, told from their first bytes."""
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,8 @@ def database(path: Path) -> None:
 
 
 def foreign(path: Path) -> None:
-    sqlite3.connect(path).executescript("CREATE TABLE notes (text); PRAGMA application_id = 7;").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE notes (text); PRAGMA application_id = 7;")
 
 
 def text(contents: str) -> Callable[[Path], object]:
