@@ -61,9 +61,14 @@ class SshServer:
         return psutil.Process(self.process.pid).children()
 
     def kill_sessions(self) -> None:
-        """Kill every connection's sshd, as a broken machine in between would end it."""
-        for session in self.sessions():
-            session.kill()
+        """Kill every connection's sshd, as a broken machine in between would end it, and nothing that runs there.
+
+        For root too there are two processes of it from OpenSSH 10 on: the lower one holds the connection.
+        """
+        sessions = self.sessions()
+        lower = [child for session in sessions for child in session.children() if child.name().startswith("sshd")]
+        for process in (*sessions, *lower):
+            process.kill()
 
     def stop(self) -> None:
         """End sshd and all that runs in its sessions."""
