@@ -28,6 +28,7 @@ from app.storage.owner import boot_id
 from tests.fakes.hosts import NAME, carrier_pid, connected, processes_of, services_on, shifted_clock
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import LIMIT_S, dummy, going, is_measured, run_through
+from workloads.catalog import DEFAULT_VARIABLE
 from workloads.job_protocol import DescribeFile, FileDescription
 from workloads.protocol import PROTOCOL_VERSION, Block, Finished, Source, Start
 
@@ -77,15 +78,22 @@ def test_it_can_be_stopped(gpu1: Connection, tmp_path: Path) -> None:
         assert run.result().name == "stopped"
 
 
-def test_jobs_run_there_and_files_go_there_and_back(gpu1: Connection, tmp_path: Path) -> None:
+@pytest.fixture
+def numerate(cache: Path) -> Iterator[Connection]:
+    """A host whose workloads run by a Python with numpy; that which the agent finds may lack it."""
+    with connected(cache, environment={DEFAULT_VARIABLE: sys.executable}) as connection:
+        yield connection
+
+
+def test_jobs_run_there_and_files_go_there_and_back(numerate: Connection, tmp_path: Path) -> None:
     text = "def small(batch_size: int = 8): '''A model.'''\n"
     source = Source(path="model.py", text=text)
-    described = gpu1.host.run_job(DescribeFile(source=source), FileDescription)
+    described = numerate.host.run_job(DescribeFile(source=source), FileDescription)
     assert [workload.name for workload in described.workloads] == ["small"]
     endless = Source(path="model.py", text="while True: pass\n")
     with pytest.raises(TimeoutError):
-        gpu1.host.run_job(DescribeFile(source=endless), FileDescription, lambda: True)
-    files, big = ScratchFiles(gpu1.link), tmp_path / "big.npz"
+        numerate.host.run_job(DescribeFile(source=endless), FileDescription, lambda: True)
+    files, big = ScratchFiles(numerate.link), tmp_path / "big.npz"
     big.write_bytes(os.urandom(600_000))
     name = files.send(big)
     files.fetch(name, tmp_path / "back.npz")
