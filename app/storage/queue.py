@@ -27,8 +27,8 @@ def load_experiments(db: Database, experiment: int | None = None) -> list[Stored
     """Return one experiment, or all, newest first, without the runs in the trash."""
     found = db.execute(
         f"SELECT {', '.join(_EXPERIMENT_COLUMNS)}, (SELECT json_group_array(run) FROM ({_RUNS})) FROM experiments"
-        " WHERE ?1 IS NULL OR experiment = ?1 ORDER BY created_utc_ns DESC, experiment DESC",
-        (experiment,),
+        " WHERE :experiment IS NULL OR experiment = :experiment ORDER BY created_utc_ns DESC, experiment DESC",
+        {"experiment": experiment},
     )
     return [
         StoredExperiment(**dict(zip(_EXPERIMENT_COLUMNS, values, strict=True)), runs=tuple(json.loads(runs)))

@@ -80,19 +80,19 @@ def _groups(
     spellings: list[str] = []
     for word in words:
         spelled = tuple(dict.fromkeys((*_spellings(word.text), *_values(word.text)))) if word.text else ()
-        first = len(values) + len(spellings) + 1
-        markers = [f"?{first + n}" for n in range(len(spelled))]
+        markers = [f"s{len(spellings) + n}" for n in range(len(spelled))]
         spellings += spelled
         digits = word.text.removeprefix("#")
         number = int(digits) if not word.field and _is_number(digits) else 0
         codes.append(f"{_IS_NUMBER} * (run = {number}) + {_code(word.field, markers)}")
         found.append(f"({_holds(word.field or 'words', markers)} OR run = {number})")
     names = ", ".join(f"c{n}" for n in range(len(words)))
-    # The conditions stand first: a plain placeholder gets the number after the highest one before it.
+    # As a placeholder each would need a number, for it is used several times: the first Pythons 3.12 warn of these.
+    spelt = ", ".join(f"? AS s{n}" for n in range(len(spellings))) or "NULL"
     sql = f"""
         WITH narrowed AS (SELECT run FROM runs WHERE {" AND ".join(conditions)}), found AS MATERIALIZED (
-            SELECT run, {", ".join(f"{code} AS c{n}" for n, code in enumerate(codes))} FROM run_words
-            WHERE {" AND ".join(found)} AND run IN narrowed
+            SELECT run, {", ".join(f"{code} AS c{n}" for n, code in enumerate(codes))}
+            FROM (SELECT {spelt}) CROSS JOIN run_words WHERE {" AND ".join(found)} AND run IN narrowed
         ) SELECT json_array({names}), json_group_array(run) FROM found GROUP BY {names}
     """
     read = db.execute(sql, [*values, *spellings]).fetchall()

@@ -489,8 +489,8 @@ def test_what_looks_like_sql_or_html_stays_text(tmp_path: Path, theirs: Path) ->
     evil = "'); DROP TABLE runs; -- <script>alert(1)</script> {{7*7}} %s"
     with Store.open(theirs) as store:
         Library(store._db, theirs).set_note(1, evil)
-        for change in ("runs SET workload = ?, reason = ?1", "devices SET name = ?", "kernels SET name = ?"):
-            store._db.execute(f"UPDATE {change}", (evil,))
+        for change in ("runs SET workload = :it, reason = :it", "devices SET name = :it", "kernels SET name = :it"):
+            store._db.execute(f"UPDATE {change}", {"it": evil})
         store._db.conn.commit()
     done = import_runs(tmp_path / "new.db", theirs)
     with Store.open(tmp_path / "new.db") as store:
