@@ -61,6 +61,8 @@ CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".j
 PYTEST = "pytest -p no:cacheprovider"
 BACKGROUND_CHECKS = (" ".join([PYTEST, *SECOND, *IGNORED[: len(THIRD)]]), " ".join([PYTEST, *THIRD]))
 BACKGROUND_LOG = "build/background{}.log"
+FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)  # of pytest's short summary
+_END_LINES = 50
 
 
 @dataclass(frozen=True)
@@ -307,12 +309,12 @@ def run_checks(folder: Path, words: Sequence[str]) -> int:
     if words:
         return int(not passes(folder, ["pytest", *words]))
     failed = run_all_checks(folder)
-    print(f"== failed: {', '.join(failed)}" if failed else "== all passed")
+    print(*(["== failed:", *failed] if failed else ["== all passed"]), sep="\n")
     return bool(failed)
 
 
 def run_all_checks(folder: Path) -> list[str]:
-    """Run every check, one after the other and two beside them; return those that failed."""
+    """Run every check, one after the other and two beside them; return the tests, or whole checks, that failed."""
     (folder / "build").mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
         background = []
@@ -320,13 +322,39 @@ def run_all_checks(folder: Path) -> list[str]:
             log = stack.enter_context((folder / BACKGROUND_LOG.format(number)).open("w+"))
             command = check_command(folder, check.split())
             background.append((check, log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)))
-        failed = [check for check in CHECKS if not passes(folder, check.split())]
+        failed = [name for check in CHECKS for name in failures(check, *run_echoed(folder, check.split()))]
         for check, log, process in background:
-            if process.wait():
-                failed.append(check)
+            status = process.wait()
             log.seek(0)
-            print("==", check, log.read(), sep="\n", flush=True)
+            output = log.read()
+            print(f"== {check}", failed_part(output) if status else output.splitlines()[-1], sep="\n", flush=True)
+            failed += failures(check, status, output)
     return failed
+
+
+def failures(check: str, status: int, output: str) -> list[str]:
+    """Return the names of the tests that failed; that of the check itself if none did and it failed all the same."""
+    return (FAILED_TEST.findall(output) or [check]) if status else []
+
+
+def failed_part(output: str) -> str:
+    """Return the part of pytest's output that tells of failures; the end of any other."""
+    begin = re.search(r"^=+ (FAILURES|ERRORS) =+$", output, re.MULTILINE)
+    return output[begin.start() :] if begin else "\n".join(output.splitlines()[-_END_LINES:])
+
+
+def run_echoed(folder: Path, check: Sequence[str]) -> tuple[int, str]:
+    """Run one check with its output on the terminal as it comes; return its exit status and the output."""
+    print("==", *check, flush=True)
+    command = check_command(folder, check)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, errors="replace") as process:
+        assert process.stdout is not None, "started with a pipe"
+        lines = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return process.returncode, "".join(lines)
 
 
 def passes(folder: Path, check: Sequence[str]) -> bool:

@@ -271,14 +271,14 @@ def _copy_rule(concerned: Callable[[Variant], bool], where: str) -> Rule:
 _CNN: tuple[Rule, ...] = (
     *map(_misplaced_bias_rule, _IMAGE_WORKLOADS),
     Rule(
-        parameters=("layout", "xla", "precision", "gpus"),
+        parameters=("layout", "xla", "precision"),
         broken=lambda v, m: _lacks_layout(v, m, onednn=True),
         reason="TensorFlow has no kernels for {precision} images in {layout} on this processor; use layout=NHWC or "
         "xla=true.",
         workloads=_IMAGE_WORKLOADS,
     ),
     Rule(
-        parameters=("layout", "xla", "gpus"),
+        parameters=("layout", "xla"),
         broken=lambda v, m: _lacks_layout(v, m, onednn=False),
         reason="On the CPU TensorFlow computes {layout} images by oneDNN alone, and oneDNN is off here "
         f"({ONEDNN_VARIABLE}=0) or not part of this TensorFlow; use layout=NHWC or xla=true.",

@@ -42,6 +42,13 @@ def _end(window: MainWindow) -> Story:
     yield lambda: True
 
 
+def has_completed() -> object:
+    """Return whether the run has; nothing else is worth waiting for once it has ended otherwise."""
+    ended = next((word for word in ("Refused", "Failed", "Crashed", "Out of memory") if shown(QLabel, word)), None)
+    assert ended is None, f"the run ended: {ended}"
+    return shown(QLabel, "Completed")
+
+
 def first(folder: Path) -> Story:
     """Go from the first start to a report."""
     window = yield from until(active_window)
@@ -50,7 +57,7 @@ def first(folder: Path) -> Story:
     yield from fill(seconds, "1")
     yield lambda: seconds.text() == "1 s"
     click((yield from until(lambda: shown(QAbstractButton, "Run"))))
-    yield lambda: shown(QLabel, "Completed")
+    yield has_completed
     press("ctrl+k")
     palette = yield from until(lambda: shown(Palette))
     write("reference")

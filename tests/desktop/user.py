@@ -38,11 +38,11 @@ class User(QObject):
         self._timer.start()
 
     def _look(self) -> None:
-        if not self._awaited():
-            if time.monotonic() - self._since_s > LIMIT_S:
-                self._fail(f"not seen within {LIMIT_S:.0f} s: line {self._line()} of {self._awaited.__qualname__}")
-            return
         try:
+            if not self._awaited():
+                if time.monotonic() - self._since_s > LIMIT_S:
+                    self._fail(f"not seen within {LIMIT_S:.0f} s: line {self._line()} of {self._awaited.__qualname__}")
+                return
             self._awaited = next(self._story)
         except StopIteration:
             self._timer.stop()

@@ -13,7 +13,7 @@ from app.gui.theme import Theme
 from app.gui.widgets.basic import ElidedLabel
 from app.gui.window import MainWindow
 from tests.gui.tour import SCREENS, tour, toured
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, wait_for_status
 
 SMALL, DOUBLED = (1024, 700), (640, 400)
 NESTED = 6
@@ -110,9 +110,9 @@ def test_the_plots_of_a_run_that_was_stopped_fit_a_small_screen(qtbot: QtBot, wo
     for name, value in {"batch_size": 16, "seconds": 60.0}.items():
         form.edited.emit(name, value)
     click_run(form)
-    qtbot.waitUntil(lambda: live.status.title == "Measuring", timeout=RUN_LIMIT_MS)
+    wait_for_status(qtbot, workbench, "Measuring")
     click_run(form)
-    qtbot.waitUntil(lambda: live.status.title == "Stopped", timeout=RUN_LIMIT_MS)
+    wait_for_status(qtbot, workbench, "Stopped")
     room = live.stack.parentWidget()
     assert isinstance(room, QWidget)
     qtbot.waitUntil(lambda: len(live.stack.shown) > 3 and live.badge.isVisible(), timeout=READ_LIMIT_MS)
@@ -123,6 +123,6 @@ def test_the_form_stays_where_it_is_when_a_run_has_little_to_show(qtbot: QtBot, 
     view = workbench.run_view
     choose(workbench, behaviour="fail")
     click_run(view.form)
-    qtbot.waitUntil(lambda: view.live.status.title == "Failed", timeout=RUN_LIMIT_MS)
+    wait_for_status(qtbot, workbench, "Failed")
     workbench.window.resize(*DOUBLED)
     qtbot.waitUntil(lambda: view.form.width() == view.width())

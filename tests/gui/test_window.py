@@ -22,7 +22,16 @@ from app.runs.undo import Reversal
 from app.storage.store import Store
 from tests.fakes.sessions import kill_sampler
 from tests.gui.screens import muted_colours
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press, window_on
+from tests.gui.windows import (
+    READ_LIMIT_MS,
+    RUN_LIMIT_MS,
+    choose,
+    click_run,
+    press,
+    wait_for_outcomes,
+    wait_for_status,
+    window_on,
+)
 
 
 def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbench: Workbench) -> None:
@@ -265,3 +274,14 @@ def test_when_the_sampler_is_given_up_the_window_says_so_and_runs_nothing(
     qtbot.waitUntil(lambda: words in said(), timeout=READ_LIMIT_MS)
     with Store.open(workbench.database) as store:
         assert store.list_runs() == []
+
+
+def test_a_test_that_waits_for_a_run_that_ended_otherwise_ends_with_what_came(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
+    choose(workbench, behaviour="fail")
+    click_run(workbench.run_view.form)
+    with pytest.raises(pytest.fail.Exception, match=r"(?s)waited for .Completed., and the run ended: .*Failed"):
+        wait_for_status(qtbot, workbench, "Completed")
+    with pytest.raises(pytest.fail.Exception, match=r"waited for \['completed'\], and the runs ended: .*name='failed'"):
+        wait_for_outcomes(qtbot, workbench, ["completed"])

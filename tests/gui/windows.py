@@ -1,9 +1,10 @@
 """The whole window as the program opens it, with helpers that drive it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMessageBox, QPushButton
@@ -14,9 +15,13 @@ from app.gui.run.form import FormView
 from app.gui.theme import Theme
 from app.storage.database import save_setting
 from app.storage.known_settings import ANSWERED, FIRST_START
+from app.storage.store import Store
+from app.viewmodels.format.cells import OUTCOMES
 
 RUN_LIMIT_MS = 240_000
 READ_LIMIT_MS = 120_000
+ENDS = frozenset(outcome.word.capitalize() for outcome in OUTCOMES.values())
+"""What the Run screen says of a run that has ended."""
 SIZE = 1280, 736
 """Of the window: the screen of a test is narrower than a user's."""
 
@@ -70,3 +75,29 @@ def press(workbench: Workbench, label: str) -> None:
     box = workbench.window.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)
     next(button for button in box.findChildren(QPushButton) if button.text() == label).click()
+
+
+def wait_for_status(qtbot: QtBot, workbench: Workbench, title: str) -> None:
+    """Wait until the Run screen says this of its run; fail at once, with what it says, when the run ended otherwise."""
+    status = workbench.run_view.live.status
+
+    def is_reached() -> bool:
+        if status.title in ENDS - {title} and not workbench.run.running:
+            pytest.fail(f"waited for {title!r}, and the run ended: {workbench.run_view.live.displayed_text()}")
+        return status.title == title
+
+    qtbot.waitUntil(is_reached, timeout=RUN_LIMIT_MS)
+
+
+def wait_for_outcomes(qtbot: QtBot, workbench: Workbench, expected: Sequence[str]) -> None:
+    """Wait until runs have ended like this, in their order; fail at once when one ended otherwise."""
+
+    def is_reached() -> bool:
+        with Store.open(workbench.database) as store:
+            outcomes = [row.outcome for row in reversed(store.list_runs()) if row.outcome is not None]
+        names = [outcome.name for outcome in outcomes]
+        if names != list(expected[: len(names)]):
+            pytest.fail(f"waited for {expected}, and the runs ended: {outcomes}")
+        return len(names) == len(expected)
+
+    qtbot.waitUntil(is_reached, timeout=RUN_LIMIT_MS)

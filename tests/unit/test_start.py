@@ -3,6 +3,7 @@
 import ast
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -252,3 +253,43 @@ def test_a_package_that_does_not_exist_is_told_in_one_line_and_tried_again(check
     mended = started(checkout, checkout, "list")
     assert mended.returncode == 7
     assert "Setting up VariantScope" not in mended.stderr
+
+
+BROKEN = "tests/test_broken.py"
+
+
+@pytest.fixture
+def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two files of tests, one for each side, and a Python that has pytest."""
+    python = tmp_path / start.PYTHON
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_sound.py").write_text("def test_sound():\n    print('ERROR    a line of a log')\n")
+    (tmp_path / BROKEN).write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('word', ['a b', 'c'])\n"
+        "def test_word(word):\n    assert word == 'c', 'it is - not'\n"
+        "@pytest.fixture\ndef absent():\n    raise LookupError\n"
+        "def test_set_up(absent):\n    pass\n"
+    )
+    monkeypatch.setattr(start, "CHECKS", ("json.tool --help", "pytest -ra tests/test_sound.py"))
+    monkeypatch.setattr(start, "BACKGROUND_CHECKS", (f"pytest -ra {BROKEN}", "json.tool absent.json"))
+    return tmp_path
+
+
+def test_what_failed_is_named_test_by_test_whichever_part_it_is_of(
+    checks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_the_background = [f"{BROKEN}::test_word[a b]", f"{BROKEN}::test_set_up", "json.tool absent.json"]
+    assert sorted(start.run_all_checks(checks)) == sorted(in_the_background)
+    output = capsys.readouterr().out
+    assert "= ERRORS =" in output
+    assert output.index("1 passed in") < output.index("1 failed, 1 passed, 1 error in")
+    assert "test session starts" not in output[output.index(f"pytest -ra {BROKEN}") :], "of a log only what failed"
+    monkeypatch.setattr(start, "CHECKS", (f"pytest -ra {BROKEN}",))
+    monkeypatch.setattr(start, "BACKGROUND_CHECKS", ("pytest -ra tests/test_sound.py",))
+    assert sorted(start.run_all_checks(checks)) == sorted(in_the_background[:2])
+    _, background = capsys.readouterr().out.split("== pytest -ra tests/test_sound.py\n")
+    assert re.fullmatch(r"=+ 1 passed in .* =+\n", background), "of what passed, its last line"

@@ -92,7 +92,7 @@ class FormView(QWidget):
         self._advanced_fields = QGridLayout()
         self._refusal = BreakingLabel("problem")
         self._cures = FlowBar(GRID // 2, GRID // 2)
-        self.cure_buttons = [button("", small=True) for _ in range(MOST_CURES)]
+        self.cure_buttons = [button("") for _ in range(MOST_CURES)]
         self.retry_button = button("&Try again", "Read it once more", small=True)
         self.retry_button.hide()
         self._warning = BreakingLabel("caution")

@@ -35,7 +35,7 @@ from app.storage.store import Store
 from app.viewmodels.experiment.preview import interleaved_plan
 from tests.fakes.nvml import Card, Driver, environment
 from tests.fakes.sessions import kill_sampler
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, window_on
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, wait_for_outcomes, window_on
 from workloads.catalog import Machine, complete
 
 
@@ -287,7 +287,7 @@ def test_what_a_crashed_window_left_does_not_begin_with_what_is_asked_for_at_onc
     with Store.open(database_path) as store:
         add_plan(store, plan("left over", step_ms=2.0))
     with window_on(qtbot, database_path, theme, lambda made: made.queue.add(plan("early"))) as opened:
-        qtbot.waitUntil(lambda: outcomes_of(opened) == ["completed"] * 2, timeout=RUN_LIMIT_MS)
+        wait_for_outcomes(qtbot, opened, ["completed"] * 2)
         assert ("left over", "paused") in [(entry.name, entry.state) for entry in entries_of(opened)]
 
 

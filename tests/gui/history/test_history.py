@@ -291,7 +291,7 @@ def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(s
 def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: HistoryPage) -> None:
     screen.open(3)
     assert "The loss is not a finite number." in screen.view.detail.displayed_text()
-    assert "Implementation" in screen.view.detail.displayed_text()
+    screen.qtbot.waitUntil(lambda: "Implementation" in screen.view.detail.displayed_text())  # laid out in a later turn
     screen.button("Copy command").click()
     assert QGuiApplication.clipboard().text().startswith("python -m app run lstm -s implementation=standard")
 
