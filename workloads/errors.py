@@ -107,7 +107,8 @@ def outcome_of(
     if isinstance(error, OutOfMemoryError | MemoryError) or (known and known.outcome == "out_of_memory"):
         return _finished("out_of_memory", _out_of_memory_message(variant, peak_bytes, source_name), peak_bytes)
     if known and known.outcome == "refused":
-        return _finished("refused", known.reason, None)
+        where = f"{error_location(error, source)}: " if source else ""
+        return _finished("refused", f"{where}{known.reason}", None)
     reason = known.reason if known else _failure_message(error, source)
     return _finished("failed", reason, peak_bytes, "".join(traceback.format_exception(error)))
 

@@ -31,7 +31,10 @@ _OUT_OF_MEMORY_PATTERNS = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "failed to allocate memory",
 )
-_LAYOUT_MESSAGE = "TensorFlow on this processor has no NCHW kernels for this variant; use layout=NHWC, or xla=true."
+_LAYOUT_MESSAGE = (
+    "TensorFlow on this processor has no kernels for images in NCHW (channels_first) in this variant; use NHWC "
+    "(channels_last), or xla=true."
+)
 _LAYOUT_PATTERNS = ("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format")
 
 _NO_KERNEL_PATTERNS = ("support Op 'CudnnRNN", "Could not find device for node: {{node CudnnRNN")

@@ -1,6 +1,7 @@
 """Exceptions to last words, and what TensorFlow's surroundings refuse."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -70,9 +71,15 @@ def test_texts_of_an_error_have_an_end() -> None:
 
 
 def test_a_missing_kernel_of_a_layout_is_a_refusal() -> None:
-    ending = ending_of(RuntimeError("Default AvgPoolingOp only supports NHWC on device type CPU"))
+    text = "Default AvgPoolingOp only supports NHWC on device type CPU"
+    ending = ending_of(RuntimeError(text))
     assert ending.outcome == "refused"
-    assert "layout=NHWC" in (ending.reason or "")
+    # A custom workload need not have a parameter `layout`.
+    assert re.search(r"use NHWC \(channels_last\), or xla=true\.$", ending.reason or "")
+    error = RuntimeError(f'{text}\n  File "/mine/mine.py", line 7, in small')
+    known = TensorflowBackend().explain_error(error)
+    custom = outcome_of(error, VARIANT, None, Source(path="/mine/mine.py", text=""), known)
+    assert (custom.outcome, custom.reason) == ("refused", f"mine.py:7: {ending.reason}")
 
 
 @pytest.mark.parametrize(
