@@ -1,6 +1,7 @@
 """A custom workload as a recipe: the user's Keras model, loss, data and optimizer, checked and prepared."""
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,6 @@ from workloads.errors import CustomWorkloadError, describe_error, error_location
 from workloads.protocol import RunSpec, Source
 from workloads.tensorflow.optimizers import Adam, Optimizer
 from workloads.tensorflow.recipe import Batch, Recipe, compile_function
-from workloads.tensorflow.runtime import compute_dtype
 from workloads.training import Layer
 
 
@@ -129,15 +129,20 @@ def custom_recipe(spec: RunSpec, source: Source) -> Recipe:
         raise CustomWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
     function = find_function(spec.workload.rpartition(":")[2], load_module(source), source)
     custom = _CustomRecipe(function, spec, source)
-    return Recipe(model=custom.model, optimizer=custom.optimizer, batch=custom.batch, layers=custom.layers)
+    return Recipe(
+        model=custom.model,
+        optimizer=custom.optimizer,
+        batch=custom.batch,
+        layers=custom.layers,
+        casts_inputs=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _FunctionResult:
-    """The checked result of the user's function."""
+    """The checked result of the user's function, with the model compiled."""
 
     model: keras.Model
-    loss: Callable[[Any, Any], Any]
     batch: Callable[[int], Any]
     optimizer: keras.Optimizer | None
 
@@ -155,17 +160,42 @@ class _CustomRecipe:
     def model(self) -> "KerasModel":
         """Return the user's model with its weights, built with inputs if they are not made yet."""
         arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
-        with self._attribute_errors():
-            result = self._function(**arguments)
         location = function_location(self._function)
-        self._result = _check_result(result, location)
-        if not self._result.model.built:
-            dtype = compute_dtype(str(self._variant["precision"]))
-            inputs, _ = self.batch(0)
-            self._result.model(tf.nest.map_structure(lambda one: _cast_floats(one[:1], dtype), inputs))
+        with self._attribute_errors():
+            self._result = _check_result(self._function(**arguments), location)
+        model = self._result.model
+        if self._variant["mode"] == "train":
+            self._build_loss(model, location)
+        elif not model.built:
+            self._build(model, self.batch(0))
         if self._variant["xla"]:
-            prepare_for_xla(self._result.model, location)
-        return KerasModel(self._result.model, self._result.loss, self._attribute_errors)
+            prepare_for_xla(model, location)
+        return KerasModel(model, self._attribute_errors)
+
+    def _build_loss(self, model: keras.Model, location: str) -> None:
+        """Let Keras make what its loss keeps, as `fit` does before a first step; what cannot be trained is refused."""
+        if not _is_keras_own(model.train_step):
+            line = _location_of(model.train_step, self._source) or location
+            raise CustomWorkloadError(
+                f"{line}: a model's own train_step cannot be measured, since the program makes the steps; "
+                "write a compute_loss in its place."
+            )
+        batch = self.batch(0)
+        self._build(model, batch)
+        if not model.trainable_variables:
+            raise CustomWorkloadError(
+                f"{location}: the model has no trainable weights; choose mode=inference, or make a layer trainable."
+            )
+        size = int(self._variant["batch_size"]) // tf.distribute.get_strategy().num_replicas_in_sync
+        inputs, (targets, weights) = tf.nest.map_structure(lambda one: one[:size], batch)
+        with self._attribute_errors():
+            # No public member does it, and within a step the variables of metrics could not be made.
+            model._symbolic_build(data_batch=(inputs, _none_if_empty(targets), _none_if_empty(weights)))  # noqa: SLF001
+
+    def _build(self, model: keras.Model, batch: Batch) -> None:
+        if not model.built:
+            with self._attribute_errors():
+                model(tf.nest.map_structure(lambda one: one[:1], batch[0]))
 
     def layers(self) -> tuple[Layer, ...]:
         """Return the layers of the user's model."""
@@ -181,15 +211,18 @@ class _CustomRecipe:
             return KerasOptimizer(self._result.optimizer, weights, may_skip=self._variant["precision"] == "float16")
 
     def batch(self, index: int) -> Batch:
-        """Return one batch as tensors, after a check of its size."""
+        """Return inputs, and targets with sample weights, `()` for what there is not; after a check of their sizes."""
         assert self._result is not None, "the model is made first"
         with self._attribute_errors():
             values = self._result.batch(index)
-            if not isinstance(values, tuple) or len(values) != 2:
-                raise TypeError(f"batch gives inputs and targets, (x, y), not {type(values).__name__}")
-            inputs, targets = tf.nest.map_structure(_to_tensor, values)
-            self._check_batch(tf.nest.flatten((inputs, targets)), index)
-        return inputs, tf.nest.map_structure(lambda one: _cast_floats(one, "float32"), targets)
+            if not isinstance(values, tuple) or len(values) not in (2, 3):
+                given = f"a tuple of {len(values)}" if isinstance(values, tuple) else type(values).__name__
+                raise TypeError(f"batch gives {given}, and should give (x, y) or (x, y, sample_weight)")
+            inputs, *more = values
+            targets, weights = [() if one is None else one for one in (*more, None)[:2]]
+            batch = tf.nest.map_structure(_to_tensor, (inputs, (targets, weights)))
+            self._check_batch(tf.nest.flatten(batch), index)
+        return batch[0], batch[1]
 
     def _check_batch(self, tensors: Sequence[tf.Tensor], index: int) -> None:
         size = int(self._variant["batch_size"])
@@ -216,22 +249,18 @@ class _CustomRecipe:
         except SystemExit as error:
             raise CustomWorkloadError(f"{error_location(error, self._source)}: the file ends the program.") from error
         except Exception as error:
-            if ":" in error_location(error, self._source):
+            if isinstance(error, CustomWorkloadError) or ":" in error_location(error, self._source):
                 raise
             raise CustomWorkloadError(f"{function_location(self._function)}: {describe_error(error)}") from error
 
 
 class KerasModel:
-    """A Keras model and a loss over its outputs."""
+    """A compiled Keras model."""
 
     def __init__(
-        self,
-        model: keras.Model,
-        loss: Callable[[Any, Any], Any],
-        attribute_errors: Callable[[], contextlib.AbstractContextManager[None]],
+        self, model: keras.Model, attribute_errors: Callable[[], contextlib.AbstractContextManager[None]]
     ) -> None:
         self._model = model
-        self._loss = loss
         self._attribute_errors = attribute_errors
 
     @property
@@ -245,17 +274,23 @@ class KerasModel:
         return [variable.value for variable in self._model.trainable_variables]
 
     def loss(self, inputs: Any, targets: Any) -> tf.Tensor:
-        """Return the mean of the user's loss plus the losses of the model's regularizers."""
+        """Return the loss as Keras computes it of inputs, and of targets with sample weights."""
         with self._attribute_errors():
-            answers = _to_float32(self._model(inputs, training=True))
-            value = tf.reduce_mean(tf.cast(self._loss(targets, answers), tf.float32))
-            return value + sum(tf.cast(tf.reduce_sum(more), tf.float32) for more in self._model.losses)
+            wanted, weights = map(_none_if_empty, targets)
+            answers = self._model(inputs, training=True)
+            # As `train_step` calls it: a `compute_loss` of the user's need not have `training`.
+            loss = self._model._compute_loss(  # noqa: SLF001
+                x=inputs, y=wanted, y_pred=answers, sample_weight=weights, training=True
+            )
+            # Keras adds up the replicas' gradients, and divides its means by their number; here they are averaged.
+            share = keras.losses.MeanAbsoluteError()([[1.0]], [[0.0]])
+            return tf.cast(loss, tf.float32) / tf.cast(share, tf.float32)
 
     def outputs(self, inputs: Any) -> tf.Tensor:
         """Return the outputs; of a model with several, the mean of each."""
         with self._attribute_errors():
-            answers = _to_float32(self._model(inputs, training=False))
-        several = tf.nest.flatten(answers)
+            answers = self._model(inputs, training=False)
+        several = [tf.cast(one, tf.float32) for one in tf.nest.flatten(answers)]
         return several[0] if len(several) == 1 else tf.stack([tf.reduce_mean(one) for one in several])
 
 
@@ -272,16 +307,67 @@ def _check_result(result: Any, location: str) -> _FunctionResult:
         )
     if not callable(batch):
         raise CustomWorkloadError(f"{location}: the third of what the function gives is no function batch(step).")
-    try:
-        known = keras.losses.get(loss)
-    except (TypeError, ValueError) as error:
-        raise CustomWorkloadError(f"{location}: {loss!r} is no loss that Keras knows.") from error
-    if isinstance(known, keras.losses.Loss):
-        # Reduced by Keras itself, it would be divided by the replicas in newer versions; the mean is taken here.
-        known.reduction = "none"
-    if known is None:
-        raise CustomWorkloadError(f"{location}: the second of what the function gives is no loss.")
-    return _FunctionResult(model, known, batch, _check_optimizer(more[0], location) if more else None)
+    optimizer = _own_optimizer(more[0] if more else None, model, location)
+    _compile(model, loss, location)
+    # The steps have an optimizer for each replica: Keras would make the state of one more.
+    model.optimizer = None
+    return _FunctionResult(model, batch, optimizer)
+
+
+def _compile(model: keras.Model, loss: Any, location: str) -> None:
+    """Give the model the loss by Keras's own `compile`; one that is compiled with a loss keeps it."""
+    if isinstance(loss, dict) and "class_name" in loss:
+        loss = keras.losses.get(loss)
+    for one in tf.nest.flatten(loss):
+        try:
+            one in (None, "ce", "crossentropy") or keras.losses.get(one)
+        except (TypeError, ValueError) as error:
+            raise CustomWorkloadError(f"{location}: {one!r} is no loss that Keras knows.") from error
+    if loss is not None and model.compiled and model.loss not in (None, loss):
+        raise CustomWorkloadError(
+            f"{location}: the model is compiled with another loss; give None in place of the second."
+        )
+    if not model.compiled or (loss is not None and model.loss is None):
+        model.compile(optimizer=None, loss=tf.nest.map_structure(_per_example, loss))
+    if aggregate := getattr(model, "_aggregate_additional_loss", None):
+        # Keras sums the losses of `add_loss` in the precision of their layers, and cannot add that to a float32 loss.
+        model._aggregate_additional_loss = lambda one: aggregate(keras.ops.cast(one, keras.config.floatx()))  # noqa: SLF001
+
+
+def _per_example(loss: Any) -> Any:
+    """Return a function that gives one number with that number for each example: Keras shares only what it averages."""
+    if not isinstance(loss, FunctionType) or tf.distribute.get_strategy().num_replicas_in_sync < 2:
+        return loss
+
+    @functools.wraps(loss)
+    def shared(targets: Any, outputs: Any) -> Any:
+        value = tf.convert_to_tensor(loss(targets, outputs))
+        return (
+            tf.broadcast_to(value, tf.shape(outputs)[: max(1, len(outputs.shape) - 1)])
+            if value.shape.rank == 0
+            else value
+        )
+
+    return shared
+
+
+def _own_optimizer(given: Any, model: keras.Model, location: str) -> keras.Optimizer | None:
+    """Return the optimizer that the function gives, else that of a compiled model; None if there is none."""
+    if given is None and model.compiled:
+        # With float16 Keras's `compile` scales the loss, as the program does.
+        given = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return None if given is None else _check_optimizer(given, location)
+
+
+def _is_keras_own(method: Any) -> bool:
+    return str(getattr(method, "__module__", "")).startswith("keras.")
+
+
+def _location_of(method: Any, source: Source) -> str | None:
+    """Return the line of the user's file at which a method begins; None if it is not there."""
+    function = inspect.unwrap(getattr(method, "__func__", method))
+    mine = isinstance(function, FunctionType) and function.__code__.co_filename == source.path
+    return function_location(function) if mine else None
 
 
 def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
@@ -302,14 +388,20 @@ def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
 
 
 def _to_tensor(value: Any) -> tf.Tensor:
-    """Return the value as a tensor; int32 becomes int64, as TensorFlow would copy it from host memory at every step."""
+    """Return the value as a tensor; int32 becomes int64, as TensorFlow would copy it from host memory at every step.
+
+    Floating-point numbers become what Keras's `fit` makes them: its `floatx`, from which the layers cast.
+    """
+    if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
+        cure = ".to_tensor()" if isinstance(value, tf.RaggedTensor) else "tf.sparse.to_dense(...)"
+        raise TypeError(f"batch gives a {type(value).__name__}; make an array of one shape of it, by {cure}")
+    if value is None:
+        raise TypeError("batch gives None among its arrays; targets and sample weights can be None as a whole only")
     tensor = tf.convert_to_tensor(value)
+    if tensor.dtype.is_floating:
+        return tf.cast(tensor, keras.config.floatx())
     return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor
 
 
-def _cast_floats(tensor: tf.Tensor, dtype: str) -> tf.Tensor:
-    return tf.cast(tensor, dtype) if tensor.dtype.is_floating else tensor
-
-
-def _to_float32(answers: Any) -> Any:
-    return tf.nest.map_structure(lambda one: _cast_floats(one, "float32"), answers)
+def _none_if_empty(part: Any) -> Any:
+    return part if tf.nest.flatten(part) else None

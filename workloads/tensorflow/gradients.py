@@ -131,13 +131,15 @@ def _gradients(task: Task, recorder: GradientRecorder, parts: int) -> tuple[Arra
 
 def _outputs(model: Model, recipe: Recipe, spec: RunSpec, replicas: Replicas, parts: int) -> NDArray[np.float64]:
     """Return the outputs of the whole batch, in inference on the first device."""
-    dtype = compute_dtype(str(spec.variant["precision"]))
+    dtype = compute_dtype(str(spec.variant["precision"])) if recipe.casts_inputs else None
     forward = compile_function(model.outputs, xla=bool(spec.variant["xla"]))
 
     def outputs(index: int) -> Any:
         with tf.device(replicas.devices[0]):
             inputs, _ = recipe.batch(index)
-            return forward(tf.nest.map_structure(lambda x: tf.cast(x, dtype) if x.dtype.is_floating else x, inputs))
+            return forward(
+                tf.nest.map_structure(lambda x: tf.cast(x, dtype) if dtype and x.dtype.is_floating else x, inputs)
+            )
 
     return np.concatenate([np.asarray(outputs(index), np.float64) for index in range(parts)])
 

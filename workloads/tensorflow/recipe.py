@@ -9,8 +9,8 @@ import tensorflow as tf
 from workloads.tensorflow.optimizers import Optimizer
 from workloads.training import Layer
 
-Batch = tuple[Any, tf.Tensor]
-"""Inputs, a tensor or a nest of them, and targets; the batch axis comes first."""
+Batch = tuple[Any, Any]
+"""Inputs and targets, each a tensor or a nest of them; the batch axis comes first."""
 
 
 class Batches(Protocol):
@@ -34,8 +34,8 @@ class Model(Protocol):
     def weights(self) -> Sequence[tf.Variable]:
         """Return the trained variables."""
 
-    def loss(self, inputs: Any, targets: tf.Tensor) -> tf.Tensor:
-        """Return the mean loss of a batch in training mode, a float32 scalar."""
+    def loss(self, inputs: Any, targets: Any) -> tf.Tensor:
+        """Return the loss of a batch in training mode, a float32 scalar; its mean over replicas is minimised."""
 
     def outputs(self, inputs: Any) -> tf.Tensor:
         """Return the outputs of a batch in inference mode."""
@@ -49,6 +49,7 @@ class Recipe:
     `batches` is how many there are to go round; None is as many as memory is for.
     `elementwise` is whether the optimizer updates each number by its own gradient, and knows nothing else of a weight
     than whether it is a vector: such weights can be joined.
+    `casts_inputs` is whether the step casts floating-point inputs to the precision; Keras's layers do it themselves.
     """
 
     model: Callable[[], Model]
@@ -57,6 +58,7 @@ class Recipe:
     layers: Callable[[], tuple[Layer, ...]] = tuple
     batches: int | None = None
     elementwise: bool = False
+    casts_inputs: bool = True
 
 
 def compile_function(function: Callable[..., Any], *, xla: bool = True) -> Any:

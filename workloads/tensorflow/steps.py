@@ -150,14 +150,15 @@ class _Step:
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
         self._update(gradients)
-        self.result.assign(loss, read_value=False)
+        # A loss that Keras was told not to reduce is one for each example, and their sum is differentiated.
+        self.result.assign(tf.reduce_mean(loss), read_value=False)
 
     def infer(self, taken: Any) -> None:
         """Make the forward pass; the result is the mean of all outputs."""
         inputs, _ = self._batches.batch(taken)
         self.result.assign(self._answer(inputs), read_value=False)
 
-    def _gradients(self, inputs: Any, targets: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def _gradients(self, inputs: Any, targets: Any) -> tuple[tf.Tensor, Any]:
         """Return the loss and the gradients, in one buffer if replicas exchange them."""
         with tf.GradientTape() as tape:
             loss = self._model.loss(inputs, targets)

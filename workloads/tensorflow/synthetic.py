@@ -108,7 +108,7 @@ class DeviceBatches:
     def __init__(self, recipe: Recipe, variant: Variant, replicas: Replicas) -> None:
         with replicas.strategy.scope():
             self._cursor = tf.Variable(0, dtype=tf.int64, trainable=False)
-        dtype = runtime.compute_dtype(str(variant["precision"]))
+        dtype = runtime.compute_dtype(str(variant["precision"])) if recipe.casts_inputs else None
 
         def replica_batches(context: Any) -> Batch:
             replica = context.replica_id_in_sync_group
@@ -131,12 +131,14 @@ class DeviceBatches:
         return inputs, targets
 
 
-def _replica_batches(recipe: Recipe, dtype: str, size: int, replica: int) -> Batch:
+def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int) -> Batch:
     part = slice(replica * size, (replica + 1) * size)
 
     def batch(index: int) -> Batch:
         inputs, targets = tf.nest.map_structure(lambda whole: whole[part], recipe.batch(index))
-        return tf.nest.map_structure(lambda one: tf.cast(one, dtype) if one.dtype.is_floating else one, inputs), targets
+        return tf.nest.map_structure(
+            lambda one: tf.cast(one, dtype) if dtype and one.dtype.is_floating else one, inputs
+        ), targets
 
     first = batch(0)
     size_bytes = sum(int(tf.size(one)) * one.dtype.size for one in tf.nest.flatten(first[0]))

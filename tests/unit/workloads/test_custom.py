@@ -1,5 +1,6 @@
 """A user's own file: what its functions are described as, trained in this process, and how its errors are told."""
 
+import dataclasses
 import re
 import sys
 import textwrap
@@ -60,13 +61,18 @@ def spec_of(given: Source, name: str, **values: Value) -> RunSpec:
 
 
 def trained(
-    given: Source, spec: RunSpec, replicas: Replicas, steps: int, optimizer: Callable[..., Any] | None = None
+    given: Source,
+    spec: RunSpec,
+    replicas: Replicas,
+    steps: int,
+    optimizer: Callable[..., Any] | None = None,
+    batches: int | None = None,
 ) -> tuple[Any, list[float]]:
-    """The user's workload trained so many steps, or with another optimizer: its model, and each step's loss."""
+    """The user's workload trained so many steps, also with another optimizer: its model, and each step's loss."""
     import keras
 
     from workloads.tensorflow.custom import custom_recipe
-    from workloads.tensorflow.recipe import Model, Recipe
+    from workloads.tensorflow.recipe import Model
     from workloads.tensorflow.steps import build_task
 
     keras.utils.set_random_seed(1)
@@ -77,9 +83,8 @@ def trained(
         models.append(made.model())
         return models[0]
 
-    task = build_task(
-        Recipe(model=keep, optimizer=optimizer or made.optimizer, batch=made.batch), spec.variant, replicas
-    )
+    recipe = dataclasses.replace(made, model=keep, optimizer=optimizer or made.optimizer, batches=batches)
+    task = build_task(recipe, spec.variant, replicas)
     return models[0], [task.fetch(task.step()) for _ in range(steps)]
 
 
@@ -342,7 +347,7 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> No
             "mine.py:5: ValueError: .*mine",
         ),
         ("return x, x.sum", "return x + nothing, x.sum", "mine.py:12: NameError: name 'nothing' is not defined"),
-        ("return x, x.sum(axis=1, keepdims=True)", "return x", "mine.py:5: TypeError: batch gives inputs and targets"),
+        ("return x, x.sum(axis=1, keepdims=True)", "return x", "mine.py:5: TypeError: batch gives ndarray, and should"),
         (
             "(batch_size, 4)",
             "(3, 4)",
