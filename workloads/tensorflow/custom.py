@@ -205,10 +205,14 @@ class _CustomRecipe:
     def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
         """Return the user's optimizer of these weights, or Adam if there is none."""
         assert self._result is not None, "the model is made first"
-        if self._result.optimizer is None:
+        optimizer = self._result.optimizer
+        if optimizer is None and all(weight.dtype == tf.float32 for weight in weights):
             return Adam(weights, _LEARNING_RATE)
         with self._attribute_errors():
-            return KerasOptimizer(self._result.optimizer, weights, may_skip=self._variant["precision"] == "float16")
+            optimizer = optimizer or _check_optimizer(
+                keras.optimizers.Adam(_LEARNING_RATE), function_location(self._function)
+            )
+            return KerasOptimizer(optimizer, weights, may_skip=self._variant["precision"] == "float16")
 
     def batch(self, index: int) -> Batch:
         """Return inputs, and targets with sample weights, `()` for what there is not; after a check of their sizes."""

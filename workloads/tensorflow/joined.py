@@ -1,23 +1,27 @@
 """Tensors of different shapes, one after another in one buffer: to exchange them, and to update them, at once."""
 
+import functools
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from workloads.tensorflow.optimizers import Optimizer
 
 
 def join(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the tensors one after another as a vector, matrices first; they are of one type, as the weights are."""
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in sorted(tensors, key=_is_vector)], axis=0)
+    """Return the tensors one after another as a vector, matrices first, in the type that holds those of all."""
+    dtype = functools.reduce(np.promote_types, (tensor.dtype.as_numpy_dtype for tensor in tensors))
+    parts = [tf.reshape(tf.cast(tensor, dtype), [-1]) for tensor in sorted(tensors, key=_is_vector)]
+    return tf.concat(parts, axis=0)
 
 
 def split(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """Return the tensors of a buffer that `join` made, each in the shape of its weight."""
+    """Return the tensors of a buffer that `join` made, each in the shape and type of its weight."""
     order = sorted(range(len(weights)), key=lambda number: _is_vector(weights[number]))
     parts = tf.split(buffer, [weights[number].shape.num_elements() for number in order])
     found = dict(zip(order, parts, strict=True))
-    return [tf.reshape(found[number], weight.shape) for number, weight in enumerate(weights)]
+    return [tf.cast(tf.reshape(found[number], weight.shape), weight.dtype) for number, weight in enumerate(weights)]
 
 
 def _is_vector(tensor: tf.Tensor | tf.Variable) -> bool:

@@ -31,7 +31,7 @@ def _masked_decay(decay: float, mask: tf.Tensor) -> tf.Tensor:
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015) with its usual constants."""
+    """Adam (Kingma and Ba 2015) with its usual constants, of float32 weights."""
 
     def __init__(self, weights: Sequence[tf.Variable], rate: float = 0.001) -> None:
         self._weights = weights
@@ -135,7 +135,9 @@ class LossScale:
         scale, good_steps = self._scale.read_value(), self._good_steps.read_value()
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
         mask *= tf.cast(finite, tf.float32)
-        self._optimizer.apply([tf.math.multiply_no_nan(gradient, mask / scale) for gradient in gradients], mask)
+        factor = mask / scale
+        unscaled = [tf.math.multiply_no_nan(gradient, tf.cast(factor, gradient.dtype)) for gradient in gradients]
+        self._optimizer.apply(unscaled, mask)
         grown = good_steps >= 1999.0
         up, count = tf.where(grown, scale * 2.0, scale), tf.where(grown, 0.0, good_steps + 1.0)
         down = tf.maximum(scale / 2.0, 1.0)
