@@ -1,6 +1,5 @@
 """The command `variantscope` of an installed program, also `python -m variantscope`."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -9,10 +8,9 @@ def main() -> int:
     """Start the program that this file was installed with, and return its exit status.
 
     Its folder comes first on the path, before those of PYTHONPATH (where an empty entry is the current folder): another
-    `app` or `workloads` there is not meant. Neither is one in the current folder, for the processes started from here.
+    `app` or `workloads` there is not meant.
     """
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    os.environ["PYTHONSAFEPATH"] = "1"
     from app.__main__ import main as program
 
     return program()

@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from app.crash import install_hooks
 
         install_hooks()
+        os.environ["PYTHONSAFEPATH"] = "1"  # what is started from here imports nothing of the current folder
     try:
         return _main(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:

@@ -46,6 +46,16 @@ def program_version() -> str:
         return str(tomllib.load(file)["project"]["version"])
 
 
+def python_environment() -> dict[str, str]:
+    """Return this process's environment for another Python that runs a module of this program with `-m`.
+
+    The program's root is first on its path, and the current folder nowhere, where a file may have a library's name: not
+    as an empty entry either, nor in what that Python starts.
+    """
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+
+
 def default_database() -> Path:
     """Return `profiles.db` in the checkout's root, or in the user's data folder if installed elsewhere."""
     import platformdirs

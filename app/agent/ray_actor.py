@@ -76,7 +76,8 @@ def agent_environment(sources: Path, gpus: int) -> dict[str, str]:
         variables.update(_variable_of_raylet(name))
     paths = os.pathsep.join(filter(None, (str(sources), variables.get("PYTHONPATH"))))
     order = {} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
-    return {**variables, "PYTHONPATH": paths, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **order}
+    fixed = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {**variables, **fixed, **order}
 
 
 def _variable_of_raylet(name: str) -> dict[str, str]:

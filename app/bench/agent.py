@@ -16,7 +16,7 @@ import psutil
 
 from app.agent_protocol import HEARTBEAT_S, AgentHello, Order, Ping, StartSampler
 from app.bench.harness import Result, cpu_s
-from app.runs.launcher import child_environment
+from app.paths import python_environment
 
 _HZ = 20.0
 _WARM_S = 5.0
@@ -48,7 +48,7 @@ def _agent() -> Iterator[tuple[Sequence[int], int]]:
     command = [sys.executable, "-m", "app.agent"]
     over = threading.Event()
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment(), start_new_session=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=python_environment(), start_new_session=True
     ) as process:
         assert process.stdin is not None, "started with a pipe"
         assert process.stdout is not None, "started with a pipe"

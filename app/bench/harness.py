@@ -13,7 +13,8 @@ from typing import Any
 
 import psutil
 
-from app.runs.launcher import Exited, LocalLauncher, WorkerEvent, child_environment
+from app.paths import python_environment
+from app.runs.launcher import Exited, LocalLauncher, WorkerEvent
 from app.telemetry.sampler import take_inventory
 from workloads import catalog
 from workloads.protocol import PROTOCOL_VERSION, Block, Start
@@ -21,7 +22,7 @@ from workloads.protocol import PROTOCOL_VERSION, Block, Start
 
 def module_output(module: str, *words: str) -> str:
     """Return the output of a module that runs with these arguments in a fresh process."""
-    environment = child_environment()
+    environment = python_environment()
     # A user's second start finds compiled bytecode too.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")):

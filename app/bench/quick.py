@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bench.harness import Result
-from app.runs.launcher import child_environment
+from app.paths import python_environment
 
 TIMES = 10
 _LIMIT_S = 90.0
@@ -73,7 +73,7 @@ def _one() -> _Comparison:
             capture_output=True,
             text=True,
             check=True,
-            env=child_environment(),
+            env=python_environment(),
         )
         return _read(json.loads(done.stdout), time.monotonic() - began_s)
 

@@ -26,12 +26,12 @@ import psutil
 from app import log
 from app.bench.harness import Result
 from app.bench.invariants import BROKEN, broken_in
+from app.paths import python_environment
 from app.plan import Plan
 from app.records import RunRow
 from app.runs import leases
 from app.runs.experiment.queue import enqueue
 from app.runs.experiment.schedule import is_result
-from app.runs.launcher import child_environment
 from app.storage.store import Store
 from workloads import catalog
 
@@ -108,7 +108,7 @@ class KilledExperiment:
         self.started_s = time.time()
         return subprocess.Popen(
             [sys.executable, "-m", *self._arguments()],
-            env={**child_environment(), "QT_QPA_PLATFORM": "offscreen", **dict.fromkeys(folders, str(self.folder))},
+            env={**python_environment(), "QT_QPA_PLATFORM": "offscreen", **dict.fromkeys(folders, str(self.folder))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ import numpy as np
 from app.analysis import intervals
 from app.bench.harness import Result, cpu_s, training
 from app.fields import Sample
-from app.runs.launcher import child_environment
+from app.paths import python_environment
 from app.samples import Device
 from app.storage.owner import this_process
 from app.storage.retention import size_bytes
@@ -93,7 +93,7 @@ def _cpu_pct(command: Sequence[str], seconds: float = _SECONDS) -> float:
 def _process(command: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a process, which would end when its stdin closes, for the body."""
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment()
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=python_environment()
     )
     try:
         yield process
@@ -146,7 +146,7 @@ def _busy_window() -> Iterator[None]:
         [sys.executable, "-m", "app.bench.busy"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**child_environment(), "QT_QPA_PLATFORM": "offscreen"},
+        env={**python_environment(), "QT_QPA_PLATFORM": "offscreen"},
     )
     assert process.stdout is not None, "started with a pipe"
     try:

@@ -21,10 +21,10 @@ import psutil
 
 from app import log
 from app.bench.harness import Result
+from app.paths import python_environment
 from app.plan import Plan
 from app.runs import leases
 from app.runs.experiment.queue import add_plan
-from app.runs.launcher import child_environment
 from app.storage.store import Store
 from workloads import catalog
 
@@ -131,7 +131,7 @@ def _programs(folder: Path, runs: int, seconds: float) -> Iterator[list[Watched]
             output = stack.enter_context((own / "output").open("wb"))
             process = subprocess.Popen(
                 [sys.executable, "-m", *(word.format(database) for word in words)],
-                env={**child_environment(), **_environment(own)},
+                env={**python_environment(), **_environment(own)},
                 stdin=subprocess.DEVNULL,
                 stdout=output if name == "window" else subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -19,8 +19,8 @@ import msgspec
 
 from app.bench.harness import Result
 from app.cli.runs import run_services
+from app.paths import python_environment
 from app.records import RunEvent, StoredRun
-from app.runs.launcher import child_environment
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
 from workloads import catalog
@@ -146,7 +146,7 @@ def _bare(spec: RunSpec, services: RunServices) -> float:
         input=encode(start),
         capture_output=True,
         check=True,
-        env=child_environment(),
+        env=python_environment(),
     )
     return float(msgspec.json.decode(done.stdout.splitlines()[-1])["examples_per_s"])
 

@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from app.errors import UserError
-from app.paths import ROOT
+from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
 from app.samples import LogLine, Waiting
@@ -135,12 +135,6 @@ class Launcher(Protocol):
         """
 
 
-def child_environment() -> dict[str, str]:
-    """Return this process's environment with the program's root first on PYTHONPATH, for `-m workloads…`."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
 def _external_command(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
     """Return the command `python -m module …` for the Python of another environment."""
     _, _, *arguments = command
@@ -152,7 +146,8 @@ def _external_command(command: tuple[str, ...], interpreter: str) -> tuple[str, 
 
 def _external_environment() -> dict[str, str]:
     """Return this process's environment without the variables that lead this Python to its libraries."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    return environment | {"PYTHONSAFEPATH": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +177,7 @@ class ProcessSpec:
         if interpreter:
             command, environment = _external_command(command, interpreter), _external_environment()
         else:
-            environment = child_environment()
+            environment = python_environment()
         return cls(command, str(Path.cwd()), environment, sources_hash())
 
     def start(self) -> "subprocess.Popen[bytes]":

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from app.log import child_environment
-from app.paths import ROOT
+from app.paths import ROOT, python_environment
 from app.telemetry.messages import SamplerCommand, SamplerMessage
 from app.telemetry.pipe import PipeLock
 
@@ -71,7 +70,7 @@ def start_sampler(
         stdin=subprocess.PIPE,
         stdout=stdout,
         cwd=ROOT,
-        env={**os.environ, **_SINGLE_THREAD, **child_environment()},
+        env={**python_environment(), **_SINGLE_THREAD, **child_environment()},
         start_new_session=True,
         pass_fds=() if pipe_lock is None else (pipe_lock.file,),
     )

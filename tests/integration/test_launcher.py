@@ -4,16 +4,17 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from app.runs import launcher
-from app.runs.launcher import Exited, LocalWorker, WorkerEvent
+from app.runs.launcher import Exited, LocalLauncher, LocalWorker, WorkerEvent
 from app.samples import LogLine
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S
 from workloads.catalog import Machine, complete
-from workloads.protocol import PROTOCOL_VERSION, Start, decode_message
+from workloads.protocol import PROTOCOL_VERSION, Finished, Start, decode_message
 
 LEAVES_ONE_BEHIND = "pid = subprocess.Popen(['sleep', '600'], start_new_session=True).pid"
 START = Start(protocol=PROTOCOL_VERSION, spec=complete("dummy", {"gpus": 0}, Machine()), gpu_uuids=())
@@ -102,3 +103,19 @@ def test_readers_that_a_busy_machine_holds_up_have_told_everything_before_the_en
     LocalWorker(started("import sys\nfor n in range(1000): print(n, file=sys.stderr)"), slowly, decode_message).listen()
     assert heard.gone.wait(LIMIT_S)
     assert [type(event) for event in heard.events] == [LogLine] * 1000 + [Exited]
+
+
+@pytest.mark.parametrize("interpreter", ["", sys.executable])
+def test_a_worker_imports_nothing_of_the_current_folder(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("msgspec", "numpy", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a script of mine')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'none'}{os.pathsep}")
+    heard = Heard()
+    spec = complete("dummy", {"gpus": 0, "steps": 1, "interpreter": interpreter}, Machine())
+    LocalLauncher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=()), heard)
+    assert heard.gone.wait(LIMIT_S)
+    assert [event.outcome for event in heard.events if isinstance(event, Finished)] == ["completed"], heard.events

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.runs.launcher import Exited, WorkerEvent, child_environment
+from app.paths import python_environment
+from app.runs.launcher import Exited, WorkerEvent
 from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
@@ -284,7 +285,7 @@ def test_it_dies_with_a_program_that_is_killed(tmp_path: Path, libraries: Path, 
         "print(launcher.wait_ready(), flush=True); threading.Event().wait()"
     )
     command = [sys.executable, "-c", code, str(tmp_path), str(int(taken))]
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, env=child_environment(), text=True)
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, env=python_environment(), text=True)
     assert program.stdout is not None
     with program:
         assert program.stdout.readline() == "True\n"

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from app.agent_protocol import CUT
-from app.paths import ROOT
-from app.runs.launcher import child_environment
+from app.paths import ROOT, python_environment
 from app.telemetry.pipe import Output, PipeLock
 
 OTHER = """
@@ -31,7 +30,7 @@ def shared_pipe(code: str) -> "Iterator[tuple[BinaryIO, Output, subprocess.Popen
     with (
         os.fdopen(read_end, "rb") as reader,
         os.fdopen(write_end, "wb") as writer,
-        subprocess.Popen(command, stdout=writer, pass_fds=(lock.file,), cwd=ROOT, env=child_environment()) as other,
+        subprocess.Popen(command, stdout=writer, pass_fds=(lock.file,), cwd=ROOT, env=python_environment()) as other,
     ):
         yield reader, Output(writer, lock), other
     os.close(lock.file)
