@@ -1,6 +1,7 @@
 """Composition root of the window: creates every part, connects them, and shuts them down."""
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QMessageLogContext, QObject, QTimer, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
 from app.errors import UserError
@@ -38,7 +39,7 @@ from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage
 from app.gui.widgets.dialogs import ask_to_close
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
-from app.paths import DESKTOP_NAME, default_database
+from app.paths import DESKTOP_NAME, PROGRAM, default_database
 from app.storage.files import KnownDatabase
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
@@ -71,7 +72,7 @@ def main(
     Returns:
         The exit status.
     """
-    application = QApplication.instance() or QApplication(sys.argv[:1])
+    application = QApplication.instance() or _start_qt()
     assert isinstance(application, QApplication), "nothing else makes a Qt application here"
     application.setApplicationName("VariantScope")
     application.setDesktopFileName(DESKTOP_NAME)
@@ -103,6 +104,30 @@ def main(
         next_database = workbench.next_database
         chosen.replace_missing(workbench.database, next_database)
     return status
+
+
+def _start_qt() -> QApplication:
+    """Return Qt's application, or exit with a sentence where Qt, without a display that it can use, would abort."""
+    heard: list[str] = []
+
+    def hear(kind: QtMsgType, _: QMessageLogContext, text: str) -> None:
+        if kind == QtMsgType.QtFatalMsg:  # Qt aborts when this function returns
+            sys.stderr.write(_UNUSABLE_DISPLAY.format(reason=(heard or [text])[0].strip().rstrip(".")))
+            sys.stderr.flush()
+            os._exit(1)
+        heard.append(text)
+
+    earlier = qInstallMessageHandler(hear)
+    application = QApplication(sys.argv[:1])
+    qInstallMessageHandler(earlier)
+    sys.stderr.writelines(f"{text}\n" for text in heard)
+    return application
+
+
+_UNUSABLE_DISPLAY = (
+    "The window cannot be shown here ({reason}): correct DISPLAY, WAYLAND_DISPLAY or QT_QPA_PLATFORM, or use a command "
+    f"such as `{PROGRAM} run`.\n"
+)
 
 
 class Workbench(QObject):

@@ -12,6 +12,7 @@ from app.__main__ import main
 from app.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 WITHOUT_QT = """
 import sys
 class NoQt:
@@ -64,10 +65,30 @@ def test_a_python_without_the_packages_is_told_what_to_use() -> None:
 def test_the_window_without_a_display_is_refused_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+    for name in DISPLAYS:
         monkeypatch.delenv(name, raising=False)
     assert main([]) == 1
     assert capsys.readouterr().err.startswith("There is no display here to open the window on: use a command")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="X11 and Wayland")
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ({"DISPLAY": ":77"}, "could not connect to display :77"),
+        ({"DISPLAY": "localhost:99"}, "could not connect to display localhost:99"),
+        ({"WAYLAND_DISPLAY": "wayland-0", "XDG_RUNTIME_DIR": "/nonexistent"}, "Failed to create wl_display"),
+        ({"DISPLAY": ":77", "QT_QPA_PLATFORM": "nonsense"}, 'Could not find the Qt platform plugin "nonsense"'),
+    ],
+)
+def test_a_display_that_cannot_be_reached_is_one_sentence(named: dict[str, str], reason: str, tmp_path: Path) -> None:
+    others = {name: value for name, value in os.environ.items() if name not in DISPLAYS}
+    command = [sys.executable, "-m", "app", "--db", str(tmp_path / "a.db")]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**others, **named}, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith(f"The window cannot be shown here ({reason}")
 
 
 def test_the_database_may_stand_before_the_command(tmp_path: Path) -> None:
