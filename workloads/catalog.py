@@ -244,7 +244,8 @@ def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
 
 def _broken(rules: Iterable[Rule], spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
     """Return a refusal for each rule that a spec breaks on this machine."""
-    facts = {**spec.variant, "gpu_count": len(machine.gpus), "cpu_count": machine.cpu_count}
+    counts = {"gpu_count": len(machine.gpus), "cpu_count": machine.cpu_count}
+    facts = {**spec.variant, **counts, "hidden_by": machine.hidden_by}
     return tuple(
         Refusal(rule.parameters, rule.reason.format(**facts))
         for rule in rules

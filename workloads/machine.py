@@ -16,11 +16,14 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine has, as far as variants depend on it. `platform` is `sys.platform`.
 
+    `gpus` are those that runs may use, the preferred one first; `hidden_by` is the environment variable that keeps them
+    from others, as `CUDA_VISIBLE_DEVICES=1`.
     `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
     `environments` are the names of those that the program had made there when it was reached.
     """
 
     gpus: tuple[Gpu, ...] = ()
+    hidden_by: str = ""
     cpu_count: int = 1
     platform: str = "linux"
     local: bool = True

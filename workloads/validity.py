@@ -31,6 +31,10 @@ def find_gpu(machine: Machine, word: str) -> Gpu | None:
     return None
 
 
+def _lacks_device(variant: Variant, machine: Machine) -> bool:
+    return any(find_gpu(machine, word) is None for word in _requested_devices(variant))
+
+
 def _too_old_for_tf32(machine: Machine) -> bool:
     return any(gpu.compute_capability is not None and gpu.compute_capability < (8, 0) for gpu in machine.gpus)
 
@@ -78,18 +82,30 @@ PRECISION_RULES: tuple[Rule, ...] = (
 _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus",),
-        broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) == 0,
+        broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) == 0 and not m.hidden_by,
         reason="This machine shows no NVIDIA GPU; use gpus=0 for the CPU.",
     ),
     Rule(
         parameters=("gpus",),
-        broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) > 0,
+        broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) > 0 and not m.hidden_by,
         reason="{gpus} GPUs asked for, but this machine has {gpu_count}.",
     ),
     Rule(
+        parameters=("gpus",),
+        broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) and bool(m.hidden_by),
+        reason="gpus={gpus} asked for, but {hidden_by} leaves runs {gpu_count}; change that and start again, or use "
+        "gpus={gpu_count}.",
+    ),
+    Rule(
         parameters=("devices",),
-        broken=lambda v, m: any(find_gpu(m, word) is None for word in _requested_devices(v)),
+        broken=lambda v, m: _lacks_device(v, m) and not m.hidden_by,
         reason="devices={devices} names a GPU that this machine does not have; the command `gpus` lists them.",
+    ),
+    Rule(
+        parameters=("devices",),
+        broken=lambda v, m: _lacks_device(v, m) and bool(m.hidden_by),
+        reason="devices={devices} names a GPU that this machine does not have or that {hidden_by} keeps from runs; "
+        "change one of the two.",
     ),
     Rule(
         parameters=("devices", "gpus"),

@@ -90,6 +90,9 @@ def gpus(as_json: bool, on: str) -> int:
         print(f"No GPU: {inventory.no_gpu_reason}. Runs use the CPU.")
     else:
         print(f"driver {inventory.driver or 'unknown'}, CUDA up to {inventory.cuda_driver or 'unknown'}")
+        if inventory.machine.hidden_by:
+            usable = ", ".join(str(gpu.index) for gpu in inventory.machine.gpus)
+            print(f"{inventory.machine.hidden_by}: runs use GPU {usable} alone.")
     for device in inventory.devices:
         _print_device(device, seen.values.get(device.device, {}), seen.processes.get(device.device))
     return 0

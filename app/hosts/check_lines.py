@@ -19,7 +19,9 @@ def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
     if check.python[0]:
         yield "Python", "  ".join(filter(None, check.python))
     driver = f"{inventory.driver or 'unknown'}, CUDA up to {inventory.cuda_driver or 'unknown'}"
-    yield "driver", f"none: {inventory.no_gpu_reason}; runs use the CPU" if inventory.no_gpu_reason else driver
+    hidden = inventory.machine.hidden_by
+    reason = f"{driver if hidden else 'none'}: {inventory.no_gpu_reason}; runs use the CPU"
+    yield "driver", reason if inventory.no_gpu_reason else driver
     for device in inventory.devices:
         if device.device != HOST:
             yield f"GPU {device.index}", _describe_gpu(check, device)

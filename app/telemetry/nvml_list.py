@@ -1,6 +1,8 @@
 """The GPUs of this machine as they come, are lost and come back; every change is written at once."""
 
 import os
+import re
+import shlex
 import sys
 import threading
 import time
@@ -92,17 +94,22 @@ class GpuList:
     def inventory(self) -> Inventory:
         """Return the machine as it is known now: the GPUs by NVML's index, MIG instances after them, then the host."""
         with self._changed:
-            gpus = tuple(reader.gpu for reader in self._served if not reader.in_mig_mode)
+            readers = [reader for reader in self._served if not reader.in_mig_mode]
+            gpus = {reader.gpu.uuid: reader.gpu for reader in readers}
+            counted = [msgspec.structs.replace(reader.gpu, index=reader.place[0]) for reader in readers]
+            counted += (Gpu(index=lost.index, uuid=lost.device, name=lost.name) for lost in self._lost.values())
+            shown, hidden_by = visible_gpus(counted, os.environ)
+            usable = tuple(gpus[uuid] for uuid in shown if uuid in gpus)
             listed = [*(reader.device() for reader in self._served), *self._lost.values()]
             driver, cuda_driver = self._versions or (None, None)
             return Inventory(
                 machine=Machine(
-                    gpus=allocated_gpus(gpus, os.environ), cpu_count=psutil.cpu_count() or 1, platform=sys.platform
+                    gpus=usable, hidden_by=hidden_by, cpu_count=psutil.cpu_count() or 1, platform=sys.platform
                 ),
                 devices=(*sorted(listed, key=lambda device: device.index), *self._host),
                 driver=driver,
                 cuda_driver=cuda_driver,
-                no_gpu_reason=None if gpus else self._no_gpu_reason(),
+                no_gpu_reason=None if usable else self._no_gpu_reason(hidden_by if gpus else ""),
                 pending=not self._is_complete(self._opened),
             )
 
@@ -166,11 +173,13 @@ class GpuList:
     def _is_complete(self, noted: set[int]) -> bool:
         return self._absence is not None or (self._versions is not None and noted >= set(range(self._count)))
 
-    def _no_gpu_reason(self) -> str:
+    def _no_gpu_reason(self, hidden_by: str) -> str:
         if self._absence is not None:
             return self._absence
         if not self._is_complete(self._opened):
             return "the NVIDIA driver has not answered yet"
+        if hidden_by:
+            return f"{hidden_by} leaves runs none; change that and start again"
         if self._served:
             return "every GPU is in MIG mode and has no instance"
         return "no GPU answers" if self._lost else "the NVIDIA driver shows no GPU"
@@ -193,14 +202,50 @@ def _refused_id(index: int) -> str:
     return f"index-{index}"
 
 
-def allocated_gpus(gpus: tuple[Gpu, ...], environment: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """Return the GPUs that a job of Slurm may use; outside of one, all.
+def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+    """Return the UUIDs of the GPUs that CUDA shows, in its order, and the setting that hides others; "" if none does.
 
-    Where Slurm confines a job to its devices, NVML lists only those, and CUDA_VISIBLE_DEVICES counts them from 0; else
-    NVML lists all of the node, and it has their indices (https://slurm.schedmd.com/gres.html). Both are NVML's order.
+    As CUDA of driver 580 does it: the list ends before what names no GPU, or another kind of name than the first, and
+    if it names one twice, nothing is left. Indices count the fastest GPU first unless CUDA_DEVICE_ORDER is PCI_BUS_ID:
+    that is NVML's order only if all are of one model, and else known to CUDA alone, so that none may be used.
+    NVIDIA_VISIBLE_DEVICES is the container runtime's; `void` is also in containers that get GPUs in another way.
+    https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+
+    Args:
+        gpus: All GPUs, then the MIG instances, each with the index of its GPU.
+        environment: The environment variables.
     """
-    words = [word for word in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
-    if "SLURM_JOB_ID" not in environment or not words:
-        return gpus
-    named = [gpu for gpu in gpus if str(gpu.index) in words or any(gpu.uuid.startswith(word) for word in words)]
-    return tuple(named) or gpus
+    named = environment.get("CUDA_VISIBLE_DEVICES")
+    if gpus and environment.get("NVIDIA_VISIBLE_DEVICES") == "none":
+        return (), "NVIDIA_VISIBLE_DEVICES=none"
+    if named is None:
+        return tuple(gpu.uuid for gpu in gpus), ""
+    by_uuid = named.startswith(_UUIDS)
+    found: list[str] = []
+    for word in named.split(","):
+        matches = _with_uuid(gpus, word) if by_uuid else _with_index(gpus, word)
+        if len(matches) != 1:
+            break
+        found += matches
+    hidden = f"CUDA_VISIBLE_DEVICES={shlex.quote(named)}"
+    if len(found) == len(set(found)) == len(gpus):
+        return tuple(found), ""
+    models = {gpu.name for gpu in gpus if gpu.name != _NAMELESS and not gpu.uuid.startswith("MIG-")}
+    if found and not by_uuid and len(models) > 1 and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        return (), f"{hidden} without CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    return tuple(found) if len(found) == len(set(found)) else (), hidden
+
+
+_UUIDS = ("GPU-", "MIG-")
+
+
+def _with_uuid(gpus: Sequence[Gpu], word: str) -> list[str]:
+    """Return the UUIDs that begin like a word."""
+    start = word.rstrip().lower() if word.startswith(_UUIDS) else "none"
+    return [gpu.uuid for gpu in gpus if gpu.uuid.lower().startswith(start)]
+
+
+def _with_index(gpus: Sequence[Gpu], word: str) -> list[str]:
+    """Return the UUID of the GPU of an index, which CUDA reads with strtol(3): `1x` is 1."""
+    number = re.match(r"\s*[+-]?\d+", word, re.ASCII)
+    return [gpu.uuid for gpu in gpus if number is not None and gpu.index == int(number[0])][:1]

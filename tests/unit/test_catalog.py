@@ -13,6 +13,7 @@ NO_GPU = Machine(cpu_count=2)
 TWO_GPUS = Machine(
     gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200", compute_capability=(9, 0)) for n in range(2)), cpu_count=32
 )
+HIDDEN = Machine(gpus=TWO_GPUS.gpus[:1], hidden_by="CUDA_VISIBLE_DEVICES=0")
 FOUR_GPUS = Machine(gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in range(4)), cpu_count=32)
 MIG = Machine(gpus=tuple(Gpu(index=n, uuid=f"MIG-{n}", name="H200 MIG") for n in range(2)), cpu_count=8)
 SMALL_GPU = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="A2000", memory_total_bytes=11 << 30),), cpu_count=8)
@@ -108,6 +109,8 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
     ("machine", "name", "given", "words"),
     [
         (NO_GPU, "cnn10", {"gpus": 1}, "no NVIDIA GPU"),
+        (HIDDEN, "cnn10", {"gpus": 2}, "CUDA_VISIBLE_DEVICES=0 leaves runs 1"),
+        (HIDDEN, "cnn10", {"gpus": 1, "devices": "1"}, "CUDA_VISIBLE_DEVICES=0 keeps from runs"),
         (TWO_GPUS, "cnn10", {"gpus": 3, "batch_size": 3}, "this machine has 2"),
         (TWO_GPUS, "cnn10", {"devices": "GPU-9"}, "GPU-9"),
         (TWO_GPUS, "cnn10", {"devices": "0,1"}, "as many GPUs"),

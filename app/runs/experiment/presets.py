@@ -152,7 +152,9 @@ class NamedPreset:
         retained = possible or specs
         notes = (
             experiment.note,
-            "" if machine.gpus or self.preset.cpu else "It needs an NVIDIA GPU, and this machine has none.",
+            ""
+            if machine.gpus or self.preset.cpu
+            else f"It needs an NVIDIA GPU, and {machine.hidden_by or 'this machine'} has none.",
             _describe_excluded(machine, len(specs) - len(retained)),
             *_describe_replacements(requested, specs),
         )
@@ -281,6 +283,9 @@ def _with_replacements(spec: RunSpec, instead: Mapping[str, Value], machine: Mac
     refused = {name for refusal in check(spec, machine) for name in refusal.parameters}
     replacements = {name: value for name, value in instead.items() if name in refused}
     return RunSpec(workload=spec.workload, variant={**spec.variant, **replacements})
+
+
+_NEEDS_GPU = "It needs an NVIDIA GPU, and {} none."
 
 
 def _describe_excluded(machine: Machine, excluded: int) -> str:

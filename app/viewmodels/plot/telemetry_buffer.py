@@ -108,7 +108,8 @@ def machine_state(inventory: Inventory) -> MachineState:
     elif gpus:
         text = format_gpu_counts(gpu.name for gpu in gpus)
     else:
-        text = f"CPU only · no NVIDIA {'driver' if driver is None else 'GPU'}"
+        lacking = "hidden GPUs" if inventory.machine.hidden_by else f"no NVIDIA {'driver' if driver is None else 'GPU'}"
+        text = f"CPU only · {lacking}"
     explanation = describe_lost(inventory) or inventory.no_gpu_reason or "Telemetry is running."
     with_driver = f"{text} · driver {driver.split('.')[0]}" if driver and (gpus or lost) else text
     return MachineState(with_driver, "bad" if lost else "good", explanation)

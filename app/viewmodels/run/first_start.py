@@ -60,7 +60,9 @@ def first_choices(
         reference_runs: How many runs come with the program.
         installation: The making of an environment, if it has begun.
     """
-    names = [device.name for device in inventory.devices if device.kind == "gpu" and device.lost is None]
+    usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
+    gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]
+    names = [device.name for device in gpus if usable is None or device.device in usable]
     local: list[tuple[Place, str, str]] = []
     if names:
         local.append(("gpu", _gpu_title(names), ""))

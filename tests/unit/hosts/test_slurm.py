@@ -10,9 +10,7 @@ import pytest
 from app.hosts.address import parse_address
 from app.hosts.carriers import Carrier
 from app.hosts.slurm import login_script, slurm_carrier
-from app.telemetry.nvml_list import allocated_gpus
 from tests.fakes.slurm import Cluster, install
-from workloads.catalog import Gpu
 
 _ECHO = "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES; while read -r line; do echo \"got '$line'\"; done"
 
@@ -153,22 +151,6 @@ def test_over_ssh_the_login_node_gets_the_script_and_the_options_as_one_word_eac
     assert "--gres=gpu:1 --constraint='a100|h100' " in words
     assert "--unbuffered" not in words
     assert "--label" not in words
-
-
-@pytest.mark.parametrize(
-    ("environment", "allowed"),
-    [
-        ({}, (0, 1, 2)),
-        ({"CUDA_VISIBLE_DEVICES": "1"}, (0, 1, 2)),
-        ({"SLURM_JOB_ID": "7"}, (0, 1, 2)),
-        ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "0,2"}, (0, 2)),
-        ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "GPU-1"}, (1,)),
-        ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "6,7"}, (0, 1, 2)),
-    ],
-)
-def test_runs_in_a_job_use_its_gpus_alone(environment: dict[str, str], allowed: tuple[int, ...]) -> None:
-    gpus = tuple(Gpu(index=index, uuid=f"GPU-{index}", name="H200") for index in range(3))
-    assert tuple(gpu.index for gpu in allocated_gpus(gpus, environment)) == allowed
 
 
 def test_without_slurm_it_is_said_where_srun_is_missing() -> None:

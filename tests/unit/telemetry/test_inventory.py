@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from app.fields import Sample
+from app.runs.leases import candidate_devices
 from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import continued_inventory, updated_inventory
 from app.telemetry.sampler import take_inventory
 from tests.fakes.nvml import installed
-from tests.fakes.nvml_cards import MIG, TWO_H200, Card, Driver
+from tests.fakes.nvml_cards import MIG, RTX_2080_TI, TWO_H200, Card, Driver
 from tests.unit.telemetry.sources import opened
 from workloads.catalog import check, complete
 
@@ -74,6 +76,88 @@ def test_a_run_may_name_an_instance_but_not_the_gpu_it_is_of() -> None:
         machine = take_inventory().machine
     assert not check(complete("dummy", {"gpus": 1, "devices": "MIG-two"}, machine), machine)
     assert check(complete("dummy", {"gpus": 1, "devices": "GPU-split"}, machine), machine)
+
+
+@pytest.mark.parametrize(
+    ("named", "visible"),
+    [
+        (None, "ab"),
+        ("", ""),
+        ("-1", ""),
+        ("NoDevFiles", ""),
+        ("all", ""),
+        ("1", "b"),
+        ("1,0", "ba"),
+        (" 1", "b"),
+        ("0, 1", "ab"),
+        ("0 1", "a"),
+        ("1x", "b"),
+        ("+1", "b"),
+        ("0,-1,1", "a"),
+        ("0,junk,1", "a"),
+        ("0,,1", "a"),
+        (",0", ""),
+        ("5", ""),
+        ("0,0", ""),
+        ("0,1,0", ""),
+        ("0,1,5,0", "ab"),
+        ("GPU-bbbb,GPU-aaaa", "ba"),
+        ("GPU-b", "b"),
+        ("GPU-BBBB ", "b"),
+        ("GPU-", ""),
+        ("gpu-bbbb", ""),
+        ("bbbb", ""),
+        ("GPU-aaaa,1", "a"),
+        ("1,GPU-aaaa", "b"),
+        ("GPU-aaaa,GPU-a", ""),
+        ("GPU-aaaa, GPU-bbbb", "a"),
+    ],
+)
+@pytest.mark.parametrize("others", [{}, {"SLURM_JOB_ID": "7"}])
+def test_runs_get_the_gpus_that_cuda_shows(
+    named: str | None, visible: str, others: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver itself (580, two H200) shows with each of these."""
+    for name, value in {"CUDA_VISIBLE_DEVICES": named, **others}.items():
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    inventory = two_h200()
+    machine = inventory.machine
+    assert [gpu.uuid for gpu in machine.gpus] == [f"GPU-{4 * letter}" for letter in visible]
+    assert [device.device for device in inventory.devices[:2]] == ["GPU-aaaa", "GPU-bbbb"], "all can be watched"
+    assert (inventory.no_gpu_reason is None) == bool(visible)
+    assert bool(machine.hidden_by) == (len(visible) < 2)
+    asked = complete("dummy", {"gpus": 1}, machine)
+    assert candidate_devices(asked, machine) == [gpu.uuid for gpu in machine.gpus]
+
+
+def test_why_runs_have_no_gpu_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert two_h200().no_gpu_reason == "CUDA_VISIBLE_DEVICES='' leaves runs none; change that and start again"
+
+
+def test_an_index_among_several_models_needs_cudas_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    with installed(Driver(cards=(RTX_2080_TI, TWO_H200[1]))):
+        unknown = take_inventory()
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        known = take_inventory()
+    assert (unknown.machine.gpus, [gpu.uuid for gpu in known.machine.gpus]) == ((), ["GPU-bbbb"])
+    assert "without CUDA_DEVICE_ORDER=PCI_BUS_ID leaves runs none" in str(unknown.no_gpu_reason)
+
+
+def test_mig_instances_are_named_by_uuid_and_the_first_by_its_gpus_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(Driver(cards=(TWO_H200[0], MIG))):
+        for named, visible in (("MIG-two", ["MIG-two"]), ("1", ["MIG-one"]), ("3", [])):
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+            assert [gpu.uuid for gpu in take_inventory().machine.gpus] == visible
+
+
+def test_a_container_that_asked_for_no_gpu_runs_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "void")
+    assert len(two_h200().machine.gpus) == 2, "as where the runtime gives GPUs by CDI"
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "none")
+    assert two_h200().machine.gpus == ()
 
 
 LOST = DeviceLost(t_ns=1, device="GPU-aaaa", reason="NVIDIA H200 stopped answering (GPU is lost).")
