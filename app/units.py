@@ -34,6 +34,43 @@ def _decimals(value: float, digits: int) -> int:
     return min(12, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
+def typed_number(text: str, *, whole: bool = False) -> float | None:
+    """Return the number that somebody typed, with a point or a comma and digits of any script.
+
+    None for what is none, and for what means another number elsewhere: `1,234`, unless it has to be a `whole` one.
+    """
+    found = _TYPED.fullmatch("".join(_plain_sign(sign) for sign in text.strip()))
+    if found is None or not (found["digits"] or found["decimals"]):
+        return None
+    marks = re.sub(r"\d", "", found["digits"])
+    if found["mark"] and (whole or found["mark"] == marks[:1]):
+        return None
+    if len(marks) == 1 and not found["mark"]:
+        if marks == ("." if whole else ","):
+            return None
+        if marks == ".":
+            return float(found[0])
+    digits = re.sub(r"\D", "", found["digits"])
+    return float(f"{found['sign']}{digits or 0}.{found['decimals'] or 0}{found['power'] or ''}")
+
+
+_TYPED = re.compile(
+    r"(?P<sign>[+-]?)(?P<digits>[1-9]\d{0,2}(?:([.,' ])\d{3})(?:\3\d{3})*|\d*)"
+    r"(?:(?P<mark>[.,])(?P<decimals>\d*))?(?P<power>[eE][+-]?\d+)?",
+    re.ASCII,
+)
+_SIGNS = {
+    "\N{ARABIC DECIMAL SEPARATOR}": ".",
+    "\N{ARABIC THOUSANDS SEPARATOR}": "'",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{MINUS SIGN}": "-",
+}
+
+
+def _plain_sign(sign: str) -> str:
+    return str(int(sign)) if sign.isdecimal() else " " if sign.isspace() else _SIGNS.get(sign, sign)
+
+
 def with_minus(figures: str) -> str:
     """Return figures with a minus as wide as a plus in place of a hyphen, as `−2.1`."""
     return figures.replace("-", "\N{MINUS SIGN}")

@@ -4,12 +4,10 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QCheckBox,
-    QDoubleSpinBox,
     QGridLayout,
     QHBoxLayout,
     QPushButton,
     QSizePolicy,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
@@ -17,10 +15,11 @@ from PySide6.QtWidgets import (
 from app import units
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.basic import (
+    DecimalBox,
     ElidedComboBox,
+    IntegerBox,
     button,
     plain_tooltip,
-    prepare_spin_box,
     separator,
     show_text,
     text_label,
@@ -47,9 +46,9 @@ class MatrixFooter(QWidget):
         self._refused_shown: tuple[RefusedGroup, ...] = ()
         self._combinations = 0
         self._baseline = ElidedComboBox()
-        self._repeats = QSpinBox()
-        self._until = QDoubleSpinBox()
-        self._budget = QSpinBox()
+        self._repeats = IntegerBox()
+        self._until = DecimalBox()
+        self._budget = IntegerBox()
         self._concurrent = QCheckBox("Runs on different GPUs at the same &time")
         self._rerun = QCheckBox("Re-run stored resu&lts")
         self._headline = text_label("", "title")
@@ -169,7 +168,6 @@ class MatrixFooter(QWidget):
 
     def _extent(self) -> QGridLayout:
         for spin in (self._repeats, self._until, self._budget):
-            prepare_spin_box(spin)
             spin.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.UpDownArrows)
             spin.setFixedWidth(14 * GRID)
         self._until.setRange(0.0, 50.0)

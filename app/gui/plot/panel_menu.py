@@ -1,6 +1,5 @@
 """The menu of one plot: its value axis, smoothing and pictures, and what its stack adds."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QMenu, QVBoxLayout
 
+from app import units
 from app.gui.plot.export import add_picture_actions, draw_stacked
 from app.gui.theme import Theme
 from app.gui.widgets.basic import text_label
@@ -113,8 +113,8 @@ class ValuesDialog(QDialog):
     def accept(self) -> None:
         """Set the range."""
         look = self._panel.look
-        low, high = (_number(made.text()) for made in self.fields)
-        if not low < high:
+        low, high = (_typed_number(made.text()) for made in self.fields)
+        if low is None or high is None or not low < high:
             self._problem.setText("The axis needs two numbers, the first below the second.")
         elif look.mode == "log" and low <= 0:
             self._problem.setText("A logarithmic axis begins above 0.")
@@ -127,8 +127,7 @@ class ValuesDialog(QDialog):
         super().accept()
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return math.nan
+def _typed_number(text: str) -> float | None:
+    """Return the number typed; `1,100` is what the axis itself writes for 1100."""
+    found = units.typed_number(text)
+    return units.typed_number(text, whole=True) if found is None else found

@@ -17,11 +17,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QDoubleSpinBox,
     QGridLayout,
     QLineEdit,
     QSizePolicy,
-    QSpinBox,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -29,7 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, LEFT
-from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, prepare_spin_box, set_role, text_label
+from app.gui.widgets.basic import BreakingLabel, DecimalBox, IntegerBox, button, plain_tooltip, set_role, text_label
 from app.gui.widgets.cell_model import AnyIndex
 from app.viewmodels.hosts import host_field
 from app.viewmodels.run.form import Field, Option
@@ -129,19 +127,19 @@ class _ComboBox(QComboBox):
         event.ignore()
 
 
-class _SpinBox(QSpinBox):
+class _SpinBox(IntegerBox):
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
 
-class _DecimalSpinBox(QDoubleSpinBox):
+class _DecimalSpinBox(DecimalBox):
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
     def textFromValue(self, value: float) -> str:
         """Return the value without needless zeros: 10, 0.5."""
-        text, point = super().textFromValue(value), self.locale().decimalPoint()
-        return text.rstrip("0").removesuffix(point) if point in text else text
+        text = super().textFromValue(value)
+        return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 class ChoiceControl:
@@ -191,8 +189,6 @@ class IntegerControl:
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _SpinBox()
-        prepare_spin_box(self.widget)
-        self.widget.setGroupSeparatorShown(True)
         self.widget.valueChanged.connect(lambda value: edited(name, value))
 
     def show_field(self, field: Field) -> None:
@@ -209,7 +205,6 @@ class NumberControl:
 
     def __init__(self, name: str, edited: Edited) -> None:
         self.widget = _DecimalSpinBox()
-        prepare_spin_box(self.widget)
         self.widget.valueChanged.connect(lambda value: edited(name, value))
 
     def show_field(self, field: Field) -> None:

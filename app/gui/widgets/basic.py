@@ -9,8 +9,17 @@ import html
 import re
 from collections.abc import Iterator
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
+from PySide6.QtCore import QLocale, QSize, Qt
+from PySide6.QtGui import (
+    QAction,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QTextDocument,
+    QValidator,
+)
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
@@ -30,6 +39,7 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import delete, isValid
 
+from app import units
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
@@ -110,11 +120,67 @@ def toggle_button(text: str, help: str = "") -> QPushButton:
     return made
 
 
-def prepare_spin_box(box: QSpinBox | QDoubleSpinBox) -> None:
-    """Report a number when typing ends, not at each digit, and keep the number off the edge."""
+class IntegerBox(QSpinBox):
+    """A field for a whole number that reads what was typed as `units.typed_number` does, or keeps its value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _prepare_spin_box(self)
+
+    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
+        """Take every text until typing ends: a sign that is left out would make another number."""
+        return _state_of(_typed_value(self, text, 0)), text, position
+
+    def valueFromText(self, text: str) -> int:
+        """Return the number typed."""
+        return int(_typed_value(self, text, 0) or 0)
+
+    def fixup(self, text: str) -> str:
+        """Leave what is no number as it is: Qt would take group marks out, wherever they are."""
+        return text
+
+
+class DecimalBox(QDoubleSpinBox):
+    """A field for a number, otherwise as `IntegerBox`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _prepare_spin_box(self)
+
+    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
+        """Take every text until typing ends."""
+        return _state_of(_typed_value(self, text, self.decimals())), text, position
+
+    def valueFromText(self, text: str) -> float:
+        """Return the number typed."""
+        return _typed_value(self, text, self.decimals()) or 0.0
+
+    def fixup(self, text: str) -> str:
+        """Leave what is no number as it is."""
+        return text
+
+
+def _prepare_spin_box(box: IntegerBox | DecimalBox) -> None:
+    """Report a number when typing ends, write it as all of the program does, and keep it off the edge."""
     box.setKeyboardTracking(False)
+    box.setLocale(QLocale.c())
     # The style sheet's padding does not reach the text of a spin box.
     box.lineEdit().setTextMargins(_SPIN_MARGIN, 0, 0, 0)
+
+
+def _typed_value(box: IntegerBox | DecimalBox, text: str, decimals: int) -> float | None:
+    """Return what was typed into a field; None if it is no number, out of its limits, or has more decimals."""
+    if text and text == box.specialValueText():
+        return box.minimum()
+    typed = text.strip().removeprefix(box.prefix().strip()).removesuffix(box.suffix().strip())
+    value = units.typed_number(typed, whole=isinstance(box, QSpinBox))
+    if value is None or not box.minimum() <= value <= box.maximum() or round(value, decimals) != value:
+        return None
+    return value
+
+
+def _state_of(value: float | None) -> QValidator.State:
+    return QValidator.State.Intermediate if value is None else QValidator.State.Acceptable
 
 
 class BreakingLabel(QLabel):

@@ -87,6 +87,8 @@ class MatrixState:
 
 
 _NUMBERS = re.compile(r"[,;\s]+")
+_NUMBERS_WITH_COMMAS = re.compile(r"(?:[;\s]|,(?!\d))+")
+"""Leaves `0,5`, which may be one number or two, whole: as such it is refused."""
 
 
 def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:
@@ -130,6 +132,8 @@ def list_placeholder(parameter: Parameter) -> str:
 
 
 def _split_values(parameter: Parameter, text: str) -> list[str]:
+    if parameter.kind == "number" and "." not in text:
+        return [word for word in _NUMBERS_WITH_COMMAS.split(text) if word]
     if parameter.kind in ("integer", "number"):
         return [word for word in _NUMBERS.split(text) if word]
     # An empty word is a value too: this program's own Python, the first free GPUs.

@@ -152,6 +152,15 @@ def test_cards_are_listed_with_semicolons_here_and_in_the_command() -> None:
     assert [spec.variant["devices"] for spec in matrix.plan().variants] == ["0,1", "1,0"]
 
 
+def test_a_comma_within_a_number_is_no_list_of_two() -> None:
+    matrix, _ = matrix_on(TWO_GPUS, "cnn10")
+    matrix.enter_list("seconds", "0,5; 1,5")
+    assert "takes a number, not '0,5'" in row(matrix, "seconds").problem
+    for text in ("2, 5", "2.0,5", "2;5"):
+        matrix.enter_list("seconds", text)
+        assert [spec.variant["seconds"] for spec in matrix.plan().variants] == [2.0, 5.0]
+
+
 def test_how_far_it_goes_is_in_the_command() -> None:
     matrix, _ = matrix_on(TWO_GPUS, "cnn10")
     matrix.tick("layout", "NHWC", on=True)
