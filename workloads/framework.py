@@ -4,6 +4,7 @@ Screens, messages and checks take its name, its packages and its environment key
 behind `workloads.backend.Backend`.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +21,14 @@ ONEDNN_KEY = "onednn"
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 """The environment variable that turns oneDNN on or off."""
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|USERNAME")
-"""In the name of a variable whose value is never stored, such as `NVIDIA_API_KEY`."""
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|USERNAME|AUTH|COOKIE|SIGNATURE", re.IGNORECASE)
+"""In the name of a variable, or of a member of its value, that is never stored, such as `NVIDIA_API_KEY`."""
+_SECRET_WORDS = re.compile(
+    rf"(?P<name>(?:{_SECRET.pattern})[\w-]*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?)(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}}\]]+)"
+    r"|(?<=://)[^/\s@]+(?=@)",
+    re.IGNORECASE,
+)
+"""In a value: what stands behind such a name, and what an address has before `@`."""
 _TERRAFORM = re.compile(r"TF_(VAR|TOKEN|CLI|HTTP|ENCRYPTION|REATTACH|CLOUD|DATA_DIR|WORKSPACE|LOG|STATE|INPUT)(_|$)")
 """Variables of Terraform, which shares the prefix `TF_` and keeps secrets in some of them.
 
@@ -62,11 +69,36 @@ class Framework:
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that matter as parts of a run's environment, and which were looked for."""
         found = {
-            f"{VARIABLE_PREFIX}{name}": value
+            f"{VARIABLE_PREFIX}{name}": _without_secrets(value)
             for name, value in sorted(environment.items())
             if name.startswith(self.variable_prefixes) and not _SECRET.search(name) and not _TERRAFORM.match(name)
         }
         return found | {VARIABLES_RECORDED_KEY: " ".join(self.variable_prefixes)}
+
+
+def _without_secrets(value: str) -> str:
+    """Return a variable's value, which may be JSON, flags or an address, without what is named as a secret in it."""
+    try:
+        found = json.loads(value) if value.lstrip().startswith(("{", "[")) else None
+    except ValueError:
+        found = None
+    if found is None:
+        return _masked(value)
+    public = _public(found)
+    return value if public == found else json.dumps(public, ensure_ascii=False)
+
+
+def _public(part: object) -> object:
+    """Return a part of JSON with "…" in place of secrets."""
+    if isinstance(part, dict):
+        return {name: "…" if _SECRET.search(name) else _public(member) for name, member in part.items()}
+    if isinstance(part, list):
+        return [_public(member) for member in part]
+    return _masked(part) if isinstance(part, str) else part
+
+
+def _masked(text: str) -> str:
+    return _SECRET_WORDS.sub(lambda found: f"{found['name'] or ''}…", text)
 
 
 # Keras 3 is TensorFlow's own since 2.16; `use_cudnn` came with Keras 3.2.

@@ -134,6 +134,27 @@ def test_processors_that_some_runs_were_kept_from_are_told() -> None:
     assert warnings_of(all_of_them, CODE_A) == [], "not recorded"
 
 
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ('{"cluster":{"worker":["a:1"]},"task":{"index":0}}', None),
+        (
+            '{"cluster": {"worker": ["grpc://me:hush@a:1"]}, "rpc": {"token": "hush", "headers": ["api-key: hush"]}}',
+            '{"cluster": {"worker": ["grpc://…@a:1"]}, "rpc": {"token": "…", "headers": ["api-key: …"]}}',
+        ),
+        ('{"token": "hush hush", "task"', '{"token": …, "task"'),
+        (
+            "--xla_gpu_autotune_level=4 --upload_token=hush --xla_dump_to=/tmp",
+            "--xla_gpu_autotune_level=4 --upload_token=… --xla_dump_to=/tmp",
+        ),
+        ("https://a/?Signature=hush&part=2", "https://a/?Signature=…&part=2"),
+        ("Authorization: Bearer hush", "Authorization: Bearer …"),
+    ],
+)
+def test_a_value_is_kept_without_the_secrets_in_it(value: str, stored: str | None) -> None:
+    assert FRAMEWORK.variables({"TF_CONFIG": value})["env TF_CONFIG"] == (stored or value)
+
+
 def test_variables_are_kept_by_prefix_and_secrets_never() -> None:
     secrets = {"NVIDIA_API_KEY": "x", "TF_VAR_password": "x", "TF_TOKEN_app": "x", "TF_CLI_CONFIG_FILE": "x"}
     relevant = {"NVIDIA_TF32_OVERRIDE": "0", "KMP_BLOCKTIME": "1", "TF_USE_LEGACY_KERAS": "1", "LD_PRELOAD": "t.so"}
