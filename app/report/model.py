@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
+from app.analysis.comparability import known_value
 from app.paths import program_version
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
@@ -236,7 +237,7 @@ def _common_environment(runs: Sequence[StoredRun]) -> TextTable:
     """Return what the environments of all runs share, as far as it is known."""
     differing = differing_environment(runs)
     values = {
-        key: next(run.environment[key] for run in runs if key in run.environment)
+        key: next(value for run in runs if (value := known_value(run.environment, key)) is not None)
         for key in comparable_keys(runs)
         if key not in differing
     }

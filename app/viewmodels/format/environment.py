@@ -106,7 +106,9 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
         | {FRAMEWORK.devices_key, VARIABLES_RECORDED_KEY, HOST_KEY, HOST_ID_KEY}
         | ({GPUS_USED_KEY} if gpu_parameters else set())
     )
-    keys = dict.fromkeys((*(key for run in runs for key in run.environment), ONEDNN_KEY))
+    keys = dict.fromkeys(key for run in runs for key in run.environment)
+    if any(known_value(run.environment, ONEDNN_KEY) is not None for run in runs):
+        keys[ONEDNN_KEY] = None
     return [key for key in keys if key not in excluded]
 
 

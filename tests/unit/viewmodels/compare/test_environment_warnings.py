@@ -8,6 +8,7 @@ import pytest
 from app.analysis.comparability import differing_variables
 from app.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURCES_KEY
 from app.viewmodels.compare.environment_warnings import CODE, ComparisonWarning, environment_warnings
+from app.viewmodels.format.environment import comparable_keys, differing_environment
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLES_RECORDED_KEY
 
@@ -108,6 +109,12 @@ def test_onednn_is_compared_as_it_was_in_force() -> None:
     assert only(warnings_of(used, {**LOOKED, variable: "0"}, cpu=True)).severity == "warning"
     assert warnings_of(used, LOOKED, cpu=True) == [], "the processor decided, and the run does not say how"
     assert differing_variables(used, unused) == []
+    older, newer = stored_run(run_row(1)), stored_run(run_row(2))
+    older = replace(older, environment={**LOOKED, variable: "0"})
+    newer = replace(newer, environment={**LOOKED, ONEDNN_KEY: "off"})
+    assert differing_environment([older, newer]) == {}
+    assert ONEDNN_KEY in comparable_keys([older])
+    assert ONEDNN_KEY not in comparable_keys([replace(newer, environment=LOOKED)])
 
 
 def test_what_an_older_program_did_not_record_is_no_difference() -> None:
