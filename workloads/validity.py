@@ -234,8 +234,9 @@ def _differs(variant: Variant, defaults: Variant) -> bool:
 
 def depends_on_processor(workload: str, variant: Variant) -> bool:
     """Return whether a variant may need kernels that TensorFlow has for some processors only (`ProcessorSupport`)."""
-    images = workload in _IMAGE_WORKLOADS
-    return images and int(variant["gpus"]) == 0 and variant["layout"] == "NCHW" and not variant["xla"]
+    plain_cpu = int(variant["gpus"]) == 0 and not variant["xla"]
+    usual = variant["layout"] == "NHWC" and variant["precision"] == "float32"
+    return workload in _IMAGE_WORKLOADS and plain_cpu and not usual
 
 
 def _lacks_layout(variant: Variant, machine: Machine, *, onednn: bool) -> bool:
@@ -289,8 +290,8 @@ _CNN: tuple[Rule, ...] = (
     Rule(
         parameters=("layout", "xla", "precision"),
         broken=lambda v, m: _lacks_layout(v, m, onednn=True),
-        reason="TensorFlow has no kernels for {precision} images in {layout} on this processor; use layout=NHWC or "
-        "xla=true.",
+        reason="TensorFlow has no kernels for {precision} images in {layout} on this processor; use another layout or "
+        "precision, or xla=true.",
         workloads=_IMAGE_WORKLOADS,
     ),
     Rule(

@@ -79,11 +79,12 @@ def press(workbench: Workbench, label: str) -> None:
 
 def wait_for_status(qtbot: QtBot, workbench: Workbench, title: str) -> None:
     """Wait until the Run screen says this of its run; fail at once, with what it says, when the run ended otherwise."""
-    status = workbench.run_view.live.status
+    live = workbench.run_view.live
 
     def is_reached() -> bool:
+        status = live.status
         if status.title in ENDS - {title} and not workbench.run.running:
-            pytest.fail(f"waited for {title!r}, and the run ended: {workbench.run_view.live.displayed_text()}")
+            pytest.fail(f"waited for {title!r}, and the run ended: {live.displayed_text()}")
         return status.title == title
 
     qtbot.waitUntil(is_reached, timeout=RUN_LIMIT_MS)

@@ -260,7 +260,13 @@ def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.C
 def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "cnn10", "--parameters"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert next(line for line in lines if line.startswith("layout ")).split()[1:5] == ["NCHW", "NCHW", "|", "NHWC"]
+    assert next(line for line in lines if line.startswith("layout ")).split()[1:6] == [
+        "NCHW",
+        "NHWC",
+        "NCHW",
+        "|",
+        "NHWC",
+    ]
     assert "1 … 1,024" in next(line for line in lines if line.startswith("channels "))
 
 
