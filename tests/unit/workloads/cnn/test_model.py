@@ -190,7 +190,7 @@ def test_images_are_the_same_in_both_layouts() -> None:
 
 
 def test_each_layout_is_tried_in_each_precision() -> None:
-    """Which of the others there are depends on the processor; float32 in NHWC, the default on the CPU, is everywhere."""
+    """Which others there are depends on the processor; float32 in NHWC, the default on the CPU, is everywhere."""
     from tensorflow.python.util import _pywrap_util_port
 
     from workloads.tensorflow.cnn.model import trainable_layouts
