@@ -65,6 +65,7 @@ from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
 from app.runs.experiment.session import Experiment
 from app.samples import Inventory
 from app.storage.store import Store
+from app.viewmodels.charts.roofline import DRAM
 from app.viewmodels.experiment.preview import (
     describe_estimate,
     describe_resolution,
@@ -351,7 +352,7 @@ def _print_result(
 ) -> int | None:
     """Print the result, and return the exit status of the gate, None without one."""
     with open_store(options.database) as store:
-        tables = measured_tables(article, found.plan, found.runs, lambda run: store.load(run, ()))
+        tables = measured_tables(article, found.plan, found.runs, lambda run: store.load(run, (DRAM,)))
     result = load_result(found, tables, options.database or default_database(), options.gate.margin_pct)
     ending = describe_ending(found, shown=options.show, entry=entry)
     unfinished = "" if found.state in FINISHED_STATES else ending

@@ -1,18 +1,20 @@
 """What runs measured for the cells of an article's table, and tables of figures with speed-ups over a baseline."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app import units
+from app.analysis.energy import measured_means
 from app.analysis.intervals import Estimate, level_at, mean, ratio
 from app.analysis.summary import flops_per_s
 from app.analysis.verdict import count_looks, throughputs
-from app.records import RunRow
+from app.records import RunRow, StoredRun
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import TextTable
 from app.runs.experiment.article import Figure, Grid, GridCell, RatioTable
 from app.runs.experiment.schedule import runs_of_variant
+from app.viewmodels.charts.roofline import DRAM, memory_bandwidth
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.naming import value_text
 from app.viewmodels.format.ratios import CI
@@ -21,18 +23,25 @@ from workloads.protocol import OutcomeName, RunSpec
 _TEXT_COLUMNS_ON_PAPER = 4
 """Columns of measured figures and ratios that fit side by side."""
 
+LoadRun = Callable[[int], StoredRun]
+"""Returns a run by its number, with its evidence and the load of its memory."""
+
 TextColumn = tuple[str, Sequence[str]]
 """The head of a column, and its text in each row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FigureKind:
-    """A figure: its unit, its value of a run, the speed that its ratio is of (None: no ratio), and the ratio's head."""
+    """A figure: its unit, its value of a run, the speed that its ratio is of (None: no ratio), and the ratio's head.
+
+    `stored` is its value where that needs the run's measurements.
+    """
 
     unit: str
-    value: Callable[[RunRow], float | None]
+    value: Callable[[RunRow], float | None] = lambda _: None
     speed: Callable[[RunRow], float | None] | None
     ratio: str = "speed-up"
+    stored: Callable[[StoredRun], float | None] | None = None
 
 
 def _rate(row: RunRow) -> float | None:
@@ -64,6 +73,12 @@ def _gib(size_bytes: int | None) -> float | None:
     return size_bytes / 2**30 if size_bytes else None
 
 
+def _traffic_mb(run: StoredRun) -> float | None:
+    """Return the memory traffic of a step of all GPUs: the share in use of their bandwidth, by time."""
+    shares, bandwidth, step_ms = list(measured_means(run, DRAM)), memory_bandwidth(run.row.gpu_names), _step_ms(run.row)
+    return sum(shares) / len(shares) / 100 * bandwidth * step_ms / 1e9 if shares and bandwidth and step_ms else None
+
+
 _FIGURES: Mapping[Figure, _FigureKind] = {
     "throughput": _FigureKind(unit="examples/s", value=_rate, speed=_rate),
     "gflops": _FigureKind(unit="GFLOPS", value=_gflops, speed=_gflops),
@@ -75,6 +90,7 @@ _FIGURES: Mapping[Figure, _FigureKind] = {
         ratio="speed-up by GPU time",
     ),
     "occupancy_pct": _FigureKind(unit="occupancy, %", value=lambda row: row.summary.occupancy_pct, speed=None),
+    "traffic_mb": _FigureKind(unit="memory traffic, MB per step", speed=None, stored=_traffic_mb),
     "power_w": _FigureKind(unit="mean power, W", value=_power_w, speed=_power_w, ratio="power, ratio"),
     "used_gib": _FigureKind(unit="memory used, GiB", value=lambda row: _gib(row.summary.device_peak_bytes), speed=None),
     "needed_gib": _FigureKind(
@@ -93,13 +109,16 @@ class TableContent:
     reasons: tuple[str, ...] = ()
 
 
-def ratio_content(table: RatioTable, variants: Sequence[RunSpec], runs: Sequence[RunRow]) -> TableContent | None:
+def ratio_content(
+    table: RatioTable, variants: Sequence[RunSpec], runs: Sequence[RunRow], load: LoadRun | None
+) -> TableContent | None:
     """Return what the runs measured for a table; None if the experiment has no variant of it.
 
     Args:
         table: As in the preset's file.
         variants: Those of the experiment.
         runs: Those of the experiment, of any variant.
+        load: Returns a run with its measurements; figures that need these are left out without it.
 
     Raises:
         UserError: Several variants fit one cell.
@@ -107,7 +126,7 @@ def ratio_content(table: RatioTable, variants: Sequence[RunSpec], runs: Sequence
     grid = table.grid(variants)
     if grid is None:
         return None
-    columns = measure_columns(grid, runs)
+    columns = measure_columns(grid, runs, load)
     return TableContent(
         fields=_ratio_fields(table, grid, columns),
         tables=_ratio_tables(table, grid, columns),
@@ -163,18 +182,24 @@ class Cell:
         return units.number(value, digits) + (" ✘" if combined_state(self.runs) == "mismatch" else "")
 
 
-def measure_columns(grid: Grid, runs: Sequence[RunRow]) -> list[list[Cell]]:
-    """Return a cell per row for each column."""
-    return [[_measure(cell, grid.figures, runs) for cell in column] for column in grid.cells]
+def measure_columns(grid: Grid, runs: Sequence[RunRow], load: LoadRun | None = None) -> list[list[Cell]]:
+    """Return a cell per row for each column; without `load` there are no figures that need a run's measurements."""
+    kinds = {name: _with_measurements(_FIGURES[name], load) for name in grid.figures}
+    return [[_measure(cell, kinds, runs) for cell in column] for column in grid.cells]
 
 
-def _measure(cell: GridCell, figures: Sequence[Figure], runs: Sequence[RunRow]) -> Cell:
+def _with_measurements(kind: _FigureKind, load: LoadRun | None) -> _FigureKind:
+    stored = kind.stored
+    return kind if load is None or stored is None else replace(kind, value=lambda row: stored(load(row.run)))
+
+
+def _measure(cell: GridCell, kinds: Mapping[Figure, _FigureKind], runs: Sequence[RunRow]) -> Cell:
     def find(spec: RunSpec | None) -> list[RunRow]:
         return list(runs_of_variant(spec, runs)) if spec else []
 
     found = find(cell.variant)
     baselines = {name: (find(spec), spec == cell.variant) for name, spec in cell.baselines.items()}
-    return Cell(runs=tuple(found), measured={name: _figure(_FIGURES[name], found, baselines) for name in figures})
+    return Cell(runs=tuple(found), measured={name: _figure(kind, found, baselines) for name, kind in kinds.items()})
 
 
 def _figure(

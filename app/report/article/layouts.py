@@ -1,6 +1,6 @@
 """Tables of throughput by batch size, GPUs and layout, with the gain of NCHW and what others advise."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,10 @@ from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import decide
 from app.analysis.why import step_difference
-from app.records import RunRow, StoredRun
+from app.records import RunRow
 from app.report.article.grid import (
     Cell,
+    LoadRun,
     TableContent,
     TextColumn,
     interval_text,
@@ -26,9 +27,6 @@ from app.viewmodels.format.naming import gpus_label, variant_names
 from app.viewmodels.format.ratios import CI
 from workloads import catalog
 from workloads.protocol import RunSpec
-
-LoadRun = Callable[[int], StoredRun]
-"""Returns a run by its number, with its evidence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any
 from app import units
 from app.plan import Plan, WeightTransfer
 from app.records import RunHeader
-from app.report.article.grid import TableContent, ratio_content
-from app.report.article.layouts import LoadRun, layout_content
+from app.report.article.grid import LoadRun, TableContent, ratio_content
+from app.report.article.layouts import layout_content
 from app.report.article.training import training_content
 from app.report.model import ArticleSection, TextTable
 from app.runs.experiment.article import Article, ArticleTable, LayoutTable, PortabilityTable, RatioTable, TrainingTable
@@ -43,7 +43,7 @@ def measured_tables(
         article: None gives no tables.
         plan: The experiment.
         runs: Its runs so far.
-        load: Returns a run with its evidence, to say why figures differ; without it that is not said.
+        load: Returns a run, to say why figures differ and for its memory traffic; without it these are left out.
     """
     if article is None:
         return ()
@@ -97,7 +97,7 @@ def _measured_table(
         case LayoutTable():
             content = layout_content(table, plan.variants, rows, load)
         case RatioTable():
-            content = ratio_content(table, plan.variants, rows)
+            content = ratio_content(table, plan.variants, rows, load)
         case TrainingTable():
             content = training_content(table, plan.variants, runs)
     if content is None:

@@ -14,11 +14,11 @@ from workloads.protocol import RunSpec, Value, Variant
 
 Settings = dict[str, Value]
 RatioFigure = Literal["gflops", "step_ms"]
-FurtherFigure = Literal["gpu_ms", "occupancy_pct", "power_w", "used_gib", "needed_gib"]
+FurtherFigure = Literal["gpu_ms", "occupancy_pct", "traffic_mb", "power_w", "used_gib", "needed_gib"]
 Figure = Literal["throughput", RatioFigure, FurtherFigure]
 """What a cell shows: examples per second, billions of operations per second, or milliseconds per step; of a traced step
-the time in which kernels ran, and their occupancy; mean power; of memory the most that the driver reports as used, and
-the most that the framework's allocator held."""
+the time in which kernels ran, and their occupancy; memory traffic per step; mean power; of memory the most that the
+driver reports as used, and the most that the framework's allocator held."""
 LAYOUTS = ("NHWC", "NCHW")
 _PLACE = ("batch_size", "gpus", "layout")
 """The parameters that a table of layouts has rows and columns for."""

@@ -33,7 +33,8 @@ _BANDWIDTHS_TB_PER_S = {
     "B200": 8.0,
 }
 """Memory bandwidth by what is in the name of a GPU, the first that is: nvidia.com/data-center, data sheets of each."""
-_DRAM = "dram_active_pct"
+DRAM = "dram_active_pct"
+"""The field that is the share in use of the memory bandwidth."""
 _GIGA, _TERA = 1e9, 1e12
 
 
@@ -77,7 +78,7 @@ def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
     peaks = [peak for run in runs if (peak := run.row.summary.peak_flops_per_s) and peak > 0]
     if not rates or not peaks:
         return None
-    busy = [share for run in runs for share in measured_means(run, _DRAM) if share > 0]
+    busy = [share for run in runs for share in measured_means(run, DRAM) if share > 0]
     return _ComputeRate(
         variant=one,
         rate=median(rates),

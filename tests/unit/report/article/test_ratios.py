@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.cli.main import main
@@ -117,7 +118,7 @@ def test_gpu_time_and_occupancy_stand_beside_the_clock() -> None:
     ]
     table, *_ = tables_of("article-a", plan, runs)
     rows = table.document["rows"]
-    time, occupancy = rows[3]["cells"][0]["also"]
+    time, occupancy, traffic = rows[3]["cells"][0]["also"]
     assert (time["figure"], time["unit"], time["value"]["value"]) == (
         "gpu_ms",
         "GPU ms per step",
@@ -136,6 +137,23 @@ def test_gpu_time_and_occupancy_stand_beside_the_clock() -> None:
         "Measured: occupancy, %",
     )
     assert (plain.rows[3][5], plain.rows[3][7], plain.rows[5][7]) == ("1.50", "12.5", "–")
+    assert traffic["value"]["value"] is None, "without the runs' telemetry"
+
+
+def test_memory_traffic_stands_beside_a_rung_that_has_the_load_of_its_memory() -> None:
+    """25 % of an H200's 4.8 TB/s, for a step of 64 ms."""
+    plan = load_preset("article-a").plan(ONE)
+    run = result(1, variant(plan, implementation="gemm8", xla=False))
+    busy = tuple(
+        replace(columns, slow_t_ns=columns.t_ns, slow={"dram_active_pct": np.full(columns.t_ns.size, 25.0)})
+        for columns in run.samples
+    )
+    article = load_preset("article-a").preset.article
+    assert article is not None
+    table, *_ = measured_tables(article, plan, [run.header], {1: replace(run, samples=busy)}.__getitem__)
+    traffic = table.document["rows"][0]["cells"][0]["also"][-1]
+    assert traffic["unit"] == "memory traffic, MB per step"
+    assert traffic["value"]["value"] == pytest.approx(0.25 * 4.8e12 * 0.064 / 1e6)
 
 
 def test_of_several_tables_each_names_what_it_has() -> None:
