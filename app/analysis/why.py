@@ -37,23 +37,30 @@ _IN_BOTH = 0.01
 """A class with a smaller share of its time on the other side is done by other classes there."""
 CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 _ROUNDING = 1e-9
+_KERNEL_NOISE, _IDLE_NOISE = 0.03, 0.5
+"""Of single runs of one variant, the share of a step by which a class of kernels may differ, and of idle time the share
+by which it may: of the pairs among the reference runs nine of ten do not (`tests/unit/analysis/test_why.py`)."""
 _PER_DEVICE = ("batch_size", "gpus", "xla")
 """Settings on which it depends what a kernel computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A time of both variants in ms, the mean over their runs, and the other's less the baseline's."""
+    """A time of both variants in ms, the mean over their runs, and the other's less the baseline's.
+
+    `noise_ms` is how far single runs of one variant may be apart in it.
+    """
 
     baseline_ms: float
     other_ms: float
     difference: Estimate
+    noise_ms: float
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval leaves no doubt about the sign, or there is none."""
+        """Whether the interval leaves no doubt about the sign; without one, whether the change is beyond the noise."""
         ends = self.difference.interval
-        return ends is None or ends[0] > 0 or ends[1] < 0
+        return abs(self.difference.value) > self.noise_ms if ends is None else ends[0] > 0 or ends[1] < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +89,7 @@ class StepDifference:
     Attributes:
         baseline: The baseline's runs that were measured and traced.
         other: The other variant's.
-        examples: What all times refer to if batch sizes differ; None is one step.
+        examples: What all times refer to if the batches of a GPU differ, the examples of one GPU; None is one step.
         on_gpu: Whether the runs were on GPUs. On the CPU operations overlap and tracing slows them: they do not add up.
         step: The measured step.
         parts: Its parts.
@@ -112,11 +119,12 @@ def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) ->
     on_gpu = {_on_gpu(run) for side in sides for run in side}
     if len(on_gpu) > 1:
         return "processor and GPU"
-    batches = {run.row.spec.variant["batch_size"] for side in sides for run in side}
-    examples = PER_EXAMPLES if len(batches) > 1 else None
+    examples = PER_EXAMPLES if len({examples_per_gpu(run) for side in sides for run in side}) > 1 else None
     times = _step_times([run for side in sides for run in side], examples)
     looks = count_looks(*([run.row for run in side] for side in (runs, baseline)))
-    comparer = _Comparer(len(sides[0]), level_at(looks))
+    noise_ms = _KERNEL_NOISE * float(times.step.mean())
+    idle_ms = float(np.maximum(times.step - times.busy, 0.0).max())
+    comparer = _Comparer(len(sides[0]), level_at(looks), noise_ms, noise_ms + _IDLE_NOISE * idle_ms)
     classes = _class_parts(times, comparer)
     parts = chain(classes, _rest_parts(times, comparer)) if on_gpu == {True} else classes
     return StepDifference(
@@ -124,9 +132,15 @@ def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) ->
         other=tuple(sides[1]),
         examples=examples,
         on_gpu=on_gpu == {True},
-        step=comparer.change(times.step),
+        step=comparer.change(times.step, has_idle=True),
         parts=tuple(sorted(parts, key=lambda part: -abs(part.change.difference.value))),
     )
+
+
+def examples_per_gpu(run: StoredRun) -> float:
+    """Return how many examples of a step each GPU computes; on the CPU all."""
+    variant = run.row.spec.variant
+    return int(variant["batch_size"]) / max(int(variant.get("gpus", 1)), 1)
 
 
 def _is_measured(run: StoredRun) -> bool:
@@ -156,7 +170,7 @@ class _StepTimes:
 
 
 def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
-    """Return the times of a step and a device, or of so many examples and a device."""
+    """Return the times of a step and a device, or of so many examples of a device."""
     found = [run.evidence for run in runs if run.evidence is not None]
     rows: dict[str, int] = {}
     kernels: list[Kernel] = []
@@ -167,7 +181,7 @@ def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
         for row, kernel in zip(column, evidence.kernels, strict=True):
             if row == len(kernels):
                 kernels.append(kernel)
-    units = np.array([1.0 if examples is None else examples / int(run.row.spec.variant["batch_size"]) for run in runs])
+    units = np.array([1.0 if examples is None else examples / examples_per_gpu(run) for run in runs])
     times = [
         kernel_ms(evidence) * np.bincount(column, [kernel.time_ns for kernel in evidence.kernels], len(rows))
         for evidence, column in zip(found, columns, strict=True)
@@ -183,22 +197,28 @@ def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Comparer:
-    """Compares rows of times whose first `split` columns are the baseline's runs."""
+    """Compares rows of times whose first `split` columns are the baseline's runs.
+
+    `noise_ms` is that of a time in which kernels run, `idle_noise_ms` of one that has idle time.
+    """
 
     split: int
     level: float
+    noise_ms: float
+    idle_noise_ms: float
 
     def differences(self, rows: Floats) -> Floats:
         """Return the difference of the means of each row."""
         return np.asarray(rows[:, self.split :].mean(axis=1) - rows[:, : self.split].mean(axis=1))
 
-    def change(self, row: Floats) -> Change:
+    def change(self, row: Floats, *, has_idle: bool = False) -> Change:
         """Return the change of one row."""
         baseline, other = row[: self.split].tolist(), row[self.split :].tolist()
         return Change(
             baseline_ms=sum(baseline) / len(baseline),
             other_ms=sum(other) / len(other),
             difference=difference(other, baseline, self.level),
+            noise_ms=self.idle_noise_ms if has_idle else self.noise_ms,
         )
 
 
@@ -221,7 +241,7 @@ def _rest_parts(found: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
     rest: tuple[tuple[PartKind, Floats], ...] = (("idle", idle), ("overlap", overlap), ("unexplained", unexplained))
     for kind, values in rest:
         if (np.abs(values) > _ROUNDING * found.step).any():
-            yield Part(kind=kind, change=comparer.change(values))
+            yield Part(kind=kind, change=comparer.change(values, has_idle=kind != "overlap"))
 
 
 def _class_part(kind: KernelClass, rows: Ints, found: _StepTimes, comparer: _Comparer) -> Part:

@@ -1,4 +1,4 @@
-"""The real reference runs of the image networks, loaded from a copy of their file."""
+"""The real reference runs, loaded from a copy of their file."""
 
 import shutil
 from pathlib import Path
@@ -9,10 +9,10 @@ from app.storage.store import Store
 from workloads.protocol import Value
 
 
-def load_reference(folder: Path) -> list[StoredRun]:
-    """Return the reference runs of the image networks without their samples; `folder` takes the copy."""
-    database = folder / "cnn.db"
-    shutil.copyfile(FOLDER / "cnn.db", database)
+def load_reference(folder: Path, name: str = "cnn.db") -> list[StoredRun]:
+    """Return the reference runs of one file, the image networks', without their samples; `folder` takes the copy."""
+    database = folder / name
+    shutil.copyfile(FOLDER / name, database)
     with Store.open(database) as store:
         return [store.load(row.run, ()) for row in reversed(store.list_runs())]
 

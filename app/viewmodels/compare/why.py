@@ -113,7 +113,7 @@ def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
         runs=numbers,
         sentence=describe_difference(found, pair, figures),
         found=found,
-        notes=tuple(notes(found, pair, figures)),
+        notes=tuple(notes(found, pair)),
         chart=_chart(found, pair, figures) if found.on_gpu else None,
         head=(*pair.names[::-1], "Change", *([_INTERVAL] if _has_intervals(found) else []), "Of the step"),
         rows=tuple(_rows(found, figures)),

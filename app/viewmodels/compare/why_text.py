@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
-from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, is_traced
+from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, examples_per_gpu, is_traced
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
@@ -18,7 +18,7 @@ CAVEAT = (
     "Parts of a step depend on one another: another layout brings transposes of its own, a convolution may run as a "
     "GEMM. So this is what there is to gain at most."
 )
-_NOUNS: dict[PartKind, str] = {
+NOUNS: dict[PartKind, str] = {
     "gemm": "GEMM",
     "convolution": "convolutions",
     "rnn": "RNN kernels",
@@ -38,6 +38,7 @@ _ON_CPU = (
     "On the CPU operations run on several threads at once, and tracing slows them: which of them make up the "
     "difference is not known, only how long each took in the traced steps."
 )
+_MS = "ms"
 _MAX_NAMED = 3
 _NAMED_SHARE = 0.03
 """Parts that make up a smaller share of what a sentence explains are not named."""
@@ -97,9 +98,12 @@ class Figures:
 
     @property
     def per(self) -> str:
-        """Return what the times are of: `per step` or `per 1,000 images`."""
+        """Return what the times are of: `per step`, `per 1,000 images` or `per 1,000 images of a GPU`."""
         examples = self.found.examples
-        return "per step" if examples is None else f"per {examples:,} {units.plural(self.example)}"
+        if examples is None:
+            return "per step"
+        of_gpu = " of a GPU" if max(map(_gpus, (*self.found.baseline, *self.found.other))) > 1 else ""
+        return f"per {examples:,} {units.plural(self.example)}{of_gpu}"
 
     def ms(self, value: float) -> str:
         """Return `1.31 ms`."""
@@ -125,6 +129,10 @@ class Figures:
     def number(self, value: float, sign: str = "") -> str:
         """Return `1.31`."""
         return _minus(f"{value:{sign},.{self.decimals}f}")
+
+
+def _gpus(run: StoredRun) -> int:
+    return int(run.row.spec.variant.get("gpus", 1))
 
 
 def _minus(number: str) -> str:
@@ -154,98 +162,128 @@ def _lacking(pair: Pair, has: Callable[[StoredRun], bool]) -> str:
 
 
 def describe_difference(found: StepDifference, pair: Pair, figures: Figures) -> str:
+    """Return which work differs, the difference of the steps, and what it consists of, in a few sentences."""
+    return " ".join([*_describe_work(found, pair, figures), _describe_step(found, pair, figures)])
+
+
+def _describe_work(found: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
+    """Yield in which way the variants do other work: another batch, other operations."""
+    other, base = found.other[0], found.baseline[0]
+    if found.examples:
+        batches = (
+            f"{examples_per_gpu(other):,.6g} in place of {examples_per_gpu(base):,.6g} {units.plural(pair.example)}"
+        )
+        where = "Each GPU has" if max(_gpus(other), _gpus(base)) > 1 else "The batch is"
+        yield f"{where} {batches}, so times are {figures.per}."
+    ratio = work_ratio([run.row for run in found.other], [run.row for run in found.baseline])
+    if ratio is not None:
+        yield f"{pair.first} does {units.ratio(ratio)} the operations per {pair.example}: some of this is other work."
+
+
+def _describe_step(found: StepDifference, pair: Pair, figures: Figures) -> str:
     """Return the difference of the steps and what it consists of, in a sentence or two."""
     change, base = found.step.difference, pair.within[1]
     if not found.on_gpu:
         return f"{pair.first} takes {figures.steps()}. {_ON_CPU}"
-    changed = [part for part in found.parts if part.change.is_certain]
     if not found.step.is_certain:
-        head = f"{pair.first} and {base} do not differ significantly ({figures.steps()})"
-        return f"{head}{_describe_hidden(changed, found, figures)}."
+        beyond = "significantly" if change.interval else "by more than single runs of one variant may"
+        return f"{pair.first} and {base} do not differ {beyond} ({figures.steps()}){_describe_hidden(found, figures)}."
     ends = sorted(map(abs, change.interval or ()))
     interval = f"; {CI} {units.span(figures.number(ends[0]), figures.ms(ends[1]))}" if ends else ""
     verb = "takes" if ends else "took"
     amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'} {figures.per}"
     steps = figures.steps().removesuffix(f" {figures.per}")
-    return f"{pair.first} {verb} {amount} than {base} ({steps}{interval}){_explain(changed, found, figures)}."
+    return f"{pair.first} {verb} {amount} than {base} ({steps}{interval}){_explain(found, figures)}."
 
 
-def _explain(changed: Sequence[Part], found: StepDifference, figures: Figures) -> str:
-    """Return what a difference consists of: the shares of its parts, or what they add up to on both sides."""
+def _explain(found: StepDifference, figures: Figures) -> str:
+    """Return what a difference consists of: the shares of its parts, or what they add up to on both sides.
+
+    The largest part is always among them, and what is against the difference where shares add up to more than all.
+    """
     difference = found.step.difference.value
-    with_it = [part for part in changed if part.change.difference.value * difference > 0]
-    against = sum(part.change.difference.value for part in changed if part not in with_it)
-    if with_it and abs(against) >= _BALANCE * abs(difference):
-        return f", the balance of {_balance(changed, figures)}"
+    with_it, against = _sides(found, difference)
+    lost = sum(part.change.difference.value for part in against if part.change.is_certain)
+    if against[:1] == [found.parts[0]] or abs(lost) >= _BALANCE * abs(difference):
+        return f", the balance of {_balance(found, figures)}"
     named = _named(with_it, abs(difference))
-    if not named:
-        return ", without a large part that surely differs"
+    shares = [units.percent(100 * part.change.difference.value / difference) for part in named]
     clauses = [
-        f"{figures.ms(abs(part.change.difference.value))}{'' if n else ' of it'}"
-        f" ({units.percent(100 * part.change.difference.value / difference)}) in {_noun(part, figures)}"
-        for n, part in enumerate(named)
+        f"{figures.ms(abs(part.change.difference.value))}{'' if n else ' of it'} ({share}) in {_noun(part, figures)}"
+        for n, (part, share) in enumerate(zip(named, shares, strict=True))
     ]
-    return f", {join_with_and(clauses)}{_describe_unchanged(found, figures)}"
+    total = sum(round(100 * part.change.difference.value / difference) for part in named)
+    opposed = _named(against, abs(difference)) if total > 100 else []
+    counter = f", against {_signed_clauses(opposed, figures)}" if opposed else ""
+    return f", {join_with_and(clauses)}{counter}{_describe_unchanged(found, [*named, *opposed], figures)}"
 
 
-def _describe_unchanged(found: StepDifference, figures: Figures) -> str:
+def _sides(found: StepDifference, sign: float) -> tuple[list[Part], list[Part]]:
+    """Return the parts that change in the direction of a number, and those that change against it."""
+    directed = [(part, part.change.difference.value * sign) for part in found.parts]
+    return [part for part, way in directed if way > 0], [part for part, way in directed if way < 0]
+
+
+def _describe_unchanged(found: StepDifference, named: Sequence[Part], figures: Figures) -> str:
     """Return which large parts are not the cause: `; convolutions hardly differ (−0.07 ms)`."""
     difference, step = found.step.difference.value, found.step.baseline_ms
     unchanged = [
         part
         for part in sorted(found.parts, key=lambda part: -part.change.baseline_ms)
-        if part.change.baseline_ms >= _LARGE_PART * step
+        if part not in named
+        and part.change.baseline_ms >= _LARGE_PART * step
         and abs(part.change.difference.value) <= _SMALL_CHANGE * abs(difference)
     ]
     if not unchanged:
         return ""
-    names = join_with_and(f"{_NOUNS[part.kind]} ({figures.change(part.change.difference.value)})" for part in unchanged)
+    names = join_with_and(f"{NOUNS[part.kind]} ({figures.change(part.change.difference.value)})" for part in unchanged)
     return f"; hardly anything in {names}"
 
 
-def _describe_hidden(changed: Sequence[Part], found: StepDifference, figures: Figures) -> str:
+def _describe_hidden(found: StepDifference, figures: Figures) -> str:
     """Return what differs between steps that take equally long."""
-    if not any(abs(part.change.difference.value) >= _HIDDEN_SHARE * found.step.baseline_ms for part in changed):
-        return f", nor does any part of a step by more than {units.percent(100 * _HIDDEN_SHARE)} of it for certain"
-    return f", but what their steps consist of does: {_balance(changed, figures)}"
+    hidden = _HIDDEN_SHARE * found.step.baseline_ms
+    if not any(part.change.is_certain and abs(part.change.difference.value) >= hidden for part in found.parts):
+        surely = f", nor does any part of a step by more than {units.percent(100 * _HIDDEN_SHARE)} of it for certain"
+        return f"{surely}; the largest change is {_signed_clauses(found.parts[:1], figures)}"
+    return f", but what their steps consist of does: {_balance(found, figures)}"
 
 
-def _balance(changed: Sequence[Part], figures: Figures) -> str:
+def _balance(found: StepDifference, figures: Figures) -> str:
     """Return the parts that take less against those that take more."""
-    largest = max(abs(part.change.difference.value) for part in changed)
-    less = [part for part in changed if part.change.difference.value < 0]
-    sides = (less, [part for part in changed if part not in less])
-    return " against ".join(
-        join_with_and(f"{figures.change(part.change.difference.value)} in {_noun(part, figures)}" for part in named)
-        for side in sides
-        if (named := _named(side, largest))
-    )
+    largest = abs(found.parts[0].change.difference.value)
+    return " against ".join(_signed_clauses(_named(side, largest), figures) for side in _sides(found, -1) if side)
 
 
-def _named(parts: Sequence[Part], whole: float) -> list[Part]:
-    """Return the largest parts, as far as they matter to the whole."""
-    return [part for part in parts[:_MAX_NAMED] if abs(part.change.difference.value) >= _NAMED_SHARE * whole]
+def _signed_clauses(parts: Sequence[Part], figures: Figures) -> str:
+    """Return `−3.17 ms in convolutions and −0.20 ms in copies`."""
+    return join_with_and(f"{figures.change(part.change.difference.value)} in {_noun(part, figures)}" for part in parts)
+
+
+def _named(side: Sequence[Part], whole: float) -> list[Part]:
+    """Return the largest part of a side, and its largest others that are certain and matter to the whole."""
+    matter = (part for part in side[1:] if abs(part.change.difference.value) >= _NAMED_SHARE * whole)
+    certain = [part for part in matter if part.change.is_certain]
+    return [*side[:1], *certain[: _MAX_NAMED - 1]]
 
 
 def _noun(part: Part, figures: Figures) -> str:
-    """Return what a part is called, and that its change is nearly all one kernel without tensor cores, if it is."""
+    """Return what a part is called, whether its change is uncertain, and if nearly all of it is one slow kernel."""
+    if not part.change.is_certain:
+        ends = figures.ends(part.change.difference)
+        return f"{NOUNS[part.kind]} (not certain{ends and f': {units.quantity(ends, _MS)}'})"
     for kernel in part.kernels[:1]:
         of_kernel = kernel.change.difference.value
         if kernel.kernel.tensor_cores is False and of_kernel / part.change.difference.value >= _ONE_KERNEL:
-            return f"{_NOUNS[part.kind]} (one kernel without tensor cores: {figures.change(of_kernel)})"
-    return _NOUNS[part.kind]
+            return f"{NOUNS[part.kind]} (one kernel without tensor cores: {figures.change(of_kernel)})"
+    return NOUNS[part.kind]
 
 
-def notes(found: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
+def notes(found: StepDifference, pair: Pair) -> Iterator[str]:
     """Yield what a reader has to know about the figures."""
     runs = (*found.baseline, *found.other)
-    if found.examples:
-        yield f"Their batch sizes differ, so all times are {figures.per}."
     if any(len(run.evidence.devices) > 1 for run in runs if run.evidence):
         yield "Times of several GPUs are their mean."
-    ratio = work_ratio([run.row for run in found.other], [run.row for run in found.baseline])
-    if ratio is not None:
-        yield f"{pair.first} does {units.ratio(ratio)} the operations per {pair.example}: some of this is other work."
     if len({run.row.spec.variant.get("xla") for run in runs}) > 1:
         yield (
             "XLA merges operations into kernels of its own (fusions), each of which counts in one class: "
@@ -267,5 +305,5 @@ def describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:
     interval = f" ({CI} {units.quantity(units.span(*ends), '%')})" if ends else ""
     is_large = speedup.value >= 2
     faster = f"{units.ratio(speedup.value)} as fast" if is_large else f"{percent_of(speedup.value - 1)} faster"
-    parts = join_with_and(_NOUNS[kind] for kind in gain.kinds)
+    parts = join_with_and(NOUNS[kind] for kind in gain.kinds)
     return f"{taker} with the {parts} of {giver}: {faster}{interval}, {figures.ms(gain.step_ms)} {figures.per}"

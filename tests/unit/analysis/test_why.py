@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -135,8 +136,30 @@ def test_the_interval_is_welchs_over_processes() -> None:
 
 
 def test_times_of_several_gpus_are_the_mean_of_one() -> None:
-    one, two = traced_run(1, 10.0, {CONV: 6.0}), traced_run(2, 8.0, {CONV: 3.0, "ncclDevKernel_AllReduce": 1.0}, gpus=2)
+    one = traced_run(1, 10.0, {CONV: 6.0})
+    two = traced_run(2, 8.0, {CONV: 3.0, "ncclDevKernel_AllReduce": 1.0}, gpus=2, batch=200)
     assert changes(explained([two], [one])) == pytest.approx({"convolution": -3.0, "communication": 1.0, "idle": 0.0})
+
+
+def test_of_one_batch_on_more_gpus_times_are_per_example_of_each() -> None:
+    """Half the batch takes half the time in kernels, which is no gain; what is left is waiting."""
+    one, two = traced_run(1, 10.0, {CONV: 9.0}), traced_run(2, 6.5, {CONV: 4.5}, gpus=2)
+    found = explained([two], [one])
+    assert found.examples == 1000
+    assert changes(found) == pytest.approx({"convolution": 0.0, "idle": 30.0})
+
+
+def test_single_runs_of_one_variant_mostly_differ_by_no_more_than_their_noise(reference: list[StoredRun]) -> None:
+    by_variant: dict[str, list[StoredRun]] = {}
+    for run in reference:
+        by_variant.setdefault(repr(run.row.spec), []).append(run)
+    pairs = [pair for runs in by_variant.values() for pair in combinations(runs, 2)]
+    compared = [found for a, b in pairs if isinstance(found := step_difference([b], [a]), StepDifference)]
+    beyond = [
+        [change.is_certain for change in (found.step, *(part.change for part in found.parts))] for found in compared
+    ]
+    assert len(beyond) > 100
+    assert sum(map(any, beyond)) <= 0.1 * len(beyond)
 
 
 def test_times_are_per_example_where_batches_differ() -> None:

@@ -14,7 +14,7 @@ import pytest
 from app.cli.main import main
 from app.storage.reference import add_reference
 from app.storage.store import Store
-from tests.fakes.traces import POOL, SLOW_GEMM, traced_run
+from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec
 
@@ -115,8 +115,8 @@ def test_too_few_found_are_told(database: Path, capsys: pytest.CaptureFixture[st
 
 def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Store.open(database_path) as store:
-        keep(store, traced_run(1, 20.0, {POOL: 4.0}, layout="NHWC"))
-        keep(store, traced_run(2, 18.0, {POOL: 1.0, SLOW_GEMM: 2.0}, layout="NCHW"))
+        keep(store, traced_run(1, 20.0, {POOL: 4.0, CONV: 15.0}, layout="NHWC"))
+        keep(store, traced_run(2, 18.0, {POOL: 1.0, SLOW_GEMM: 2.0, CONV: 15.0}, layout="NCHW"))
     lines = printed(database_path, capsys, "1", "2", "--why").splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("NCHW took 2.00\xa0ms less per step than NHWC"))
     assert [re.sub(" +", " ", line.strip(" ")) for line in lines[start + 3 : start + 6]] == [
@@ -132,6 +132,7 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
         ("pooling", -3.0),
         ("gemm", 2.0),
         ("idle", -1.0),
+        ("convolution", 0.0),
     ]
     assert why["parts"][1]["kernels"][0]["name"] == SLOW_GEMM
     assert why["parts"][1]["kernels"][0]["tensor_cores"] is False

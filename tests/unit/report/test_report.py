@@ -355,8 +355,8 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
 def test_the_report_says_why_with_a_waterfall_and_the_kernels() -> None:
     """Kernels may have any name."""
     hostile = "<img src=x>|pooling"
-    nhwc = traced_run(1, 20.0, {hostile: 4.0, CONV: 9.0}, layout="NHWC")
-    nchw = traced_run(2, 18.0, {hostile: 1.0, CONV: 9.5}, layout="NCHW")
+    nhwc = traced_run(1, 20.0, {hostile: 4.0, CONV: 14.0}, layout="NHWC")
+    nchw = traced_run(2, 18.0, {hostile: 1.0, CONV: 14.5}, layout="NCHW")
     found = build_report(compare(prepare_comparison([nhwc, nchw]), 1), UTC_NS)
     page = html_report(found)
     section = page[page.index("<h2>Why</h2>") :]

@@ -1,16 +1,21 @@
 """Why variants differ, as a reader sees it: the sentence, the notes, the waterfall and the table."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 
+from app.analysis.verdict import work_ratio
+from app.analysis.why import step_difference
 from app.records import StoredRun
 from app.report.charts.draw import draw_chart
 from app.viewmodels.charts.palette import LIGHT
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.why import WhyView, largest_differences, why_views
+from app.viewmodels.compare.why_text import NOUNS, Figures, Pair, describe_difference
 from tests.fakes.reference import load_reference, runs_with
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run
 
@@ -72,9 +77,9 @@ def test_beside_a_large_change_of_the_step_small_parts_keep_their_figures() -> N
 
 
 def test_a_balance_names_both_sides() -> None:
-    found = view(*([run] for run in layouts(conv=(10.0, 4.0), gemm=(0.0, 5.0))))
+    found = view(*([run] for run in layouts(conv=(18.0, 9.0), gemm=(0.0, 5.0))))
     assert plain(found.sentence) == (
-        "NCHW took 1.00 ms less per step than NHWC (19.00 against 20.00 ms), the balance of −6.00 ms in convolutions "
+        "NCHW took 4.00 ms less per step than NHWC (16.00 against 20.00 ms), the balance of −9.00 ms in convolutions "
         "against +5.00 ms in GEMM (one kernel without tensor cores: +5.00 ms)."
     )
     assert found.notes == ("No intervals: they take two traced runs or more of each variant.",)
@@ -86,16 +91,18 @@ def test_steps_that_are_alike_in_all_parts_are_said_to_be() -> None:
         for n, layout in enumerate(("NHWC", "NHWC", "NCHW", "NCHW"))
     ]
     (found,) = views(runs[0], runs[3], runs[1], runs[2])
-    assert "nor does any part of a step by more than 1 % of it for certain" in plain(found.sentence)
+    assert "nor does any part of a step by more than 1 % of it for certain; the largest change is" in plain(
+        found.sentence
+    )
 
 
-def test_where_only_small_parts_surely_differ_the_sentence_names_none() -> None:
+def test_where_only_small_parts_surely_differ_the_sentence_names_the_largest_as_uncertain() -> None:
     def step(number: int, layout: str, step_ms: float, conv: float, pool: float) -> StoredRun:
         return traced_run(number, step_ms, {CONV: conv, POOL: pool}, layout=layout)
 
     runs = [step(1, "NHWC", 20.0, 9.0, 0.5), step(2, "NHWC", 20.1, 4.0, 0.5)]
     found = view(runs, [step(3, "NCHW", 15.0, 3.0, 0.4), step(4, "NCHW", 15.1, 8.0, 0.4)])
-    assert plain(found.sentence).endswith("), without a large part that surely differs.")
+    assert plain(found.sentence).endswith("), 3.90 ms of it (78 %) in idle time (not certain: −23.89 to +16.09 ms).")
 
 
 def test_runs_that_are_equal_in_everything_can_be_drawn() -> None:
@@ -136,15 +143,40 @@ def test_on_the_cpu_there_is_a_table_but_no_waterfall() -> None:
 
 def test_notes_say_what_the_figures_are_of() -> None:
     one, two = traced_run(1, 10.0, {CONV: 6.0}), traced_run(2, 30.0, {CONV: 6.0}, gpus=2, batch=400, xla=True)
-    notes = view([one], [two]).notes
-    assert notes[:2] == (
-        "Their batch sizes differ, so all times are per 1,000 images.",
-        "Times of several GPUs are their mean.",
-    )
-    assert notes[2].startswith("XLA merges operations into kernels of its own")
+    found = view([one], [two])
+    work = "Each GPU has 200 in place of 100 images, so times are per 1,000 images of a GPU."
+    assert found.sentence.startswith(work), "first of all"
+    assert found.notes[0] == "Times of several GPUs are their mean."
+    assert found.notes[1].startswith("XLA merges operations into kernels of its own")
     blind = replace(traced_run(3, 10.0, {CONV: 6.0}), evidence=None)
     (found,) = views(one, blind, two)
     assert "Run 3 has no trace and is left out." in found.notes
+
+
+@pytest.mark.parametrize("file", ["cnn.db", "lstm.db", "xla.db"])
+def test_of_all_pairs_the_largest_part_is_named_and_shares_are_of_the_whole(tmp_path: Path, file: str) -> None:
+    """Of every two variants of one workload among the reference runs."""
+    groups: dict[str, list[StoredRun]] = {}
+    for run in load_reference(tmp_path, file):
+        groups.setdefault(repr(run.row.spec), []).append(run)
+    pairs = 0
+    for base, other in combinations(groups.values(), 2):
+        found = step_difference(other, base)
+        if isinstance(found, str):
+            continue
+        pair, largest = Pair.of(other, base), found.parts[0]
+        text = plain(describe_difference(found, pair, Figures.of(found, pair.example)))
+        named = rf"in {NOUNS[largest.kind]}( \(not certain)?"
+        matches = list(re.finditer(named, text))
+        assert matches, text
+        assert bool(matches[0][1]) is not largest.change.is_certain, text
+        shares = [int(share) for share in re.findall(r"\((\d+) %\) in", text)]
+        assert sum(shares) <= 102 or ", against " in text, text
+        assert found.step.is_certain or not shares, f"no cause: {text}"
+        is_other_work = found.examples is not None or work_ratio(*([run.row for run in side] for side in (other, base)))
+        assert bool(is_other_work) is ("so times are per" in text.split(". ")[0] or "the operations per" in text), text
+        pairs += 1
+    assert pairs > 5
 
 
 def test_the_waterfall_leads_from_one_step_to_the_other() -> None:
