@@ -352,7 +352,7 @@ def _print_result(
 ) -> int | None:
     """Print the result, and return the exit status of the gate, None without one."""
     with open_store(options.database) as store:
-        tables = measured_tables(article, found.plan, found.runs, lambda run: store.load(run, (DRAM,)))
+        tables = measured_tables(article, found.plan, found.runs, lambda run: store.load(run, (DRAM, "sm_clock_mhz")))
     result = load_result(found, tables, options.database or default_database(), options.gate.margin_pct)
     ending = describe_ending(found, shown=options.show, entry=entry)
     unfinished = "" if found.state in FINISHED_STATES else ending

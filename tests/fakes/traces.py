@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from app.records import StoredRun
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.kernels import classify, on_tensor_cores
@@ -75,3 +77,10 @@ def traced_run(
     settings: dict[str, Value] = {"precision": "tf32", **variant, "gpus": gpus, "batch_size": batch}
     spec = RunSpec(workload="cnn10", variant={**row.spec.variant, **settings})
     return stored_run(replace(row, spec=spec), evidence=found)
+
+
+def with_clock(run: StoredRun, clock_mhz: float) -> StoredRun:
+    """Return the run with samples of an H200 at this clock."""
+    (*_, gpu) = stored_run(run_row(1, gpus=1)).samples
+    clocks = np.full(gpu.t_ns.size, clock_mhz)
+    return replace(run, samples=(replace(gpu, fields={**gpu.fields, "sm_clock_mhz": clocks}),))

@@ -24,7 +24,7 @@ _TEXT_COLUMNS_ON_PAPER = 4
 """Columns of measured figures and ratios that fit side by side."""
 
 LoadRun = Callable[[int], StoredRun]
-"""Returns a run by its number, with its evidence and the load of its memory."""
+"""Returns a run by its number, with its evidence, the load of its memory and its clocks."""
 
 TextColumn = tuple[str, Sequence[str]]
 """The head of a column, and its text in each row."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
-from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, examples_per_gpu, is_traced
+from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, examples_per_gpu, find_cause, is_traced
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
@@ -193,7 +193,25 @@ def _describe_step(found: StepDifference, pair: Pair, figures: Figures) -> str:
     verb = "takes" if ends else "took"
     amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'} {figures.per}"
     steps = figures.steps().removesuffix(f" {figures.per}")
-    return f"{pair.first} {verb} {amount} than {base} ({steps}{interval}){_explain(found, figures)}."
+    return f"{pair.first} {verb} {amount} than {base} ({steps}{interval}){_describe_causes(found, figures)}."
+
+
+def _describe_causes(found: StepDifference, figures: Figures) -> str:
+    """Return what lies behind a difference, if that is known of most of it, and its parts."""
+    cause = find_cause(found)
+    if cause is None:
+        return _explain(found, figures)
+    if cause.kind == "clock":
+        share = units.percent(100 * cause.ms / found.step.difference.value)
+        clocks = f"{units.megahertz(cause.other)} in place of {units.megahertz(cause.baseline)}"
+        largest = f"the largest part is {_signed_clauses(found.parts[:1], figures)}"
+        return f", up to {figures.ms(abs(cause.ms))} of it ({share}) by the clock of the GPU, {clocks}; {largest}"
+    if cause.kind == "data":
+        what = f"{figures.number(cause.other)} in place of {figures.ms(cause.baseline)} of waiting for training data"
+    else:
+        launched = f"{cause.other:,.0f} in place of {cause.baseline:,.0f} kernels {figures.per}"
+        what = f"{launched} for the host to launch"
+    return f", with {what}{_explain(found, figures)}"
 
 
 def _explain(found: StepDifference, figures: Figures) -> str:

@@ -17,7 +17,7 @@ from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.why import WhyView, largest_differences, why_views
 from app.viewmodels.compare.why_text import NOUNS, Figures, Pair, describe_difference
 from tests.fakes.reference import load_reference, runs_with
-from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run
+from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run, with_clock
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,25 @@ def test_notes_say_what_the_figures_are_of() -> None:
     blind = replace(traced_run(3, 10.0, {CONV: 6.0}), evidence=None)
     (found,) = views(one, blind, two)
     assert "Run 3 has no trace and is left out." in found.notes
+
+
+def test_what_lies_behind_the_parts_comes_before_them() -> None:
+    fast, slow = (traced_run(n, 20.0 * n, {CONV: 19.0 * n}, layout=layout) for n, layout in ((1, "NHWC"), (2, "NCHW")))
+    clock = plain(view([with_clock(fast, 1980.0)], [with_clock(slow, 990.0)]).sentence)
+    assert clock.endswith(
+        ", up to 19.00 ms of it (95 %) by the clock of the GPU, 990 MHz in place of 1,980 MHz; "
+        "the largest part is +19.00 ms in convolutions."
+    )
+    small = {f"Add_{n}": 0.01 for n in range(100)}
+    many = plain(view([fast], [traced_run(3, 40.0, {CONV: 19.0, **small}, layout="NCHW")]).sentence)
+    assert (
+        ", with 101 in place of 1 kernels per step for the host to launch, 19.00 ms of it (95 %) in idle time" in many
+    )
+    idle = traced_run(4, 40.0, {CONV: 19.0}, layout="NCHW")
+    waits = replace(idle, row=replace(idle.row, summary=replace(idle.row.summary, waiting_pct=50.0)))
+    ready = replace(fast, row=replace(fast.row, summary=replace(fast.row.summary, waiting_pct=0.0)))
+    data = plain(view([ready], [waits]).sentence)
+    assert ", with 20.00 in place of 0.00 ms of waiting for training data, 20.00 ms of it (100 %) in idle time" in data
 
 
 @pytest.mark.parametrize("file", ["cnn.db", "lstm.db", "xla.db"])
