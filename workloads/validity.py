@@ -234,9 +234,9 @@ def _differs(variant: Variant, defaults: Variant) -> bool:
 
 def depends_on_processor(workload: str, variant: Variant) -> bool:
     """Return whether a variant may need kernels that TensorFlow has for some processors only (`ProcessorSupport`)."""
-    plain_cpu = int(variant["gpus"]) == 0 and not variant["xla"]
-    usual = variant["layout"] == "NHWC" and variant["precision"] == "float32"
-    return workload in _IMAGE_WORKLOADS and plain_cpu and not usual
+    if workload not in _IMAGE_WORKLOADS or int(variant["gpus"]) > 0 or variant["xla"]:
+        return False
+    return (variant["layout"], variant["precision"]) != ("NHWC", "float32")
 
 
 def _lacks_layout(variant: Variant, machine: Machine, *, onednn: bool) -> bool:

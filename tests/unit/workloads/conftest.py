@@ -13,6 +13,7 @@ from workloads.tensorflow.runtime import Replicas, replicas_on
 def tensorflow_on_cpu() -> None:
     """Set up before the first TensorFlow operation of the session."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     TensorflowBackend().prepare_environment(())
     # XLA's own passes are all made; LLVM's, which follow, only make programs faster that run once.
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -22,6 +23,10 @@ def tensorflow_on_cpu() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    # TensorFlow has listed its devices; the samplers of other tests of this process may show theirs.
+    os.environ.pop("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
 @pytest.fixture

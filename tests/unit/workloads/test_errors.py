@@ -109,7 +109,8 @@ def test_other_ends() -> None:
 
 
 def test_without_tensorflow_a_run_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_DEVICE_ORDER", "before")
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.setenv(name, "before")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(RefusedError, match="pip install 'tensorflow"):
         TensorflowBackend().import_framework(())
