@@ -23,7 +23,7 @@ ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|USERNAME|AUTH|COOKIE|SIGNATURE", re.IGNORECASE)
 """In the name of a variable, or of a member of its value, that is never stored, such as `NVIDIA_API_KEY`."""
-_SECRET_WORDS = re.compile(
+_SECRET_VALUES = re.compile(
     rf"(?P<name>(?:{_SECRET.pattern})[\w-]*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?)(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}}\]]+)"
     r"|(?<=://)[^/\s@]+(?=@)",
     re.IGNORECASE,
@@ -98,7 +98,7 @@ def _public(part: object) -> object:
 
 
 def _masked(text: str) -> str:
-    return _SECRET_WORDS.sub(lambda found: f"{found['name'] or ''}…", text)
+    return _SECRET_VALUES.sub(lambda found: f"{found['name'] or ''}…", text)
 
 
 # Keras 3 is TensorFlow's own since 2.16; `use_cudnn` came with Keras 3.2.
