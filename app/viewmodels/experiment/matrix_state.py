@@ -104,7 +104,7 @@ def describe_invalid(parameter: Parameter, text: str, *, typing: bool = False) -
         text: Its values, separated.
         typing: The last value is still being typed, so it is not judged.
     """
-    words = _split_values(parameter, text)
+    words = _split_typed(parameter, text)
     ends_word = text.endswith((_separator(parameter).strip(), " "))
     sentences = []
     for word in words[:-1] if typing and not ends_word else words:
@@ -131,9 +131,14 @@ def list_placeholder(parameter: Parameter) -> str:
     return parameter.unset + several
 
 
-def _split_values(parameter: Parameter, text: str) -> list[str]:
+def _split_typed(parameter: Parameter, text: str) -> list[str]:
+    """Return the values of the window's list; on the command line a comma always separates."""
     if parameter.kind == "number" and "." not in text:
         return [word for word in _NUMBERS_WITH_COMMAS.split(text) if word]
+    return _split_values(parameter, text)
+
+
+def _split_values(parameter: Parameter, text: str) -> list[str]:
     if parameter.kind in ("integer", "number"):
         return [word for word in _NUMBERS.split(text) if word]
     # An empty word is a value too: this program's own Python, the first free GPUs.
