@@ -105,7 +105,7 @@ def _calibrate(request: Calibrate, backend: Backend) -> Calibration:
     return found
 
 
-def try_processor() -> None:
+def store_processor_support() -> None:
     """Find out what this Python's environment computes on this processor, and store it."""
     try:
         support = load_backend().processor_support()
@@ -121,7 +121,7 @@ def main() -> None:
     """Do one job, then end the process."""
     set_parent_death_signal()
     if sys.argv[1:] == [*TRY_PROCESSOR[1:]]:
-        try_processor()
+        store_processor_support()
         return
     pipe = claim_stdout()
     result = perform(decode_job_request(sys.stdin.buffer.readline()))

@@ -234,14 +234,18 @@ def _differs(variant: Variant, defaults: Variant) -> bool:
 
 def depends_on_processor(workload: str, variant: Variant) -> bool:
     """Return whether a variant may need kernels that TensorFlow has for some processors only (`ProcessorSupport`)."""
-    if workload not in _IMAGE_WORKLOADS or int(variant["gpus"]) > 0 or variant["xla"]:
-        return False
-    return (variant["layout"], variant["precision"]) != ("NHWC", "float32")
+    return workload in _IMAGE_WORKLOADS and _may_lack_kernels(variant)
+
+
+def _may_lack_kernels(images: Variant) -> bool:
+    """Return whether TensorFlow may have no kernels for a variant on images: all but the usual, on the CPU alone."""
+    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"]
+    return is_plain_cpu and (images["layout"], images["precision"]) != ("NHWC", "float32")
 
 
 def _lacks_layout(variant: Variant, machine: Machine, *, onednn: bool) -> bool:
     """Return whether the environment, with oneDNN or without, is known to have no kernels for a layout here."""
-    if not machine.local or not depends_on_processor(_IMAGE_WORKLOADS[0], variant):
+    if not machine.local or not _may_lack_kernels(variant):
         return False
     support = read_support(str(variant["interpreter"]))
     if support is None or support.onednn != onednn:
