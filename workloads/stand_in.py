@@ -25,10 +25,11 @@ Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def stand_in_images(first: int, count: int) -> Labelled:
-    """Return images from number `first` on, a multiple of 1,000; the same ones every time."""
+    """Return images from number `first` on; the same ones every time."""
     views = _views()
     blocks = [_block(number, views) for number in range(first // _BLOCK, -(-(first + count) // _BLOCK))]
-    images, classes = (np.concatenate(parts)[:count] for parts in zip(*blocks, strict=True))
+    start = first % _BLOCK
+    images, classes = (np.concatenate(parts)[start : start + count] for parts in zip(*blocks, strict=True))
     return images, classes
 
 

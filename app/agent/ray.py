@@ -115,7 +115,11 @@ def _version_error(text: str, own: str) -> str:
 
 @dataclass(slots=True, eq=False)
 class RayAgent:
-    """One agent on a node, followed by a thread of its own from its order to its end."""
+    """One agent on a node, from its order to its end.
+
+    Thread: one orders it (`start`), passes lines on and closes it; one watches it (`report_missing`,
+    `kill_if_overdue`); one of its own follows it. Each attribute is written by one of them alone.
+    """
 
     order: OpenAgent
     ray: Any
@@ -127,13 +131,14 @@ class RayAgent:
     last_missing: str = ""
     ordered_s: float = 0.0
     closed_s: float | None = None
+    has_ended: bool = False
 
-    def start(self) -> None:
-        """Order the actor, and follow it."""
+    def start(self) -> bool:
+        """Order the actor, which may take seconds, and follow it; return False where no node can ever have it."""
         self.ordered_s = time.monotonic()
         if (reason := self.nodes.refusal(self.order)) is not None:
             self.output.report(AgentClosed(agent=self.order.number, reason=reason))
-            return
+            return False
         from app.agent.ray_actor import AgentActor
 
         actor = self.ray.remote(
@@ -146,6 +151,7 @@ class RayAgent:
         )(AgentActor)
         self.actor = actor.remote(self.sources, self.order.gpus)
         threading.Thread(target=self._follow, name=f"agent {self.order.number}", daemon=True).start()
+        return True
 
     def _placement(self) -> Mapping[str, Any]:
         """Return where Ray may place the actor: on the first wanted node with room now, else on any wanted node."""
@@ -157,8 +163,8 @@ class RayAgent:
                 return {"label_selector": {"ray.io/node-id": node}, "fallback_strategy": others}
         return {"label_selector": anywhere}
 
-    def tell_missing(self) -> None:
-        """Tell what it waits for, if it waits and that has changed."""
+    def report_missing(self) -> None:
+        """Report what it waits for, if it waits and that has changed."""
         if self.node is None and self.closed_s is None and time.monotonic() - self.ordered_s > _PENDING_S:
             missing = self.nodes.missing(self.order)
             if missing != self.last_missing:
@@ -166,18 +172,17 @@ class RayAgent:
                 self.output.report(AgentWaits(agent=self.order.number, missing=missing))
 
     def send(self, line: bytes) -> None:
-        """Pass a line on to the agent."""
-        if self.actor is not None and self.closed_s is None:
+        """Pass a line on to the agent; one that has ended takes it, too."""
+        if self.closed_s is None:
             self.actor.order.options(concurrency_group="orders").remote(line)
 
     def close(self) -> None:
         """Let the agent end; it is killed if it does not."""
         self.closed_s = time.monotonic()
-        if self.actor is not None:
-            if self.node is None:
-                self.ray.kill(self.actor)
-            else:
-                self.actor.close.options(concurrency_group="orders").remote()
+        if self.node is None:
+            self.ray.kill(self.actor)
+        else:
+            self.actor.close.options(concurrency_group="orders").remote()
 
     def kill_if_overdue(self) -> None:
         """Kill an actor that was to end some seconds ago."""
@@ -203,7 +208,7 @@ class RayAgent:
         self.ray.kill(self.actor)
         if self.closed_s is not None:
             reason = "It was closed."
-        self.actor = None
+        self.has_ended = True
         self.output.report(AgentClosed(agent=self.order.number, reason=reason))
 
     @property
@@ -241,7 +246,10 @@ class RayAgent:
 
 
 class Driver:
-    """Follows the orders of the program."""
+    """Follows the orders of the program.
+
+    Thread: `run` reads the orders; two of its own watch the nodes and the head.
+    """
 
     def __init__(self, ray: Any, output: Output, most_silent_s: float) -> None:
         from app.agent.ray_actor import Sources
@@ -251,7 +259,8 @@ class Driver:
         self._output = output
         self._sources = Sources(name, ray.put(archive))
         self._nodes = Nodes(ray, output, self._sources)
-        self._agents: dict[int, RayAgent] = {}
+        self._agents: dict[int, RayAgent] = {}  # those that have started; under the lock
+        self._lock = threading.Lock()
         self._most_silent_s = most_silent_s
 
     def run(self) -> None:
@@ -263,25 +272,30 @@ class Driver:
         for line in sys.stdin.buffer:
             if line[:1].isdigit():
                 number, _, rest = line.partition(b" ")
-                if (agent := self._agents.get(int(number))) is not None:
+                if (agent := self._agent(int(number))) is not None:
                     agent.send(rest)
             elif isinstance(order := decoder.decode(line), OpenAgent):
                 agent = RayAgent(order, self._ray, self._nodes, self._output, self._sources)
-                self._agents[order.number] = agent
-                agent.start()
-            elif (agent := self._agents.get(order.agent)) is not None:
+                if agent.start():
+                    with self._lock:
+                        self._agents[order.number] = agent
+            elif (agent := self._agent(order.agent)) is not None:
                 agent.close()
+
+    def _agent(self, number: int) -> RayAgent | None:
+        with self._lock:
+            return self._agents.get(number)
 
     def _watch_nodes(self) -> None:
         while True:
             time.sleep(NODES_EVERY_S)
             self._nodes.update()
-            for number, agent in tuple(self._agents.items()):
-                if agent.actor is None:
-                    del self._agents[number]
-                else:
-                    agent.tell_missing()
-                    agent.kill_if_overdue()
+            with self._lock:
+                self._agents = {number: agent for number, agent in self._agents.items() if not agent.has_ended}
+                agents = tuple(self._agents.values())
+            for agent in agents:
+                agent.report_missing()
+                agent.kill_if_overdue()
 
     def _watch_head(self) -> None:
         """End when the cluster's head does not answer: Ray itself would wait a minute, and abort."""

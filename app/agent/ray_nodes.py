@@ -48,7 +48,7 @@ class Output:
 class Nodes:
     """Watches the nodes of the cluster: which are alive, what is free, and what a probe finds on each.
 
-    Thread: `watch` has its own; the others any.
+    Thread: `update` one, the others any; `current` is replaced whole, under the lock.
     """
 
     def __init__(self, ray: Any, output: Output, sources: "Sources") -> None:
@@ -58,13 +58,15 @@ class Nodes:
         self._probes: dict[str, Any] = {}
         self._probed: dict[str, tuple[str, Inventory | None, str | None, bool]] = {}
         self._lost: set[str] = set()
+        self._lock = threading.Lock()
         self.current: tuple[RayNode, ...] = ()
+        self._reported: tuple[RayNode, ...] = ()  # of `update` alone
         self.heard_s = time.monotonic()
 
     def update(self) -> None:
         """Read the state of the cluster, and report it if it has changed."""
-        found_nodes = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
-        alive = {key: node for key, node in found_nodes.items() if key not in self._lost}
+        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        alive = {key: node for key, node in alive.items() if key not in self._lost}
         free = self._ray._private.state.available_resources_per_node()  # noqa: SLF001 - the only way to it
         self.heard_s = time.monotonic()
         for node in alive.keys() - self._probes.keys():
@@ -72,10 +74,13 @@ class Nodes:
         self._take_probes()
         names = [self._name(node) for node in alive.values()]
         nodes = [self._node(node, free.get(key, {}), names) for key, node in alive.items()]
-        found = tuple(sorted(nodes, key=lambda each: each.name))
-        if found != self.current:
-            self.current = found
-            self._output.report(RayNodes(found))
+        with self._lock:
+            # Without those that were lost since Ray was asked.
+            current = tuple(sorted((node for node in nodes if node.node not in self._lost), key=lambda node: node.name))
+            self.current = current
+        if current != self._reported:
+            self._reported = current
+            self._output.report(RayNodes(current))
 
     def _name(self, node: Mapping[str, Any]) -> str:
         probed = self._probed.get(node["NodeID"])
@@ -120,8 +125,9 @@ class Nodes:
 
     def lose(self, node: str) -> None:
         """Leave out a node that an agent was lost with: Ray itself takes up to a minute to notice."""
-        self._lost.add(node)
-        self.current = tuple(each for each in self.current if each.node != node)
+        with self._lock:
+            self._lost.add(node)
+            self.current = tuple(each for each in self.current if each.node != node)
 
     def name_of(self, node: str) -> str:
         """Return a node's name."""

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -29,17 +30,42 @@ class LineChange(NamedTuple):
 
 
 def line_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
-    """Return the lines that only one of two texts has, in order; times of day, threads and addresses are no difference.
-
-    Lines that both have are left out.
-    """
-    plain, other = ([_VARYING.sub("", line) for line in lines] for lines in (first, second))
-    found: list[LineChange] = []
-    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, plain, other).get_opcodes():
+    """Return the lines that differ between two texts whose order matters, as that of a source does, in order."""
+    start = _common_start(first, second)
+    end = _common_start(first[start:][::-1], second[start:][::-1])
+    first, second = first[start : len(first) - end], second[start : len(second) - end]
+    changes: list[LineChange] = []
+    # Without autojunk=False a line that makes up 1 % of 200 lines or more would match nothing.
+    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         if tag != "equal":
-            found += [LineChange("first", line) for line in first[i:i_end]]
-            found += [LineChange("second", line) for line in second[j:j_end]]
-    return tuple(found)
+            changes += [LineChange("first", line) for line in first[i:i_end]]
+            changes += [LineChange("second", line) for line in second[j:j_end]]
+    return tuple(changes)
+
+
+def _common_start(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return how many lines two texts have in common at their start."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((number for number, (line, other) in pairs if line != other), min(len(first), len(second)))
+
+
+def log_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
+    """Return the lines that one of two logs has more often than the other: those of the first, then of the second.
+
+    Their order is left to the threads that print, so it makes no difference; nor do times of day, threads and
+    addresses. Takes time in proportion to the number of lines.
+    """
+    changes: list[LineChange] = []
+    sides: tuple[tuple[Side, Sequence[str], Sequence[str]], ...] = (("first", first, second), ("second", second, first))
+    for side, lines, others in sides:
+        unmatched = Counter(_VARYING.sub("", line) for line in others)
+        for line in lines:
+            plain = _VARYING.sub("", line)
+            if unmatched[plain] == 0:
+                changes.append(LineChange(side, line))
+            else:
+                unmatched[plain] -= 1
+    return tuple(changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,7 +175,7 @@ def _print_list(environments: Sequence[Environment], on: str, *, as_json: bool) 
         ]
         print_table(("name", FRAMEWORK.name, "Python", "size", "folder"), rows, right=frozenset({3}))
     else:
-        print(f"No environment is made yet: {command_to_add(on)} makes one with {FRAMEWORK.name}.")
+        print(f"No environment has been made yet: {command_to_add(on)} makes one with {FRAMEWORK.name}.")
     return 0
 
 

@@ -131,11 +131,12 @@ class Link:
     def start(self, lines: Iterator[bytes]) -> AgentHello:
         """Begin to read and write; return the agent's hello once its clock is known. Raises `LinkLostError`."""
         work = (("reader", lambda: self._read(lines)), ("writer", self._write), ("watch", self._watch))
-        self._threads = [
+        threads = [
             threading.Thread(target=target, name=f"link {name} of {self.name}", daemon=True) for name, target in work
         ]
-        for thread in self._threads:
+        for thread in threads:
             thread.start()
+        self._threads = threads  # complete: `close` may join them from now on
         hello = self._hello.result()
         self._ready.wait()
         return hello
@@ -242,11 +243,21 @@ class Link:
     def _greet(self, hello: AgentHello) -> None:
         if hello.protocol != AGENT_PROTOCOL:
             self._lose(f"The agent on {self.name} speaks protocol {hello.protocol}, this program {AGENT_PROTOCOL}.")
-        elif not self._hello.done():
+        elif self._settle(hello):
             _log.info("agent %d on %s says hello", hello.pid, self.name)
             for _ in range(_FIRST_PINGS):
                 self._ping()
-            self._hello.set_result(hello)
+
+    def _settle(self, hello: AgentHello | LinkLostError) -> bool:
+        """End the wait for the hello, unless another thread already has; return whether this call did."""
+        with self._lock:
+            if self._hello.done():
+                return False
+            if isinstance(hello, AgentHello):
+                self._hello.set_result(hello)
+            else:
+                self._hello.set_exception(hello)
+            return True
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # the reader tells why it is closed
@@ -293,8 +304,7 @@ class Link:
             return
         _log.log(logging.INFO if self._closing else logging.WARNING, "%s", reason)
         self._over.set()
-        if not self._hello.done():
-            self._hello.set_exception(LinkLostError(reason))
+        self._settle(LinkLostError(reason))
         self._ready.set()
         self._orders.put(None)
         self._channel.cut()

@@ -38,7 +38,7 @@ def _unbroken(facts: str) -> str:
 class RunTabs(QTabBar):
     """A tab per concurrent run, in the colour of its GPU's curves; hidden where there is one run.
 
-    `run_chosen` has the number of the run that the user turns to.
+    `chosen` has the number of the run that the user turns to.
     """
 
     chosen = Signal(int)

@@ -160,8 +160,9 @@ class StepCanvas(QWidget):
         event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Take hold of the time under the pointer."""
-        self._held = (event.position().x(), self._range_us[0])
+        """Take hold of the time under the pointer by the left button."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._held = (event.position().x(), self._range_us[0])
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Pan, or tell which kernel is under the pointer."""
@@ -177,6 +178,8 @@ class StepCanvas(QWidget):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Select the kernel that was clicked, unless the view was dragged."""
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
         held, self._held = self._held, None
         if held is not None and abs(event.position().x() - held[0]) < _DRAG_PX:
             self._select(self._kernel_at(event.position()))

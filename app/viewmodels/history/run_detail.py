@@ -45,8 +45,7 @@ class DetailGroup(NamedTuple):
 class RunDetail:
     """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
 
-    `notes` are sentences a reader must know before trusting a number or missing a plot. The plots show the range
-    `measured` of `whole` first, in seconds; without a measured part both are one.
+    `notes` are sentences a reader must know before trusting a number or missing a plot.
     """
 
     run: int
@@ -125,9 +124,8 @@ def _seconds_text(run: StoredRun, t_ns: int) -> str:
 def _trash_note(deleted_utc_ns: int | None) -> str:
     if deleted_utc_ns is None:
         return ""
-    return (
-        f"This run is in the trash since {units.local_time(deleted_utc_ns)}; it can be restored from the deleted runs."
-    )
+    since = units.local_time(deleted_utc_ns)
+    return f"This run has been in the trash since {since}; it can be restored from the deleted runs."
 
 
 def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:

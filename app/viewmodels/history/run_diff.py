@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from app import units
 from app.analysis.comparability import known_value
-from app.analysis.run_diff import DeviceMeans, LineChange, line_changes, paired_means
+from app.analysis.run_diff import DeviceMeans, LineChange, line_changes, log_changes, paired_means
 from app.environment_keys import CUSTOM_SOURCE_KEY, PER_RUN_KEYS
 from app.fields import FIELDS
 from app.metrics import METRICS
@@ -234,7 +234,7 @@ def _text_diffs(runs: Runs) -> Iterator[TextDiff]:
     if any(sources):
         yield TextDiff("source", "Source of the own workload", line_changes(*sources))
     first, second = ([line.text for line in run.log[-MAX_LINES:]] for run in runs)
-    yield TextDiff("log", "Log", line_changes(first, second))
+    yield TextDiff("log", "Log", log_changes(first, second))
 
 
 def format_change(first: float | None, second: float | None) -> str:

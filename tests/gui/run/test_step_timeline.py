@@ -57,6 +57,8 @@ def test_the_mouse_zooms_pans_and_reads(panel: EvidencePanel, qtbot: QtBot) -> N
     qtbot.waitUntil(lambda: widget.reading().startswith("point-wise · at 0.100"))
     QTest.mouseClick(canvas, LEFT, NO_KEY, at(canvas, 75, 0))
     assert (canvas.selected, widget.reading()[:11]) == (0, "convolution")
+    QTest.mouseClick(canvas, Qt.MouseButton.RightButton, NO_KEY, at(canvas, 110, 1))
+    assert canvas.selected == 0, "the left button selects"
     assert canvas.accessibleDescription() == widget.reading()
     assert not turn_wheel(canvas, at(canvas, 50, 0), Qt.KeyboardModifier.NoModifier), "it scrolls the page"
     assert turn_wheel(canvas, at(canvas, 50, 0), Qt.KeyboardModifier.ControlModifier)

@@ -1,8 +1,10 @@
 """The link to an agent that a test plays: what comes is garbage, in the wrong order, or nothing."""
 
+import contextlib
+import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -32,7 +34,8 @@ from app.agent_protocol import (
 )
 from app.errors import TelemetryError, UserError
 from app.hosts.connection import Connection, serve
-from app.hosts.link import LinkLimits
+from app.hosts.link import Link, LinkLimits
+from app.hosts.routes import LinkLostError, LinkSilent, WorkerReport
 from app.runs.jobs import JobCrashedError, JobError
 from app.runs.launcher import BrokenMessage, Exited, WorkerEvent
 from app.samples import Inventory, LogLine
@@ -60,7 +63,8 @@ START = Start(protocol=PROTOCOL_VERSION, spec=SPEC)
 class Agent:
     """The other end of a link: answers pings, and orders as a test wants them answered. It is its channel, too."""
 
-    def __init__(self, hello: AgentHello = HELLO) -> None:
+    def __init__(self, hello: AgentHello | None = HELLO) -> None:
+        self.pinged = threading.Event()
         self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self.answers: dict[type, Callable[[Any], Report]] = {
             Ping: lambda order: Pong(number=order.number, t_ns=1, utc_ns=1)
@@ -68,7 +72,8 @@ class Agent:
         self.is_cut = threading.Event()
         self._said: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._decoder: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
-        self.say(hello)
+        if hello is not None:
+            self.say(hello)
 
     def say(self, report: Report | Inventory) -> None:
         self.say_line(msgspec.json.encode(report) + b"\n")
@@ -78,6 +83,8 @@ class Agent:
 
     def write(self, lines: bytes) -> None:
         order = self._decoder.decode(lines)
+        if isinstance(order, Ping):
+            self.pinged.set()
         if type(order) in self.answers:
             self.say(self.answers[type(order)](order))
         if not isinstance(order, Ping):
@@ -87,7 +94,7 @@ class Agent:
         return iter(self._said.get, None)
 
     def close(self) -> None:
-        self.cut()
+        self._said.put(None)
 
     def cut(self) -> None:
         self.is_cut.set()
@@ -147,6 +154,73 @@ def test_an_agent_of_another_version_is_refused() -> None:
     other = Agent(msgspec.structs.replace(HELLO, protocol=99))
     with pytest.raises(UserError, match=f"The agent on gpu1 speaks protocol 99, this program {AGENT_PROTOCOL}"):
         serve(other, other.lines(), name="gpu1", kind="ssh")
+
+
+class AtMessage(logging.Handler):
+    """Does something once, on the thread that logs a message which contains a text."""
+
+    def __init__(self, text: str, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.lock = None  # else the other thread's messages would wait for this one
+        self._text, self._act = text, act
+        self.has_acted = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text in record.getMessage() and not self.has_acted.is_set():
+            self.has_acted.set()
+            self._act()
+
+
+@pytest.fixture
+def at_message() -> Iterator[Callable[[str, Callable[[], object]], AtMessage]]:
+    logger = logging.getLogger("variantscope.link")
+    level, handlers = logger.level, []
+    logger.setLevel(logging.INFO)
+
+    def add(text: str, act: Callable[[], object]) -> AtMessage:
+        handlers.append(AtMessage(text, act))
+        logger.addHandler(handlers[-1])
+        return handlers[-1]
+
+    yield add
+    for handler in handlers:
+        logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def test_a_link_that_is_closed_while_its_hello_is_taken_ends(
+    agent: Agent, at_message: Callable[[str, Callable[[], object]], AtMessage]
+) -> None:
+    link = Link(agent, "gpu1")
+    closing = threading.Thread(target=link.close)
+
+    def close() -> None:
+        closing.start()
+        assert agent.is_cut.wait(LIMIT_S)
+
+    at_message("says hello", close)
+    assert link.start(agent.lines()) == HELLO
+    closing.join(LIMIT_S)
+    assert not closing.is_alive()
+    assert link.status().lost == "The link to gpu1 was closed."
+
+
+def test_a_hello_that_comes_while_the_link_is_given_up_is_too_late(
+    at_message: Callable[[str, Callable[[], object]], AtMessage],
+) -> None:
+    agent = Agent(None)
+    link = Link(agent, "gpu1", limits=LinkLimits(ping_s=0.01, warn_s=0.02, lost_s=0.05))
+
+    def greet() -> None:
+        agent.say(HELLO)
+        agent.pinged.wait(LIMIT_S)
+
+    lost = at_message("was lost: nothing has come", greet)
+    with contextlib.suppress(LinkLostError):  # or the hello, which was first
+        link.start(agent.lines())
+    assert lost.has_acted.is_set()
+    assert agent.is_cut.wait(LIMIT_S)
+    link.close()
 
 
 def test_one_that_ends_says_why(agent: Agent, connection: Connection) -> None:
@@ -225,3 +299,86 @@ def test_messages_are_what_the_worker_said(agent: Agent) -> None:
     """As the agent passes them on: no byte is another one."""
     said = WorkerSaid(worker=1, message=msgspec.Raw(encode(START).rstrip()))
     assert bytes(msgspec.json.decode(msgspec.json.encode(said), type=WorkerSaid).message) == encode(START).rstrip()
+
+
+class Looks:
+    """The clock of a link, and the event that its watch waits on: each wait takes as long as the test says."""
+
+    def __init__(self, steps_s: Iterable[float], at_look: Callable[[], None]) -> None:
+        self._steps_s = iter(steps_s)
+        self._now_s = 1000.0
+        self._at_look = at_look
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def monotonic_ns(self) -> int:
+        return round(self._now_s * 1e9)
+
+    def wait(self, _timeout_s: float) -> bool:
+        step_s = next(self._steps_s, None)
+        if step_s is None:
+            return True
+        self._now_s += step_s
+        self._at_look()
+        return False
+
+    def set(self) -> None:
+        self._steps_s = iter(())
+
+
+def link_after(
+    monkeypatch: pytest.MonkeyPatch, steps_s: Iterable[float], *, hears: bool = False
+) -> tuple[Link, list[WorkerReport]]:
+    """Return a link after looks that came so long after one another, and the list that its worker's reports go to."""
+    reports: list[WorkerReport] = []
+    link = Link(Agent(None), "gpu1", limits=LinkLimits(ping_s=1.0, warn_s=5.0, lost_s=15.0))
+    looks = Looks(steps_s, link._hear if hears else lambda: None)
+    monkeypatch.setattr("app.hosts.link.time", looks)
+    monkeypatch.setattr(link, "_over", looks)
+    link._hear()
+    link._hello.set_result(HELLO)
+    link.routes.listen_worker(1, reports.append)
+    link._watch()
+    return link, reports
+
+
+def reports_silent_host(report: WorkerReport) -> bool:
+    return isinstance(report, LinkSilent) and bool(report.reason)
+
+
+@pytest.mark.parametrize(
+    ("steps_s", "is_lost", "is_reported"),
+    [
+        ([1.0] * 4, False, False),
+        ([1.0] * 5, False, True),
+        ([1.0] * 14, False, True),
+        ([1.0] * 15, True, True),
+        ([3.0] * 4, False, True),  # 2 s late each: a busy machine, and silence
+        ([3.0] * 5, True, True),
+        ([3.5, *[1.0] * 3], False, False),  # 2.5 s late: it stood still, and the silence is 4 s
+        ([3600.0], False, False),
+        ([3600.0, *[1.0] * 13], False, True),
+        ([3600.0, *[1.0] * 14], True, True),
+    ],
+)
+def test_a_silent_host_is_given_up_and_a_suspended_program_gives_none_up(
+    monkeypatch: pytest.MonkeyPatch, steps_s: list[float], is_lost: bool, is_reported: bool
+) -> None:
+    link, reports = link_after(monkeypatch, steps_s)
+    assert (link.status().lost is not None) == is_lost
+    assert any(map(reports_silent_host, reports)) == is_reported
+
+
+@pytest.mark.parametrize(("looks", "is_lost"), [(60, False), (61, True)])
+def test_an_agent_that_answers_no_ping_is_given_up_after_four_silences(
+    monkeypatch: pytest.MonkeyPatch, looks: int, is_lost: bool
+) -> None:
+    link, _ = link_after(monkeypatch, [1.0] * looks, hears=True)
+    assert (link.status().lost or "").startswith("The agent on gpu1 hangs") == is_lost
+
+
+def test_workers_hear_that_a_silent_host_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    link, reports = link_after(monkeypatch, [1.0] * 6)
+    link._read(iter([msgspec.json.encode(Pong(number=99, t_ns=1, utc_ns=1)) + b"\n"]))
+    assert [reports_silent_host(report) for report in reports[:2]] == [True, False]

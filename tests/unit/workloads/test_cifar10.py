@@ -15,6 +15,7 @@ from workloads.cifar10 import PUBLISHED, TEST_FILE, Checksums, ImageData, load, 
 from workloads.cifar10_copy import ARCHIVE, FOLDER, TRAINING_FILES, data_folder
 from workloads.errors import RefusedError
 from workloads.protocol import Value, Variant
+from workloads.stand_in import stand_in_images
 
 Write = Callable[[Path, dict[str, bytes]], None]
 DATA = ImageData(fakes.split(50, seed=1), fakes.split(20, seed=2))
@@ -150,3 +151,11 @@ def test_a_variant_takes_a_published_copy_or_none(tmp_path: Path) -> None:
     fakes.write_archive(tmp_path, CONTENT)
     with pytest.raises(RefusedError, match="is not the file that was published"):
         stored_data(variant(data="cifar10", data_folder=str(tmp_path)))
+
+
+def test_images_of_the_stand_in_are_the_same_from_any_number_on() -> None:
+    images, classes = stand_in_images(0, 2_100)
+    for first, count in ((0, 10), (500, 10), (990, 20), (1_000, 1_000), (1_999, 101)):
+        part_images, part_classes = stand_in_images(first, count)
+        np.testing.assert_array_equal(part_images, images[first : first + count])
+        np.testing.assert_array_equal(part_classes, classes[first : first + count])

@@ -1,11 +1,12 @@
 """The diff of two runs: values, kernels, samples, and lines of text."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC
 
 import pytest
 
-from app.analysis.run_diff import LineChange, line_changes
+from app.analysis.run_diff import LineChange, line_changes, log_changes
 from app.records import StoredRun
 from app.report.diff import diff_document
 from app.samples import LogLine
@@ -100,7 +101,24 @@ def test_the_document_has_pairs_of_raw_values(runs: tuple[StoredRun, StoredRun])
 def test_times_threads_and_addresses_make_no_line_differ() -> None:
     first = ["2026-11-22 00:11:50.123: I cuda.cc:1] at 0x7f00", "I0000 00:00:179530.336  3403 port.cc:153] on", "one"]
     second = ["2026-11-23 10:00:00.9: I cuda.cc:1] at 0x7fff", "I0000 00:00:179999.1  41 port.cc:153] on", "two"]
-    assert line_changes(first, second) == (LineChange("first", "one"), LineChange("second", "two"))
+    assert log_changes(first, second) == (LineChange("first", "one"), LineChange("second", "two"))
+
+
+@pytest.mark.parametrize("lines", [199, 200, 300, 20_000])
+@pytest.mark.parametrize("changes", [line_changes, log_changes])
+def test_a_line_more_among_many_alike_is_one_change(
+    changes: Callable[[Sequence[str], Sequence[str]], tuple[LineChange, ...]], lines: int
+) -> None:
+    # As in a log with a line per step, or a progress bar: few different lines, each many times.
+    first = [f"step {number % 3} ok" for number in range(lines)]
+    middle = len(first) // 2
+    assert changes(first, [*first[:middle], "new", *first[middle:]]) == (LineChange("second", "new"),)
+    assert [change.side for change in changes(first, first[1:])] == ["first"]
+
+
+def test_a_line_of_a_log_that_comes_later_is_no_change_and_one_of_a_source_is() -> None:
+    assert log_changes(["a", "b", "b"], ["b", "a", "b"]) == ()
+    assert {change.side for change in line_changes(["a", "b"], ["b", "a"])} == {"first", "second"}
 
 
 @pytest.mark.parametrize(
