@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from app.storage import rows
 from workloads.protocol import Calibration, EnvironmentInfo, Epoch, Evidence, StepKernel, StepTimeline, Stream
 
 _ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
+_PART_ROWS = 1 << 16
 
 
 _HOST_LOAD = ("load_pct", "worker_load_pct")
@@ -100,14 +102,27 @@ def mark_lost(db: Database, run: int, lost: DeviceLost) -> None:
 def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int) -> tuple[Ints, dict[str, Floats]]:
     """Return times and values of these fields in time order, NULL as NaN; without any field, no times either.
 
-    numpy consumes the rows as they come: half the time of columns of Python numbers.
+    numpy consumes the rows as they come, which takes half the time of columns of Python numbers, a part of them at a
+    time: the rows of hours would take twice the memory of their columns.
     """
     if not names:
         return np.empty(0, dtype=np.int64), {}
-    found = db.execute(f"SELECT t_ns, {', '.join(names)} FROM {table} WHERE device_id = ? ORDER BY t_ns", (device_id,))
-    records = np.fromiter(found, dtype=[("t_ns", np.int64), *((name, np.float64) for name in names)])
-    columns = {name: records[name].copy() for name in names}  # a view would keep all records, and their type
-    return records["t_ns"].copy(), columns
+    # Samples that a run stores meanwhile are newer, and beyond the limit.
+    (size,) = db.execute(f"SELECT count(*) FROM {table} WHERE device_id = ?", (device_id,)).fetchone()
+    rows_in_order = db.execute(
+        f"SELECT t_ns, {', '.join(names)} FROM {table} WHERE device_id = ? ORDER BY t_ns LIMIT ?", (device_id, size)
+    )
+    t_ns = np.empty(size, dtype=np.int64)
+    columns = {name: np.empty(size) for name in names}
+    dtype = [("t_ns", np.int64), *((name, np.float64) for name in names)]
+    start = 0
+    while (part := np.fromiter(islice(rows_in_order, _PART_ROWS), dtype=dtype)).size:
+        end = start + part.size
+        t_ns[start:end] = part["t_ns"]
+        for name, values in columns.items():
+            values[start:end] = part[name]
+        start = end
+    return t_ns, columns
 
 
 def insert_samples(db: Database, run: int, fast: Sequence[Sample], slow: Sequence[SlowSample]) -> None:
