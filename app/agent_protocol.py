@@ -27,7 +27,18 @@ from app.environments.records import (
     RemoveEnvironment,
 )
 from workloads.job_protocol import JobRequest, JobResult
-from workloads.protocol import TAG, Bytes, Start
+from workloads.protocol import (
+    MOST_TEXT_CHARS,
+    TAG,
+    Bytes,
+    Count,
+    Name,
+    Nanoseconds,
+    Start,
+    Text,
+    TextByName,
+    Texts,
+)
 
 AGENT_PROTOCOL = 1
 """Version of these messages. The agent is sent by the program, by the hash of its sources: both have the same one."""
@@ -42,6 +53,8 @@ FILE_PIECE_BYTES = 2**18
 MOST_EVENTS = 2_000
 """Events of one worker that an agent sends before the program has taken them (`Took`)."""
 
+ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+Line = Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARS)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 """Chosen by the program: it counts the orders that are answered, and the workers, leases and jobs that they make."""
 
@@ -214,23 +227,23 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
     """
 
     protocol: int
-    pid: int
-    t_ns: int
-    utc_ns: int
-    hostname: str
-    host_id: str
-    boot_id: str
-    python: str
-    scratch: str
-    environments: tuple[str, ...] = ()
+    pid: Count
+    t_ns: Nanoseconds
+    utc_ns: Nanoseconds
+    hostname: Text
+    host_id: Text
+    boot_id: Text
+    python: Name
+    scratch: Text
+    environments: Texts = ()
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong", tag_field=TAG):
     """The answer to a ping: the host's clocks when it came."""
 
     number: Number
-    t_ns: int
-    utc_ns: int
+    t_ns: Nanoseconds
+    utc_ns: Nanoseconds
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
@@ -244,14 +257,14 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_fiel
 class SamplerEnded(msgspec.Struct, frozen=True, tag="sampler_ended", tag_field=TAG):
     """The sampler's process is gone; a negative exit code is the signal that ended it."""
 
-    exit_code: int
+    exit_code: ExitCode
 
 
 class WorkerLaunched(msgspec.Struct, frozen=True, kw_only=True, tag="worker_launched", tag_field=TAG):
     """A worker was started, or a standby worker got the order."""
 
     worker: Number
-    pid: int
+    pid: Count
 
 
 class WorkerSaid(msgspec.Struct, frozen=True, kw_only=True, tag="worker_said", tag_field=TAG):
@@ -265,24 +278,24 @@ class WorkerLogged(msgspec.Struct, frozen=True, kw_only=True, tag="worker_logged
     """A line of a worker's log."""
 
     worker: Number
-    t_ns: int
-    text: str
+    t_ns: Nanoseconds
+    text: Line
 
 
 class WorkerBroke(msgspec.Struct, frozen=True, kw_only=True, tag="worker_broke", tag_field=TAG):
     """A worker said something that is no message."""
 
     worker: Number
-    reason: str
-    line: str
+    reason: Line
+    line: Line
 
 
 class WorkerExited(msgspec.Struct, frozen=True, kw_only=True, tag="worker_exited", tag_field=TAG):
     """A worker's last event; with a `reason` it is gone because what it ran on is, and its exit code is unknown."""
 
     worker: Number
-    exit_code: int | None
-    reason: str | None = None
+    exit_code: ExitCode | None
+    reason: Line | None = None
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True, tag="leased", tag_field=TAG):
@@ -303,7 +316,7 @@ class HostDescribed(msgspec.Struct, frozen=True, kw_only=True, tag="host_describ
     """What the agent knows of a run's environment, by key."""
 
     number: Number
-    environment: dict[str, str]
+    environment: TextByName
 
 
 class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspected", tag_field=TAG):
@@ -320,12 +333,12 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
     """
 
     number: Number
-    user: str
-    home: str
-    home_free_bytes: int
-    interpreter: str
-    framework_version: str | None
-    environments: tuple[str, ...] = ()
+    user: Name
+    home: Text
+    home_free_bytes: Bytes
+    interpreter: Text
+    framework_version: Name | None
+    environments: Texts = ()
 
 
 class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_field=TAG):
@@ -333,14 +346,14 @@ class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_f
 
     number: Number
     data: bytes = b""
-    size: int
+    size: Bytes
 
 
 class FilesListed(msgspec.Struct, frozen=True, kw_only=True, tag="files_listed", tag_field=TAG):
     """The sizes in bytes of files by name."""
 
     number: Number
-    sizes: dict[str, int]
+    sizes: dict[str, Bytes]
 
 
 Report = (

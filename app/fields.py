@@ -14,6 +14,7 @@ import msgspec
 
 from app import limits
 from app.limits import Limits
+from workloads.protocol import Nanoseconds
 
 DeviceKind = Literal["gpu", "host"]
 Screen = Literal["run", "compare"]
@@ -137,7 +138,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
     `implausible` names those whose reading broke a rule of the table, and is None here for that.
     """
 
-    t_ns: int
+    t_ns: Nanoseconds
     device: str
     power_mw: Annotated[
         int | None,
@@ -288,7 +289,7 @@ def _activity(label: str, meaning: str, plots: tuple[Screen, ...] = ()) -> Field
 class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", tag_field="type"):
     """The slow fields of one device at one time; None is "not reported" or "not read this time"; see `Sample`."""
 
-    t_ns: int
+    t_ns: Nanoseconds
     device: str
     energy_mj: Annotated[
         int | None,
@@ -372,8 +373,9 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
 def _rows(struct: type[Sample | SlowSample], speed: Literal["fast", "slow"]) -> Iterator[Field]:
     for name, hint in get_type_hints(struct, include_extras=True).items():
         for row in getattr(hint, "__metadata__", ()):
-            is_integer = hint.__origin__ == int | None
-            yield replace(row, name=name, speed=speed, is_integer=is_integer, panel=row.panel or name)
+            if isinstance(row, Field):
+                is_integer = hint.__origin__ == int | None
+                yield replace(row, name=name, speed=speed, is_integer=is_integer, panel=row.panel or name)
 
 
 FIELDS: Mapping[str, Field] = MappingProxyType(

@@ -48,11 +48,11 @@ def without_nul(text: str) -> str:
 
 
 def cell_text(text: str) -> str:
-    """Return the text of a cell that a spreadsheet shows and does not compute, if need be with an apostrophe before it.
+    """Return the plain text of a cell that a spreadsheet shows and does not compute, if need be after an apostrophe.
 
     What begins a formula: https://owasp.org/www-community/attacks/CSV_Injection
     """
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return plain_text(f"'{text}" if text.startswith(_FORMULA) else text)
 
 
 def file_name(title: str) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from workloads.machine import Machine
+from workloads.protocol import Nanoseconds
 
 HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""
@@ -17,7 +18,7 @@ SAMPLE_MS = 50.0
 class LogLine:
     """One line of the worker's stderr, to which its prints go, too."""
 
-    t_ns: int
+    t_ns: Nanoseconds
     text: str
 
 
@@ -25,7 +26,7 @@ class LogLine:
 class Waiting:
     """The run waits for a leased GPU, a locked database or a silent host: one sentence, "" when that is over."""
 
-    t_ns: int
+    t_ns: Nanoseconds
     reason: str
 
 
@@ -82,7 +83,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 class Processes(msgspec.Struct, frozen=True, kw_only=True, tag="processes", tag_field="type"):
     """The processes that use a GPU now; with a `reason` the driver does not list them, and nobody knows who uses it."""
 
-    t_ns: int
+    t_ns: Nanoseconds
     device: str
     processes: tuple[GpuProcess, ...] = ()
     reason: str | None = None
@@ -114,7 +115,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_
 class DeviceLost(msgspec.Struct, frozen=True, kw_only=True, tag="device_lost", tag_field="type"):
     """A device stopped answering; its samples end here."""
 
-    t_ns: int
+    t_ns: Nanoseconds
     device: str
     reason: str
 
@@ -122,7 +123,7 @@ class DeviceLost(msgspec.Struct, frozen=True, kw_only=True, tag="device_lost", t
 class TelemetryGap(msgspec.Struct, frozen=True, kw_only=True, tag="telemetry_gap", tag_field="type"):
     """The sampler ended by itself; nothing is read until the inventory of another one comes."""
 
-    t_ns: int
+    t_ns: Nanoseconds
     reason: str
 
 

@@ -25,6 +25,7 @@ from app.hosts.loader import LOADER, MARK, PYTHONS, SCRIPT
 from app.paths import ROOT
 from app.plain import one_line
 from workloads.catalog import DEFAULT_VARIABLE
+from workloads.protocol import Bytes, Name, Text
 
 _LIBRARIES = {"msgspec=msgspec": (0, 20), "psutil=psutil": (7,), "pynvml=nvidia-ml-py": (12,)}
 """What the agent imports besides Python's own, `module=distribution`, and the oldest version that will do."""
@@ -55,16 +56,16 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         folder: The folder of the agents.
     """
 
-    python: str = ""
-    executable: str = ""
-    tag: str = ""
-    libraries: dict[str, str] = {}
-    free_bytes: int = 0
-    known: tuple[str, ...] = ()
+    python: Name = ""
+    executable: Text = ""
+    tag: Name = ""
+    libraries: dict[Name, Name] = {}
+    free_bytes: Bytes = 0
+    known: tuple[Name, ...] = ()
     ready: bool = False
-    error: str = ""
+    error: Text = ""
     detail: str = ""
-    folder: str = ""
+    folder: Text = ""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):

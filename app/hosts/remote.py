@@ -90,9 +90,10 @@ class RemoteSampler:
         self._link.send(OrderSampler(msgspec.Raw(msgspec.json.encode(command))))
 
     def end(self) -> None:
-        """Have the agent end it."""
+        """Have the agent end it; one that does not is left, with what it says after this."""
         self._link.send(StopSampler())
-        self._ended.wait(_END_S)
+        if not self._ended.wait(_END_S):
+            self._said.put(LinkLost(f"The sampler on {self._link.name} did not end."))
 
 
 def of_host(inventory: Inventory, environments: tuple[str, ...] = ()) -> Inventory:

@@ -138,7 +138,7 @@ class StoreSink:
             return
         self._last_lines.append(line)
         self._last_chars += len(line.text)
-        while len(self._last_lines) > _MOST_LINES or self._last_chars > _MOST_CHARS:
+        while len(self._last_lines) > _MOST_LINES or (len(self._last_lines) > 1 and self._last_chars > _MOST_CHARS):
             self._last_chars -= len(self._last_lines.popleft().text)
             self._left_out += 1
 

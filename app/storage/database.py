@@ -18,7 +18,7 @@ from app.errors import (
     DatabaseLockedError,
     UserError,
 )
-from app.paths import PROGRAM, open_private
+from app.paths import open_private
 from app.storage.file_guard import log_path, uses_foreign_log
 from app.storage.files import KnownDatabase, disk_space
 from app.storage.known_settings import Setting, Value
@@ -52,7 +52,7 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
             raise
         raise known from error
     except OverflowError as error:
-        raise UserError(f"No run has a number that large; `{PROGRAM} list` shows what there is.") from error
+        raise UserError(f"A number is too large for {path}, which holds numbers below 2⁶³.") from error
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ from app.agent_protocol import (
 from app.errors import TelemetryError, UserError
 from app.hosts.connection import Connection, serve
 from app.hosts.link import Link, LinkLimits
+from app.hosts.remote import RemoteSampler
 from app.hosts.routes import LinkLostError, LinkSilent, WorkerReport
 from app.runs.jobs import JobCrashedError, JobError
 from app.runs.launcher import BrokenMessage, Exited, WorkerEvent
@@ -382,3 +383,32 @@ def test_workers_hear_that_a_silent_host_answers_again(monkeypatch: pytest.Monke
     link, reports = link_after(monkeypatch, [1.0] * 6)
     link._read(iter([msgspec.json.encode(Pong(number=99, t_ns=1, utc_ns=1)) + b"\n"]))
     assert [reports_silent_host(report) for report in reports[:2]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"pong","number":1,"t_ns":1180591620717411303424,"utc_ns":1}',
+        b'{"type":"sample","t_ns":-1,"device":"host"}',
+        b'{"type":"worker_exited","worker":1,"exit_code":1000000000000000000000000000000}',
+        b'{"type":"worker_logged","worker":1,"t_ns":1,"text":"%s"}' % (b"x" * 20_001),
+        b'{"type":"host_described","number":1,"environment":{"a":"%s"}}' % (b"x" * 20_001),
+        b'{"type":"file_part","number":1,"size":-5}',
+    ],
+)
+def test_a_value_that_no_agent_has_ends_the_link(line: bytes, agent: Agent, connection: Connection) -> None:
+    agent.say_line(line + b"\n")
+    assert agent.is_cut.wait(LIMIT_S)
+    with pytest.raises(UserError, match="sent what no agent sends"):
+        connection.host.leases.take(["cpu"], 1)
+
+
+def test_a_sampler_that_does_not_end_is_left(
+    agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.hosts.remote._END_S", 0.0)
+    sampler = RemoteSampler(connection.link, (), 20.0)
+    sampler.end()
+    assert list(sampler.messages()) == []
+    with pytest.raises(TelemetryError, match="did not end"):
+        sampler.exit_code()

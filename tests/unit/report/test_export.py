@@ -126,6 +126,7 @@ def test_a_spreadsheet_computes_no_text_unless_it_is_wanted_raw(stored: Path, tm
         "a=1",
         '"=1',
         "",
+        "\x1b[31m\u202e",
     ]
     with Store.open(stored) as store:
         for line, text in enumerate(formulas):
@@ -136,7 +137,15 @@ def test_a_spreadsheet_computes_no_text_unless_it_is_wanted_raw(stored: Path, tm
     assert main([*words, *(["--raw-text"] if raw_text else [])]) == 0
     names, rows = read_csv(tmp_path / "out" / "log_lines.csv")
     written = [row[names.index("text")] for row in rows if int(row[names.index("line")]) >= 100]
-    assert written == (formulas if raw_text else [f"'{text}" for text in formulas[:8]] + formulas[8:])
+    plain = [
+        *(f"'{text}" for text in formulas[:5]),
+        "'\\u000d=1",
+        "'\n=1",
+        "'\uff1d1",
+        *formulas[8:-1],
+        r"\u001b[31m\u202e",
+    ]
+    assert written == (formulas if raw_text else plain)
     names, rows = read_csv(tmp_path / "out" / "runs.csv")
     assert rows[0][names.index("loss_last")] == "-2.5", "a number stays one"
 

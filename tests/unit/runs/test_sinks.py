@@ -114,3 +114,15 @@ def test_of_a_log_without_end_the_first_and_the_last_lines_are_stored(
     assert notes == ([f"(… {count - stored:,} lines left out: the log is too long)"] if count > stored else [])
     first, last = stored // 2, stored - stored // 2
     assert [line.t_ns for line in log if line.text == text] == [*range(first), *range(count - last, count)]
+
+
+def test_of_a_line_longer_than_a_whole_log_the_last_is_kept(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        run = begin(store)
+        sink = StoreSink(store, run)
+        for number in range(3):
+            sink.handle(LogLine(number, "x" * (sinks._MOST_CHARS + 1)))
+        sink.end_log()
+        sink.flush()
+        log = store.load(run).log
+    assert [line.text[:20] for line in log] == ["(… 2 lines left out:", "x" * 20]

@@ -419,7 +419,7 @@ def test_a_number_too_large_for_any_run_is_told_plainly(store: Store, number: in
         lambda: store.library.delete([number]),
         lambda: store.library.set_note(number, "x"),
     ):
-        with pytest.raises(UserError, match="No run has a number that large"):
+        with pytest.raises(UserError, match="A number is too large for"):
             act()
 
 
