@@ -35,6 +35,9 @@ Found = Iterator[tuple[str, Marks]]
 """Fields with implausible readings, and which these are."""
 
 
+_COPIED_VALUES = 1 << 20
+
+
 def plausible_samples(columns: SampleColumns) -> SampleColumns:
     """Return a device's samples with NaN for readings that cannot be true, which its `implausible` counts too.
 
@@ -78,15 +81,18 @@ def _beyond_limits(columns: SampleColumns) -> Found:
     limit_mw = _highest_limit_mw(columns)
     total_bytes = columns.device.memory_total_bytes if columns.device.kind == "gpu" else None
     for table in (columns.fields, columns.slow):
-        readings = np.array(list(table.values()))  # all fields at once: each alone costs more than its comparison
-        if not readings.size:
+        size = max((values.size for values in table.values()), default=0)
+        if not size:
             continue
-        low, high = _bounds(tuple(table), total_bytes, limit_mw)
-        wrong = (np.fmin.reduce(readings, axis=1) < low) | (np.fmax.reduce(readings, axis=1) > high)
-        if wrong.any():
-            for row, name in enumerate(table):
-                if wrong[row]:
-                    yield name, (readings[row] < low[row]) | (readings[row] > high[row])
+        # All fields at once, for each alone costs more than its comparison; but their copy must stay small.
+        together = max(1, _COPIED_VALUES // size)
+        for start in range(0, len(table), together):
+            names = tuple(table)[start : start + together]
+            readings = np.array([table[name] for name in names])
+            low, high = _bounds(names, total_bytes, limit_mw)
+            wrong = (np.fmin.reduce(readings, axis=1) < low) | (np.fmax.reduce(readings, axis=1) > high)
+            for row in np.flatnonzero(wrong):
+                yield names[row], (readings[row] < low[row]) | (readings[row] > high[row])
 
 
 def _wrong_counts(columns: SampleColumns) -> Found:

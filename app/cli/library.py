@@ -22,13 +22,13 @@ from app.cli.options import (
     runs_argument,
 )
 from app.cli.services import open_store
-from app.cli.terminal import print_json, print_table, say
+from app.cli.terminal import print_json, print_json_list, print_table, say
 from app.errors import UserError
 from app.metrics import METRICS
 from app.paths import PROGRAM
 from app.queries import RUN_ORDERS, TEXT_ORDERS, RunQuery, StoredExperiment
 from app.records import RunRow
-from app.report.documents import iso_utc, list_document
+from app.report.documents import iso_utc, list_document, listed_document
 from app.storage import retention
 from app.storage.library import Library
 from app.storage.retention import Pruned, prune
@@ -41,6 +41,8 @@ _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
 _LISTED = [metric for metric in METRICS if metric.list_column and metric.list_column.in_terminal]
 """The metrics that `list` prints of each run."""
+_PAGE_RUNS = 500
+"""Runs that `list` reads and prints at a time, so that the first of any number come at once."""
 
 
 @command("note", "note 3 'power limit 300 W'", "note 3")
@@ -149,27 +151,35 @@ def list_runs(
             return 0
         query = run_query(replace(wanted, deleted=deleted, sort=sort, reverse=reverse), store.library)
         found = store.library.search(query)
-        rows = store.library.run_rows(found.runs[:limit])
-        total, path = store.library.totals(deleted=query.deleted).total, store.path
-    if as_json:
-        print_json(list_document(rows))
-        return 0
-    if rows:
-        names = [metric.name for metric in _LISTED]
-        hosts = ["host"] if any(row.host for row in rows) else []
-        header = ("run", "started", "variant", *hosts, "outcome", "evidence", *names, "tags")
-        first = header.index("evidence") + 1
-        lines = [_list_row(row, with_host=bool(hosts)) for row in rows]
-        print_table(header, lines, right=frozenset({0, *range(first, first + len(names))}))
+        runs = found.runs[:limit]
+        pages = (store.library.run_rows(runs[start : start + _PAGE_RUNS]) for start in range(0, len(runs), _PAGE_RUNS))
+        if as_json:
+            print_json_list("runs", (listed_document(row) for page in pages for row in page))
+            return 0
+        totals, path = store.library.totals(deleted=query.deleted), store.path
+        for number, page in enumerate(pages):
+            _print_page(page, with_host=totals.other_hosts, with_header=number == 0)
+    if runs:
         print(
-            f"{_format_count(len(rows), total)}, {units.byte_size(retention.size_bytes(path))} in {path}",
+            f"{_format_count(len(runs), totals.total)}, {units.byte_size(retention.size_bytes(path))} in {path}",
             file=sys.stderr,
         )
     else:
-        print(_describe_empty(total, query))
+        print(_describe_empty(totals.total, query))
     if found.left_out:
         say(f"{describe_left_out(found)}: --search {shlex.quote(found.wider)}")
     return 0
+
+
+def _print_page(rows: Sequence[RunRow], *, with_host: bool, with_header: bool) -> None:
+    names = [metric.name for metric in _LISTED]
+    header = ("run", "started", "variant", *(["host"] if with_host else []), "outcome", "evidence", *names, "tags")
+    first = header.index("evidence") + 1
+    print_table(
+        header if with_header else [""] * len(header),
+        [_list_row(row, with_host=with_host) for row in rows],
+        right=frozenset({0, *range(first, first + len(names))}),
+    )
 
 
 def run_query(wanted: RunFilter, library: Library) -> RunQuery:

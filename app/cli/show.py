@@ -15,6 +15,7 @@ from app.metrics import METRICS
 from app.records import StoredRun
 from app.report.documents import run_document
 from app.storage import retention
+from app.viewmodels.compare.warnings import machine_warnings
 from app.viewmodels.format import cells, derived
 from app.viewmodels.format.naming import parameter_label, short_name, value_text
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, stored_evidence_view
@@ -132,7 +133,8 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 def print_run(stored: StoredRun) -> None:
     """Print a run's result in a few lines."""
     _print_head(stored)
-    for note in filter(None, (derived.describe_losses(stored), derived.implausible_note(stored))):
+    beside = (warning.sentence for warning in machine_warnings(stored))
+    for note in filter(None, (derived.describe_losses(stored), derived.implausible_note(stored), *beside)):
         print(note)
     summary = stored.row.summary
     if summary.throughput is None:

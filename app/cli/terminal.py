@@ -102,6 +102,17 @@ def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
     print(text, flush=compact)
 
 
+def print_json_list(key: str, documents: Iterable[dict[str, Any]]) -> None:
+    """Print the JSON document `{key: [document, …]}` as its parts come; raises `ValueError` as `print_json` does."""
+    print(f'{{\n  "{key}": [', end="")
+    parting = "\n"
+    for document in documents:
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        print(parting, textwrap.indent(text, "    "), sep="", end="")
+        parting = ",\n"
+    print("]\n}" if parting == "\n" else "\n  ]\n}")
+
+
 def print_text(words: str) -> None:
     """Print sentences, on a terminal broken between words where its line ends."""
     width = _terminal_width()

@@ -286,10 +286,11 @@ def _run_head(row: RunRow) -> dict[str, Any]:
 
 def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
     """Return the `list` document: what a run is, and the metrics that History lists."""
-    return {"runs": [_listed_document(row) for row in rows]}
+    return {"runs": [listed_document(row) for row in rows]}
 
 
-def _listed_document(row: RunRow) -> dict[str, Any]:
+def listed_document(row: RunRow) -> dict[str, Any]:
+    """Return the document of one run in a list."""
     document = {
         **_run_head(row),
         "throughput": {"value": None, "unit": units.rate_unit(example_word(row.spec))},

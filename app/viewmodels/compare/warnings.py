@@ -133,6 +133,12 @@ def comparison_warnings(
     return tuple(sorted(found, key=_rank))
 
 
+def machine_warnings(run: StoredRun) -> tuple[ComparisonWarning, ...]:
+    """Return what the machine did beside a run that may have cost it speed: other programs, a wait in vain, a sleep."""
+    checks = (_shared_host, _shared_gpu, _idle_wait_timed_out, _suspended)
+    return tuple(warning for check in checks for warning in check([run]))
+
+
 def _rank(warning: ComparisonWarning) -> tuple[bool, bool, float]:
     return warning.severity == "note", warning.possible_pct is not None, -(warning.possible_pct or 0.0)
 

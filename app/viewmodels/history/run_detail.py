@@ -9,6 +9,7 @@ from app import units
 from app.metrics import METRICS, RunMetrics, Section, run_metrics
 from app.records import StoredRun
 from app.samples import HOST
+from app.viewmodels.compare.warnings import machine_warnings
 from app.viewmodels.format import cells, derived, naming
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.environment import environment_label, format_environment_value
@@ -95,6 +96,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
                 (
                     derived.describe_losses(run),
                     derived.implausible_note(run),
+                    *(warning.sentence for warning in machine_warnings(run)),
                     _trash_note(row.deleted_utc_ns),
                     derived.pruned_note(pruned_utc_ns),
                     derived.memory_note(run),

@@ -105,6 +105,17 @@ def test_wrong_words_are_told_plainly_and_change_nothing(
     assert run("list", "--json") == before
 
 
+@pytest.mark.parametrize("page", [1, 2, 3, 4])
+def test_a_list_is_the_same_however_many_runs_are_read_at_a_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    whole, document = run("list"), run("list", "--json")
+    monkeypatch.setattr("app.cli.library._PAGE_RUNS", page)
+    assert run("list", "--json") == document
+    assert [line.split() for line in run("list").splitlines()] == [line.split() for line in whole.splitlines()]
+    assert json.loads(run("list", "--tag", "nothing", "--json")) == {"runs": []}
+
+
 def test_experiments_are_listed_and_open_by_number_name_or_preset(run: Run, database_path: Path) -> None:
     assert run("list", "--experiments").startswith("No experiments yet.")
     with Store.open(database_path) as store:

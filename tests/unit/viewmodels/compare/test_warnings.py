@@ -23,7 +23,7 @@ from app.samples import DeviceLost
 from app.storage.store import Store
 from app.telemetry.replay import RunRecording
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
-from app.viewmodels.compare.warnings import comparison_warnings
+from app.viewmodels.compare.warnings import comparison_warnings, machine_warnings
 from app.viewmodels.format.environment import format_values_by_run
 from app.viewmodels.history.run_detail import run_detail
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED
@@ -320,6 +320,8 @@ def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) 
     warning = next(warning for warning in comparison_warnings([quiet, busy]) if warning.key == "others_on_host")
     assert warning.sentence.endswith("(run 2 at 52\xa0%), which may have cost up to 52\xa0% of the speed.")
     assert (warning.values[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
+    assert [[found.key for found in machine_warnings(run)] for run in (quiet, busy)] == [[], ["others_on_host"]]
+    assert {found.sentence for found in machine_warnings(busy)} <= set(run_detail(busy, UTC).notes)
 
 
 def test_a_host_that_others_used_matters_to_a_gpu_as_far_as_that_waits_for_it(store: Store) -> None:
