@@ -133,8 +133,8 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 def print_run(stored: StoredRun) -> None:
     """Print a run's result in a few lines."""
     _print_head(stored)
-    beside = (warning.sentence for warning in machine_warnings(stored))
-    for note in filter(None, (derived.describe_losses(stored), derived.implausible_note(stored), *beside)):
+    machine_notes = (warning.sentence for warning in machine_warnings(stored))
+    for note in filter(None, (derived.describe_losses(stored), derived.implausible_note(stored), *machine_notes)):
         print(note)
     summary = stored.row.summary
     if summary.throughput is None:
