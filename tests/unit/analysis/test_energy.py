@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.energy import COUNTER_SOURCE, INTEGRAL_SOURCE, gpu_energy, total_energy
+from app.analysis.energy import COUNTER_SOURCE, INTEGRAL_SOURCE, gpu_energy, total_energy, values_in_window
 from app.records import Floats, SampleColumns
 from app.samples import Device, FieldInfo
 
@@ -209,3 +209,16 @@ def test_the_integral_of_a_steady_power_is_right_to_the_last_digit(start: float,
     assert used is not None
     assert used.energy_mj == pytest.approx(power_w * 1e3 * length, rel=1e-6)
     assert 0 < used.error_mj <= power_w * 1e3 * (PERIOD_S + 2 * 0.025 + 1e-6)
+
+
+@pytest.mark.parametrize(("gap_s", "unread_s"), [(1.0, 0.0), (1.1, 1.1)])
+def test_a_gap_of_a_busy_machine_counts_as_read_up_to_a_second(gap_s: float, unread_s: float) -> None:
+    times_s = np.concatenate((np.arange(0.0, 5.0, 0.05), 4.95 + gap_s + np.arange(0.0, 5.0, 0.05)))
+    used = gpu_energy(gpu(power=(times_s, np.full(times_s.size, W700))), at(1.0), at(9.0))
+    assert used is not None
+    assert used.error_mj == pytest.approx(W700 * (PERIOD_S + unread_s))
+
+
+def test_a_window_has_its_end_and_not_its_start() -> None:
+    times = np.array([1, 2, 3, 4], dtype=np.int64)
+    assert values_in_window(times, np.array([10.0, 20.0, np.nan, 40.0]), 1, 4).tolist() == [20.0, 40.0]

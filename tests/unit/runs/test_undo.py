@@ -8,7 +8,7 @@ from app.errors import UserError
 from app.plan import Plan, encode_plan
 from app.runs.experiment.presets import list_user_preset_file, user_preset_files
 from app.runs.experiment.queue import import_with_queue
-from app.runs.undo import CancelledEntry, Edit, Import, PresetFile, ReferenceRuns, Reversal
+from app.runs.undo import CancelledEntry, Edit, Import, PresetFile, ReferenceRuns, Reversal, drop_stale
 from app.storage import reference
 from app.storage.reference import TAG, add_reference
 from app.storage.store import Store
@@ -109,3 +109,21 @@ def test_a_cancelled_experiment_waits_again_and_is_paused(database_path: Path) -
 def test_an_edit_that_changes_nothing_has_nothing_to_undo(database_path: Path) -> None:
     _, reversal = Edit.make(database_path, lambda store: store.library.delete([]))
     assert reversal is None
+
+
+def tag(database: Path, run: int) -> Edit:
+    _, edit = Edit.make(database, lambda store: store.library.add_tag([run], "night"))
+    assert edit is not None
+    return edit
+
+
+def test_all_edits_at_the_end_that_can_undo_nothing_are_dropped(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        runs = [add_run(store, number) for number in (1, 2, 3)]
+    reversals = [tag(database_path, run) for run in runs]
+    with Store.open(database_path) as store:
+        store.library.delete(runs[1:])
+        store.library.purge(runs[1:])
+    assert [edit.is_stale() for edit in reversals] == [False, True, True]
+    assert drop_stale(reversals) == 1
+    assert drop_stale(reversals[:1]) == 1

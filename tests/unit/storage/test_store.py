@@ -11,6 +11,7 @@ import pytest
 from app.environment_keys import PLANNED_KEY
 from app.errors import DatabaseError, UserError
 from app.fields import Sample, SlowSample
+from app.limits import POWER
 from app.queries import RunQuery
 from app.records import Outcome, Phase, Summary
 from app.samples import HOST, FieldInfo, FieldsUpdated, LogLine
@@ -338,3 +339,22 @@ def test_what_a_device_does_not_give_is_absent_and_not_read(store: Store) -> Non
     store.write(run, [learnt])
     device = store.load(run).samples[0].device
     assert (device.fields, device.absent) == (learnt.fields, learnt.absent), "a card may be probed while a run goes on"
+
+
+def test_the_last_phase_of_a_host_whose_clock_is_ahead_ends_no_earlier_than_it_begins(store: Store) -> None:
+    run = begin(store)
+    store.write(run, PHASES)
+    store.finish(run, outcome=OUTCOME, summary=SUMMARY, t_ns=2 * S, utc_ns=UTC_NS, phases=[])
+    assert store.load(run).phases[-1] == Phase("measure", 3 * S, 3 * S)
+
+
+@pytest.mark.parametrize(("power_mw", "is_kept"), [(2 * POWER.high, True), (2 * POWER.high + 1, False)])
+def test_a_power_that_all_gpus_of_a_run_can_draw_together_is_kept(store: Store, power_mw: float, is_kept: bool) -> None:
+    devices = tuple(msgspec.structs.replace(GPU, device=f"GPU-{number}", index=number) for number in range(2))
+    run = store.begin(
+        SPEC, uid="uid-1", owner=this_process(), t_ns=S, utc_ns=UTC_NS, devices=devices, environment=ENVIRONMENT
+    )
+    store.finish(
+        run, outcome=OUTCOME, summary=replace(SUMMARY, mean_power_mw=power_mw), t_ns=6 * S, utc_ns=UTC_NS, phases=[]
+    )
+    assert (store.list_runs()[0].summary.mean_power_mw == power_mw) is is_kept

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.telemetry.nvml_periods import PeriodEstimator
+from app.telemetry.nvml_periods import FieldPeriods, PeriodEstimator
 
 MS = 1_000_000
 
@@ -89,3 +89,24 @@ def test_missed_changes_do_not_lengthen_it(period_ms: float, part: float, repeat
     reads = every(part * period_ms, seconds=0.15 * period_ms)
     found = watched(reads, period_ms, repeats=repeats, seed=seed)
     assert found == pytest.approx(period_ms, abs=part * period_ms)
+
+
+@pytest.mark.parametrize(("more_readings", "period_ms"), [(1, 51.0), (2, 50.0)])
+def test_a_change_that_is_seen_a_reading_late_counts_and_a_missed_one_does_not(
+    more_readings: int, period_ms: float
+) -> None:
+    estimator = PeriodEstimator()
+    changes = {5 * number for number in range(11)} | {50 + 5 + more_readings}
+    value = 0
+    for reading in range(70):
+        value += reading in changes
+        estimator.add_reading(reading * 10_000_000, value)
+    assert estimator.period_ms == pytest.approx(period_ms, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_watched"), [(0, True), (9.999, True), (10, False), (59.999, False), (60, True), (70, False)]
+)
+def test_fields_are_watched_ten_seconds_of_each_minute(seconds: float, is_watched: bool) -> None:
+    periods = FieldPeriods()
+    assert periods.is_time(periods._opened_ns + round(seconds * 1e9)) == is_watched

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from app.records import EqualityCheck, StoredRun
 from app.report.comparison import compare_document
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
@@ -105,3 +107,10 @@ def test_a_run_says_it_itself() -> None:
         ),
         "Not checked whether it computes the same as Standard: it took longer than 10 minutes.",
     ]
+
+
+@pytest.mark.parametrize(("count", "words"), [(4, "Fused gates, 2 GEMMs, "), (5, "5 variants")])
+def test_up_to_four_variants_are_named_and_more_are_counted(count: int, words: str) -> None:
+    names = ("fused", "gemm2", "gemm8", "wavefront", "gemm_batched")[:count]
+    ((_, sentence),) = sentences(*(stored(2 + n, name, 3e-7, 2e-6) for n, name in enumerate(names)))
+    assert sentence.startswith(words)

@@ -9,6 +9,7 @@ from app.viewmodels.format.telemetry_fields import describe_process, describe_us
 from app.viewmodels.monitor.details import DeviceDetails, chosen_details
 from app.viewmodels.monitor.figures import describe_not_reported
 from app.viewmodels.monitor.model import MonitorModel, Place
+from app.viewmodels.monitor.readings import Readings
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -242,3 +243,31 @@ def test_every_field_has_a_word_and_a_unit() -> None:
     assert format_field("power_mw", 688_123) == f"688{NBSP}W"
     assert format_field("throttled_power_ns", 0) == f"0{NBSP}s"
     assert format_field("fan_pct", None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("device", "load_pct", "state"),
+    [
+        ("GPU-0", 0.9, "Idle"),
+        ("GPU-0", 1.0, "Busy"),
+        (HOST, 9.9, "Idle"),
+        (HOST, 10.0, "Busy"),
+    ],
+)
+def test_a_device_is_busy_from_its_lowest_load_on(device: str, load_pct: float, state: str) -> None:
+    readings = Readings(Clock())
+    readings.add(Sample(t_ns=1, device=device, load_pct=load_pct))
+    listed = next(each for each in GPU_INVENTORY.devices if each.device == device)
+    assert readings.state(listed).text == state
+
+
+def test_an_inventory_that_lists_a_lost_gpu_again_does_not_forget_since_when() -> None:
+    clock = Clock()
+    readings = Readings(clock)
+    readings.lose(DeviceLost(t_ns=1, device="GPU-0", reason="it fell off the bus"), "it fell off the bus")
+    clock.now_s += 30
+    readings.lose(None, "it fell off the bus")
+    assert readings.lost_s == clock.now_s - 30
+    fresh = Readings(clock)
+    fresh.lose(None, "it was lost before")
+    assert fresh.lost_s is None
