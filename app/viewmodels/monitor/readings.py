@@ -117,8 +117,8 @@ class Readings:
 
     def lose(self, loss: DeviceLost | None, reason: str) -> None:
         """Note that the device is lost, since now where that was said just now; nothing is left of its values."""
-        if loss is not None or not self.loss:
-            self.lost_s = None if loss is None else self.clock()
+        if loss is not None:
+            self.lost_s = self.clock()
         self.loss = reason
         self.sample, self.slow, self.first, self.implausible, self.processes = None, {}, {}, {}, None
         self.read_s = math.inf

@@ -303,3 +303,8 @@ def test_bars_of_a_waterfall_join_and_a_cut_axis_tears_the_totals(low: float) ->
     whiskers = 3 * 4
     assert len(tears) - whiskers == (2 if low else 0)
     assert len(drawing.hit_areas) == 4
+
+
+def test_a_word_wider_than_its_line_has_one_of_its_own() -> None:
+    assert svg.wrap("incomprehensibilities are", 10.0) == ["incomprehensibilities", "are"]
+    assert svg.wrap("a b", 1000.0) == ["a b"]
