@@ -1,6 +1,7 @@
 """The plan of an experiment: one record for form, preset, command line, queue entry and runner."""
 
 from typing import Annotated
+from zlib import crc32
 
 import msgspec
 
@@ -61,6 +62,8 @@ class Plan(
         max_throttled_pct: Percent of its measured part that a run may be throttled and still count at once.
         check_equality: Whether to check first that the variants compute the same; None where that is cheap.
         host: The host it is made on, as `--on` takes it; "" is this machine.
+        order_seed: Seed of the order of runs in every round; None, as in entries of before, is forwards and backwards
+            in turn.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Plan(
     max_throttled_pct: float = MAX_THROTTLED_PCT
     check_equality: bool | None = None
     host: HostWord = ""
+    order_seed: int | None = None
 
     @property
     def extent(self) -> str:
@@ -87,6 +91,11 @@ class Plan(
     def specs(self) -> tuple[RunSpec, ...]:
         """Return the spec of every run, those of the variants compared first."""
         return (*self.variants, *(transfer.spec for transfer in self.weight_transfers))
+
+
+def with_random_order(plan: Plan) -> Plan:
+    """Return the plan with the seed of its order, which the variants decide: the same command goes on in the same."""
+    return msgspec.structs.replace(plan, order_seed=crc32(msgspec.json.encode(plan.variants, order="sorted")))
 
 
 def encode_plan(plan: Plan) -> str:

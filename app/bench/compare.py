@@ -19,7 +19,7 @@ from app.analysis.intervals import LEVEL, MIN_REPEATS, PLANNED_LEVEL, level_at, 
 from app.bench import looks
 from app.bench.harness import Result
 from app.records import Floats
-from app.runs.experiment.schedule import interleaved_order
+from app.runs.experiment.schedule import run_order
 
 Interval = tuple[float, float]
 _RESAMPLES = 400
@@ -121,7 +121,7 @@ def drift(random: np.random.Generator, shape: Shape) -> Floats:
     """
     machine = np.cumsum(random.normal(0, 0.003, (shape.cases, shape.variants * shape.processes)), axis=1)
     met = np.empty((*shape, 1))
-    for index, variant in enumerate(interleaved_order(shape.variants, shape.processes)):
+    for index, variant in enumerate(run_order(shape.variants, shape.processes, _SEED)):
         met[:, variant, index // shape.variants, 0] = machine[:, index]
     trend = random.normal(0, 0.01, (*shape, 1)) * np.linspace(-0.5, 0.5, STEPS)
     return (

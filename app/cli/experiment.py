@@ -49,7 +49,7 @@ from app.cli.services import open_store
 from app.cli.terminal import print_json, say
 from app.errors import UserError
 from app.paths import PROGRAM, default_database
-from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
+from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan, with_random_order
 from app.queries import FINISHED_STATES, QueueEntry
 from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
@@ -68,6 +68,7 @@ from app.storage.store import Store
 from app.viewmodels.charts.roofline import DRAM
 from app.viewmodels.experiment.preview import (
     describe_estimate,
+    describe_order,
     describe_resolution,
     describe_uncounted,
     interleaved_plan,
@@ -274,7 +275,7 @@ def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> No
     at_most = plan.until_pct is not None
     takes = describe_estimate(ahead, at_most=at_most, budget_s=plan.budget_s)
     shows = describe_resolution(ahead.resolution, at_most=at_most)
-    for sentence in (*describe_refusals(plan, inventory.machine), planned, *takes, *shows):
+    for sentence in (*describe_refusals(plan, inventory.machine), planned, *takes, *describe_order(plan), *shows):
         say(sentence)
 
 
@@ -379,7 +380,8 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
     workload = options.find_workload(options.workload)
     variants = _at_least_two(several_variants(workload, options.settings, machine))
     ordered = tuple(_baseline_first(variants, options.baseline, workload))
-    return Plan(name=experiment_name(ordered), variants=ordered, repeats=repeats, until_pct=options.until)
+    plan = Plan(name=experiment_name(ordered), variants=ordered, repeats=repeats, until_pct=options.until)
+    return with_random_order(plan)
 
 
 def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:

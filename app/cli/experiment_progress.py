@@ -36,7 +36,7 @@ from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from app.viewmodels.experiment.preview import describe_resolution, describe_uncounted, format_estimate
+from app.viewmodels.experiment.preview import describe_order, describe_resolution, describe_uncounted, format_estimate
 from app.viewmodels.format.naming import variant_names
 from workloads.catalog import Machine, check, runnable
 
@@ -92,6 +92,7 @@ def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine)
     planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
     return [
         f"{planned}, {before.done} done{_describe_extra_runs(before)}, {len(to_make)} left ({takes}){budget}.",
+        *describe_order(plan),
         *describe_resolution(expected_resolution(plan, rows, alike, machine), at_most=bool(most)),
     ]
 
@@ -109,6 +110,7 @@ def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None
     sentences = [_describe_progress(found, goes_on, shown=shown), _describe_precision(found)]
     if shown and found.state not in FINISHED_STATES:
         expected = expected_resolution(found.plan, [run.row for run in found.runs], (), None)
+        sentences += describe_order(found.plan)
         sentences += describe_resolution(expected, at_most=found.plan.until_pct is not None)
     return " ".join(filter(None, sentences))
 

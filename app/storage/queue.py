@@ -146,20 +146,20 @@ class Queue:
     ) -> tuple[QueueEntry, bool]:
         """Update the first entry that `is_same`, or add one; return it, and whether it is new.
 
-        An existing entry waits again, with the new plan. One that a living process owns keeps its state.
+        An existing entry waits again, with its new plan. One that a living process owns keeps its state.
 
         Args:
             name: Name of the experiment.
             preset: Key of its preset, if any.
             plan: Its `Plan` as JSON.
             is_same: Returns whether an entry is of the same experiment.
-            merged_plan: Returns the plan of an entry that a living process owns.
+            merged_plan: Returns the new plan of an existing entry.
         """
         with transaction(self._db, self.path):
             found = next(filter(is_same, self.entries()), None)
             if found is None:
                 return self.entry(self._add(name, preset, plan)), True
-            self._set_plan(found.entry, merged_plan(found) if found.owned else plan)
+            self._set_plan(found.entry, merged_plan(found))
             if not found.owned:
                 self._set_state(found.entry, "waiting")
             return self.entry(found.entry), False

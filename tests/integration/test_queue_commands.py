@@ -63,10 +63,11 @@ def test_what_is_only_added_says_what_of_it_cannot_run_and_what_the_rest_takes(s
     added = say(
         *EXPERIMENT, "lstm", "-s", "implementation=cudnn,standard", "-s", "gpus=0", "-s", "seconds=3", "--queue"
     )
-    refused, planned, takes = added.err.splitlines()
+    refused, planned, takes, order = added.err.splitlines()
     assert refused.startswith("Cannot run here: cuDNN. ")
     assert planned == "2 runs planned."
     assert takes == "No similar run is stored yet: this takes at least 0:03."
+    assert order.startswith("Every round but the first has an order of its own")
 
 
 def test_entries_are_added_ordered_and_made(say: Say) -> None:

@@ -26,6 +26,7 @@ from app.viewmodels.experiment.matrix import MatrixChoices, MatrixForm
 from app.viewmodels.experiment.preview import (
     PresetLine,
     describe_estimate,
+    describe_order,
     describe_resolution,
     sequential_reason,
 )
@@ -138,7 +139,7 @@ class MatrixController(QObject):
         at_most = plan.until_pct is not None
         sentences = describe_estimate(self._estimate, at_most=at_most, budget_s=plan.budget_s)
         shows = describe_resolution(self._estimate.resolution, at_most=at_most)
-        return " ".join([*sentences, *shows, sequential_note])
+        return " ".join([*sentences, *describe_order(plan), *shows, sequential_note])
 
     def _request_estimate(self, plan: Plan) -> None:
         """Ask the database about an experiment, one question at a time; only the newest answer is shown."""

@@ -12,7 +12,7 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.paths import RESOURCES
-from app.plan import Plan, Repeats, WeightTransfer
+from app.plan import Plan, Repeats, WeightTransfer, with_random_order
 from app.runs.custom import parse_workload_path
 from app.runs.experiment.article import Article
 from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
@@ -186,7 +186,7 @@ class NamedPreset:
         self, experiment: PresetExperiment, specs: Sequence[RunSpec], repeats: int | None, until_pct: float | None
     ) -> Plan:
         file_pct = parse_precision_pct(experiment.until) if experiment.until else None
-        return Plan(
+        plan = Plan(
             name=self.title,
             preset=self.key,
             variants=tuple(distinct(specs)),
@@ -194,6 +194,7 @@ class NamedPreset:
             until_pct=file_pct if until_pct is None else until_pct,
             weight_transfers=tuple(map(_weight_transfer, experiment.portability)),
         )
+        return with_random_order(plan)
 
 
 def preset_names() -> list[str]:

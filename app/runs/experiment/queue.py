@@ -76,8 +76,8 @@ def add_plan(store: Store, plan: Plan) -> int:
 def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
     """Return the entry of an experiment, and whether it is new; an unfinished one waits again, with this plan.
 
-    An entry that a living process runs only gets more repeats, where it had fewer: a second entry would make runs
-    twice. All programs that add the same plan at the same time get the same entry.
+    Its runs keep their order. An entry that a living process runs only gets more repeats, where it had fewer: a second
+    entry would make runs twice. All programs that add the same plan at the same time get the same entry.
     """
 
     def is_same(entry: QueueEntry) -> bool:
@@ -87,7 +87,10 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
             return False
 
     def merged_plan(entry: QueueEntry) -> str:
-        return encode_plan(_with_more_repeats(entry_plan(entry), plan))
+        mine = entry_plan(entry)
+        if entry.owned:
+            return encode_plan(_with_more_repeats(mine, plan))
+        return encode_plan(msgspec.structs.replace(plan, order_seed=mine.order_seed))
 
     return store.queue.add_or_update(
         name=plan.name, preset=plan.preset, plan=encode_plan(plan), is_same=is_same, merged_plan=merged_plan

@@ -3,11 +3,14 @@
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
 
-from app.analysis.intervals import level_at, precision_reached, ratio
-from app.analysis.verdict import count_looks, throughputs
+from app.analysis.intervals import precision_reached, ratio
+from app.analysis.verdict import family_level, throughputs
 from app.plan import Plan
 from app.records import Outcome, RunRow
 from workloads.catalog import Machine, check
@@ -69,8 +72,13 @@ class StoppingRule:
         """Yield each variant's and its baseline's values, and the level at which all of a workload's intervals hold."""
         for base, *others in self.by_workload:
             for rows in others:
-                yield throughputs(rows), throughputs(base), level_at(count_looks(rows, base), len(others))
+                yield throughputs(rows), throughputs(base), family_level(rows, base, len(others))
 
+
+_LONGEST_CYCLE = 8
+"""Runs after which a machine may repeat itself; a round of more variants has all positions in it."""
+_DRAWN_ORDERS = 3
+"""More would leave two variants hardly any order to be drawn."""
 
 FINAL_OUTCOMES = ("out_of_memory", "refused")
 """Outcomes that a repeat would only repeat: one run is enough."""
@@ -82,13 +90,43 @@ _MOST_LOST = 5
 """Runs of a variant in a row that may be lost."""
 
 
-def interleaved_order(variants: int, repeats: int) -> list[int]:
-    """Return indices of variants, each `repeats` times, forwards and backwards in turn (A B B A A B).
+@lru_cache(16)
+def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
+    """Return indices of variants, each once a round; fewer repeats are the beginning of more.
 
-    Slow drift of the machine then affects all variants alike instead of the later ones.
+    The first round begins with the baseline, since the first of some runs is what others are compared with by default.
+
+    Slow drift of the machine then affects all variants alike instead of the later ones. A machine that repeats itself
+    every few runs affects all alike where each meets its cycle at all positions: so of several random orders of a round
+    the one is taken whose variants have met theirs the least. docs/statistics.md compares it with other orders.
+
+    Args:
+        variants: Their number.
+        repeats: Number of rounds.
+        seed: That of the order; None is forwards and backwards in turn, as in entries of before.
     """
-    rounds = (range(variants) if repeat % 2 == 0 else range(variants - 1, -1, -1) for repeat in range(repeats))
-    return [index for one_round in rounds for index in one_round]
+    if seed is None:
+        rounds = (range(variants) if repeat % 2 == 0 else range(variants - 1, -1, -1) for repeat in range(repeats))
+        return tuple(index for one_round in rounds for index in one_round)
+    random, order = Random(seed), list[int]()  # noqa: S311 - nothing secret
+    met: Counter[tuple[int, int, int]] = Counter()
+    for start in range(0, variants * repeats, variants):
+        draws = _DRAWN_ORDERS if start else 0
+        drawn = [random.sample(range(variants), variants) for _ in range(draws)] or [list(range(variants))]
+        if variants > _LONGEST_CYCLE:
+            order += drawn[0]
+            continue
+        best = min(drawn, key=lambda each: sum(met[position] for position in _cycle_positions(each, start)))
+        met.update(_cycle_positions(best, start))
+        order += best
+    return tuple(order)
+
+
+def _cycle_positions(order: Sequence[int], start: int) -> Iterator[tuple[int, int, int]]:
+    """Yield for every variant and cycle the position in the cycle, of a round whose first run is number `start`."""
+    return (
+        (index, cycle, run % cycle) for run, index in enumerate(order, start) for cycle in range(2, _LONGEST_CYCLE + 1)
+    )
 
 
 def matching_variants(made: RunSpec) -> tuple[RunSpec, RunSpec]:
@@ -152,7 +190,7 @@ def _comparison_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | No
         return []
     runs_by_variant, count = RunsByVariant(runs), len(plan.variants)
     wanted = [_remaining_repeats(spec, runs_by_variant.runs_of(spec), plan.repeats, machine) for spec in plan.variants]
-    order = interleaved_order(count, plan.repeats)
+    order = run_order(count, plan.repeats, plan.order_seed)
     turns = (order[repeat * count : (repeat + 1) * count] for repeat in range(plan.repeats))
     return [
         [plan.variants[index] for index in one_round if repeat in wanted[index]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.paths import PROGRAM
-from app.plan import Plan
+from app.plan import Plan, with_random_order
 from app.units import plural
 from app.viewmodels.experiment.matrix_state import (
     Extent,
@@ -127,7 +127,7 @@ class MatrixForm:
         """Return the experiment as chosen now; its notes say which combinations cannot run here."""
         found, extent = self._combinations(), self._extent
         groups = group_refused(found.refused, self._varied())
-        return Plan(
+        plan = Plan(
             name=experiment_name(found.runnable) if found.runnable else self._workload.name,
             variants=found.runnable,
             repeats=self._repeats,
@@ -138,6 +138,7 @@ class MatrixForm:
             again=extent.again,
             host=self._form.host,
         )
+        return with_random_order(plan)
 
     def state(self) -> MatrixState:
         """Return everything the matrix shows."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
-from app.analysis.intervals import WIDEST_KNOWN
+from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN
 from app.analysis.noise import Resolution
-from app.plan import Plan
+from app.plan import Plan, with_random_order
 from app.queries import ExpectedResolution, RemainingWork
 from app.records import RunRow
 from app.units import plural
@@ -36,7 +36,8 @@ def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
     """
     names = variant_names(variants)
     named = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
-    return Plan(name=f"Interleaved: {named}", variants=tuple(variants), repeats=repeats, again=True)
+    plan = Plan(name=f"Interleaved: {named}", variants=tuple(variants), repeats=repeats, again=True)
+    return with_random_order(plan)
 
 
 def format_estimate(left_s: float, learnt_from: int) -> str:
@@ -64,6 +65,13 @@ def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: 
     return [*sentences, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
 
 
+def describe_order(plan: Plan) -> list[str]:
+    """Return a sentence on the order of the runs; none where there is one variant, or the order is that of before."""
+    if plan.order_seed is None or len(plan.variants) < 2:
+        return []
+    return [f"Every round but the first has an order of its own, drawn with seed {plan.order_seed}."]
+
+
 def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = False) -> list[str]:
     """Return a sentence on how small a difference the experiment can show; none where it compares nothing.
 
@@ -73,8 +81,8 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
     """
     if expected is None:
         return []
-    if expected.repeats == 1:
-        return ["A single repeat has no interval, so it shows no difference: give 2 or more."]
+    if expected.repeats < MIN_REPEATS:
+        return [f"Fewer than {MIN_REPEATS} repeats have no interval, so they show no difference."]
     repeats = f"{'at most ' if at_most else ''}{expected.repeats} repeats"
     if expected.found is None:
         return [f"How small a difference {repeats} can show is not known yet: too few stored runs."]

@@ -10,7 +10,7 @@ from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import compare_speed
+from app.viewmodels.format.ratios import agree, compare_speed
 from workloads.catalog import with_defaults
 
 _MAX_NAME_CHARS = 40
@@ -59,7 +59,7 @@ def _one_title(result: VariantResult, name: str, base: str) -> str:
     if result.decision == "no difference seen":
         answer = "No significant difference" if result.speedup.is_known else "Not known yet which is faster"
         return f"{answer}: {name} and {base}"
-    return f"{_capital(name)} {compare_speed(result.speedup.value, past_tense=False)} {base}"
+    return f"{agree(_capital(name), compare_speed(result.speedup.value, past_tense=False))} {base}"
 
 
 def _short(name: str) -> str:

@@ -19,7 +19,7 @@ def results() -> dict[str, Result]:
     return {result.name: result for result in measure(random(), CASES)}
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (2, 5), (4, 3), (7, 7)])
+@pytest.mark.parametrize("sizes", [(3, 3), (3, 8), (4, 3), (7, 7)])
 def test_simulated_intervals_are_the_program_s_own(sizes: tuple[int, int]) -> None:
     a, b = draw(random(), NOISY_PAIRS["normal 5 % against 1 %"], 20, sizes)
     found = welch(a, b)
@@ -56,10 +56,16 @@ def test_welch_s_interval_alone_would_be_wrong_in_one_of_five_who_look_after_eac
     assert results[f"{looks}: covers"].value > 95
 
 
-def test_a_noisy_pair_against_five_is_covered_and_was_not(results: dict[str, Result]) -> None:
-    pair = "normal 5 % against 1 %, 2 against 5"
-    assert results[f"{pair}: plain Welch covers"].value < 92
-    assert results[f"{pair}: covers"].value > 93
+def test_two_states_of_unequal_numbers_are_covered_and_were_not(results: dict[str, Result]) -> None:
+    states = "half of the runs 4 % slower, 0.5 % besides, 3 against 8"
+    assert results[f"{states}: plain Welch covers"].value < 88
+    assert results[f"{states}: covers"].value > 96
+
+
+@pytest.mark.parametrize("period", [2, 4, 8])
+def test_a_machine_that_repeats_itself_is_covered(results: dict[str, Result], period: int) -> None:
+    for n in (3, 5, 10):
+        assert results[f"interleaved, a period of {period} runs, 5 %, {n} against {n}: covers"].value > 92
 
 
 def test_who_follows_the_advice_is_seldom_wrong_and_gets_what_was_promised(results: dict[str, Result]) -> None:

@@ -98,7 +98,7 @@ def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_run
     assert shown.startswith("8 of 10 runs done.")
     assert "5 repeats can show a difference of about 0.2\xa0%" in shown
     _, said = describe_plan(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other, CPU)
-    assert said == "A single repeat has no interval, so it shows no difference: give 2 or more."
+    assert said == "Fewer than 3 repeats have no interval, so they show no difference."
 
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:

@@ -88,7 +88,7 @@ def test_its_runs_make_up_one_experiment_which_outlives_it(store: Store) -> None
     assert store.library.experiments()[0].runs == (first, second)
     plan = '{"variants": [], "repeats": 5}'
     again = store.queue.add_or_update(
-        name="a", preset=None, plan=plan, is_same=lambda entry: entry.name == "a", merged_plan=lambda entry: entry.plan
+        name="a", preset=None, plan=plan, is_same=lambda entry: entry.name == "a", merged_plan=lambda _: plan
     )
     assert again == (store.queue.entry(a), False)
     assert store.library.experiments()[0].plan == store.queue.entry(a).plan == plan

@@ -34,12 +34,13 @@ def test_without_any_run_it_takes_at_least_what_is_measured(store: Store) -> Non
 def test_what_it_can_show_is_judged_by_runs_that_count_else_by_others_of_the_workload(store: Store) -> None:
     for number, (driver, rate) in enumerate((("470.1", 100.0), ("470.1", 120.0), ("470.1", 140.0)), 1):
         keep(store, result(number, NCHW, rate, environment={**HERE, "driver": driver}))
-    found = estimate_remaining(store, PLAN, GPU_INVENTORY).resolution
+    three = structs.replace(PLAN, repeats=3)
+    found = estimate_remaining(store, three, GPU_INVENTORY).resolution
     assert found is not None
     assert (found.noise_runs, found.of_other_variants) == (3, True)
     for number, rate in enumerate((1000.0, 1010.0, 990.0), 4):
         keep(store, result(number, NCHW, rate, environment=HERE))
-    better = estimate_remaining(store, PLAN, GPU_INVENTORY).resolution
+    better = estimate_remaining(store, three, GPU_INVENTORY).resolution
     assert better is not None
     assert (better.noise_runs, better.of_other_variants) == (3, False)
     assert better.found is not None

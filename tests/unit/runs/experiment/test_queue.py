@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from app.plan import Plan, encode_plan
+from app.plan import Plan, encode_plan, with_random_order
 from app.runs.experiment.queue import enqueue, entry_plan
 from app.storage.store import Store
 from workloads.catalog import Machine, complete, with_defaults
@@ -49,6 +49,13 @@ def test_an_unfinished_one_waits_again_as_it_is_asked_for_now(store: Store) -> N
     again, is_new = enqueue(store, structs.replace(PLAN, repeats=5))
     assert (again.entry, again.state, is_new) == (first.entry, "waiting", False)
     assert '"repeats":5' in again.plan
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_an_unfinished_one_keeps_its_order(store: Store, seed: int | None) -> None:
+    enqueue(store, structs.replace(PLAN, order_seed=seed))
+    again, _ = enqueue(store, with_random_order(structs.replace(PLAN, repeats=5)))
+    assert (entry_plan(again).order_seed, entry_plan(again).repeats) == (seed, 5)
 
 
 def test_it_is_the_same_whatever_it_is_called_and_in_whatever_order_but_not_of_another_baseline(store: Store) -> None:
@@ -105,6 +112,12 @@ def test_an_entry_of_the_version_before_goes_on_with_every_limit(store: Store) -
     assert (plan.budget_s, plan.parallel, plan.again) == (60.0, 2, True)
     assert (plan.max_idle_wait_s, plan.max_throttled_pct) == (0.0, 2.0)
     again, before = msgspec.json.decode(encode_plan(plan)), msgspec.json.decode(written)
-    assert again.keys() - before.keys() == {"preset", "check_equality", "host"}
+    assert again.keys() - before.keys() == {"preset", "check_equality", "host", "order_seed"}
     complete = {name: before[name] for name in ("variants", "carried")}
-    assert {**again, **complete} == {**before, "preset": "quick", "check_equality": None, "host": ""}
+    assert {**again, **complete} == {
+        **before,
+        "preset": "quick",
+        "check_equality": None,
+        "host": "",
+        "order_seed": None,
+    }

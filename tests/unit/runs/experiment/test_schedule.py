@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from app.plan import Plan
+from app.analysis.intervals import ratio
+from app.plan import Plan, decode_plan, encode_plan, with_random_order
 from app.records import RunRow
 from app.runs.experiment.concurrency import Concurrency
 from app.runs.experiment.estimates import expected_s
-from app.runs.experiment.schedule import count_done, interleaved_order, remaining_runs
+from app.runs.experiment.schedule import count_done, remaining_runs, run_order
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import OutcomeName, RunSpec
@@ -78,19 +81,42 @@ OTHER = complete("lstm", {"gpus": 0, "seconds": 4}, CPU)
 PLAN = Plan(name="two", variants=(SMALL, LARGE), repeats=3)
 
 
-def test_forwards_and_backwards_in_turn() -> None:
-    assert interleaved_order(2, 3) == [0, 1, 1, 0, 0, 1]
-    assert interleaved_order(3, 2) == [0, 1, 2, 2, 1, 0]
-    assert interleaved_order(1, 2) == [0, 0]
+def test_an_entry_of_before_goes_on_forwards_and_backwards_in_turn() -> None:
+    assert run_order(2, 3, None) == (0, 1, 1, 0, 0, 1)
+    assert run_order(3, 2, None) == (0, 1, 2, 2, 1, 0)
+    assert (
+        decode_plan('{"name": "old", "variants": [{"workload": "dummy", "variant": {}}], "repeats": 3}').order_seed
+        is None
+    )
 
 
-@given(st.integers(1, 12), st.integers(1, 12))
-def test_every_variant_runs_as_often_as_asked_and_drift_falls_on_all_alike(variants: int, repeats: int) -> None:
-    order = interleaved_order(variants, repeats)
-    positions = [[place for place, index in enumerate(order) if index == variant] for variant in range(variants)]
-    assert [len(where) for where in positions] == [repeats] * variants
-    if repeats % 2 == 0:
-        assert len({sum(where) for where in positions}) == 1, "the same mean place for all"
+def test_an_order_is_kept_and_that_of_fewer_repeats_is_its_beginning() -> None:
+    """The figures are those of the program: another order would not go on where an experiment was cut off."""
+    assert run_order(3, 4, 7) == run_order(3, 9, 7)[:12]
+    assert run_order(3, 3, 7) == (0, 1, 2, 1, 0, 2, 2, 0, 1)
+    assert len({run_order(3, 4, seed) for seed in range(50)}) > 30, "not one order for all"
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32) | st.none())
+def test_every_variant_runs_once_a_round(variants: int, repeats: int, seed: int | None) -> None:
+    order = run_order(variants, repeats, seed)
+    rounds = [sorted(order[start : start + variants]) for start in range(0, len(order), variants)]
+    assert rounds == [list(range(variants))] * repeats
+
+
+@pytest.mark.parametrize("cycle", range(2, 9))
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+def test_a_machine_that_repeats_itself_is_covered(cycle: int, repeats: int) -> None:
+    random, covered = np.random.default_rng(cycle), 0
+    for seed in range(400):
+        order = np.array(run_order(2, repeats, seed))
+        positions = (np.arange(2 * repeats) + random.integers(cycle)) % cycle
+        rates = np.exp(0.05 * (positions < cycle / 2) + random.normal(0, 0.002, 2 * repeats))
+        found = ratio(rates[order == 0].tolist(), rates[order == 1].tolist())
+        assert found is not None
+        assert found.interval is not None
+        covered += found.interval[0] <= 1 <= found.interval[1]
+    assert covered / 400 >= 0.92, "forwards and backwards in turn cover 49 % in a cycle of four runs"
 
 
 def rows(*made: tuple[RunSpec, OutcomeName, float]) -> list[RunRow]:
@@ -100,12 +126,21 @@ def rows(*made: tuple[RunSpec, OutcomeName, float]) -> list[RunRow]:
     ]
 
 
-@given(st.integers(0, 6))
-def test_cut_off_anywhere_it_goes_on_in_the_same_order(made: int) -> None:
-    order = remaining_runs(PLAN, [])
+@given(st.integers(0, 6), st.integers(0, 99) | st.none())
+def test_cut_off_anywhere_it_goes_on_in_the_same_order(made: int, seed: int | None) -> None:
+    plan = structs.replace(PLAN, order_seed=seed)
+    order = remaining_runs(plan, [])
     before = rows(*((spec, "completed", 20.0) for spec in order[:made]))
-    assert remaining_runs(PLAN, before) == order[made:]
-    assert count_done(PLAN, before) == made
+    assert remaining_runs(decode_plan(encode_plan(plan)), before) == order[made:]
+    assert count_done(plan, before) == made
+
+
+def test_the_variants_decide_the_order() -> None:
+    seeds = [
+        with_random_order(Plan(name=name, variants=specs, repeats=n)).order_seed
+        for name, specs, n in (("one", (SMALL, LARGE), 3), ("other", (SMALL, LARGE), 8), ("one", (LARGE, SMALL), 3))
+    ]
+    assert seeds[0] == seeds[1] != seeds[2]
 
 
 @pytest.mark.parametrize(

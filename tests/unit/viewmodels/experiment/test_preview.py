@@ -3,8 +3,16 @@
 import pytest
 
 from app.analysis.noise import resolution
+from app.plan import Plan
 from app.queries import ExpectedResolution
-from app.viewmodels.experiment.preview import PresetLine, RefusedGroup, describe_refused, describe_resolution
+from app.viewmodels.experiment.preview import (
+    PresetLine,
+    RefusedGroup,
+    describe_order,
+    describe_refused,
+    describe_resolution,
+)
+from workloads.protocol import RunSpec
 
 GROUPS = tuple(
     RefusedGroup(count=count, values=what, reason="It does not fit.")
@@ -44,11 +52,24 @@ def test_how_much_a_preset_is_begins_with_its_name_where_its_title_is_another() 
 
 
 @pytest.mark.parametrize(
+    ("variants", "seed", "sentences"),
+    [
+        (2, 7, ["Every round but the first has an order of its own, drawn with seed 7."]),
+        (1, 7, []),
+        (2, None, []),
+    ],
+)
+def test_a_plan_names_the_seed_of_its_order(variants: int, seed: int | None, sentences: list[str]) -> None:
+    specs = tuple(RunSpec(workload="dummy", variant={"batch_size": size}) for size in range(1, variants + 1))
+    assert describe_order(Plan(name="some", variants=specs, repeats=3, order_seed=seed)) == sentences
+
+
+@pytest.mark.parametrize(
     ("sd", "more"), [(0.3, "; about 5 can show smaller ones."), (1.0, "; about 39 can show smaller ones."), (20.0, ".")]
 )
 def test_so_wide_a_spread_that_nothing_of_note_can_be_shown_is_said_plainly(sd: float, more: str) -> None:
-    expected = ExpectedResolution(repeats=2, found=resolution(sd, 2), noise_runs=6)
+    expected = ExpectedResolution(repeats=3, found=resolution(sd, 3), noise_runs=6)
     assert describe_resolution(expected) == [
-        "2 repeats can show only differences of 100\xa0% or more, as 6 stored runs of these variants vary so much"
+        "3 repeats can show only differences of 100\xa0% or more, as 6 stored runs of these variants vary so much"
         + more
     ]
