@@ -182,6 +182,7 @@ class RunRow:
         planned: How many repeats its experiment planned (`PLANNED_KEY`); None if it was made by hand, or before 0.3.
         deleted_utc_ns: When it was put in the trash; None if it is not there.
         host: The host it was made on, as the user calls it; None for the program's own machine.
+        gpus: UUIDs of its GPUs.
     """
 
     run: int
@@ -201,6 +202,7 @@ class RunRow:
     experiments: tuple[int, ...] = ()
     deleted_utc_ns: int | None = None
     host: str | None = None
+    gpus: tuple[str, ...] = ()
 
     @property
     def completed(self) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.analysis.intervals import Estimate, level_at, mean_ratio
+from app.analysis.intervals import MIN_REPEATS, Estimate, level_at, mean_ratio
 from app.analysis.verdict import count_looks, same_workload, throughputs, work_ratio
 from app.records import Floats, RunRow
 from workloads.catalog import OUTSIDE_STEP
@@ -36,12 +36,14 @@ class MatchedPair:
 class Effect:
     """The change of throughput where one parameter changes from one value to another and nothing else does.
 
+    Effects and the variants' ratios to the baseline are one family: what a single pair shows has one interval.
+
     Attributes:
         parameter: Its name.
         before: Its value before the change.
         after: Its value after it.
-        ratio: Geometric mean over the pairs; the intervals of all effects hold together.
-        pairs: Those with several runs on both sides, if there are any; else all.
+        ratio: Geometric mean over the pairs.
+        pairs: Those with an interval, if there are any; else all.
         single_run_pairs: How many others were left out.
         differs: Whether pairs differ by more than their intervals allow; None where that is not known.
         depends_on: The parameter that explains most of that difference, if one does.
@@ -97,7 +99,8 @@ def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Eff
         return ()
     names = [name for name in base.variant if name in differing]
     changes = [change for name in names for change in _changes(name, measured, base.variant[name])]
-    comparisons = sum(any(map(_is_repeated, change.pairs)) for change in changes)
+    compared = sum(_is_repeated((variant, baseline)) for variant in measured if variant is not baseline)
+    comparisons = max(compared, sum(any(map(_is_repeated, change.pairs)) for change in changes))
     return tuple(_effect(change, comparisons) for change in changes)
 
 
@@ -129,16 +132,17 @@ def _changes(name: str, variants: Sequence[Variant], preferred: Value) -> list[_
 
 
 def _is_repeated(pair: tuple[Variant, Variant]) -> bool:
-    return all(len(throughputs(variant)) > 1 for variant in pair)
+    return all(len(throughputs(variant)) >= MIN_REPEATS for variant in pair)
 
 
 def _effect(change: _Change, comparisons: int) -> Effect:
-    """Return the effect of a change, one of so many with an interval; all pairs count as looked at most often."""
+    """Return the effect of a change, in a family of so many intervals; all pairs count as looked at most often."""
     used = [pair for pair in change.pairs if _is_repeated(pair)] or list(change.pairs)
     figures = [(throughputs(after), throughputs(before)) for before, after in used]
     looks = max(count_looks(after, before) for before, after in used)
+    shared = len(used) if len(used) > 1 else comparisons
     pairs = tuple(
-        MatchedPair(before=before, after=after, ratio=mean_ratio([values], level_at(looks, len(used))))
+        MatchedPair(before=before, after=after, ratio=mean_ratio([values], level_at(looks, shared)))
         for (before, after), values in zip(used, figures, strict=True)
     )
     differs = _differ(pairs)

@@ -5,7 +5,7 @@ A process (one run) is the unit: blocks within one process share its luck, so th
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,10 @@ LEVEL = 0.95
 """Probability that the intervals of a comparison hold, all together and at every look at it."""
 _FIRST_LOOK_ERROR = 0.03
 _LOOK_EXPONENT = 1.5
+MIN_REPEATS = 3
+"""Processes of each variant from which on there is an interval: two that happen to be alike are too common."""
+Gpus = tuple[str, ...]
+"""The GPUs of a run."""
 LARGEST_LOG = 700.0
 WIDEST_KNOWN = 1.0
 """Half-width from which on a ratio is not known at all: ± 100 %, twice or half as much as estimated."""
@@ -23,7 +27,7 @@ WIDEST_KNOWN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value over `n` processes and its confidence interval; `low` and `high` are None where one process has none."""
+    """A value over `n` processes and its confidence interval; `low` and `high` are None below `MIN_REPEATS`."""
 
     value: float
     low: float | None
@@ -59,7 +63,9 @@ def sidak_level(level: float, comparisons: int) -> float:
 
 
 def level_at(look: int, comparisons: int = 1) -> float:
-    """Return the level of each of several intervals, so that they hold together and at every look with `LEVEL`.
+    """Return the level of each interval of a family, so that they hold together and at every look with `LEVEL`.
+
+    A family is what one comparison, or one column of a table, holds against one baseline.
 
     Whoever adds runs and judges again has another chance to be wrong. So the first look may be wrong with 3 %, look k
     with 3 % / k^1.5: error spending as in Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials",
@@ -68,7 +74,7 @@ def level_at(look: int, comparisons: int = 1) -> float:
 
     Args:
         look: How often these runs may have been judged, this time included.
-        comparisons: Number of intervals that shall hold together.
+        comparisons: Number of intervals in the family.
     """
     return sidak_level(1 - _FIRST_LOOK_ERROR / look**_LOOK_EXPONENT, comparisons)
 
@@ -83,7 +89,7 @@ def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
         return None
     logs = np.log(np.asarray(values, dtype=np.float64))
     centre, n = float(logs.mean()), len(values)
-    if n < 2:
+    if n < MIN_REPEATS:
         return Estimate(_bounded_exp(centre), None, None, n)
     half = student_t(n - 1, 0.5 + level / 2) * float(logs.std(ddof=1)) / math.sqrt(n)
     return _estimate(centre, half, n)
@@ -93,8 +99,8 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLA
     """Return the ratio of geometric means, with Welch's t interval on the logarithms.
 
     Welch (1947), "The generalization of Student's problem when several different population variances are involved",
-    Biometrika 34; degrees of freedom by Satterthwaite (1946). None when either side is empty, no interval when either
-    side has one process only; `n` is the smaller sample.
+    Biometrika 34; degrees of freedom by Satterthwaite (1946). None when either side is empty, no interval below
+    `MIN_REPEATS` processes of either side; `n` is the smaller sample.
 
     Args:
         values: One positive value per process.
@@ -105,14 +111,14 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLA
         return None
     a, b = np.log(np.asarray(values, dtype=np.float64)), np.log(np.asarray(baseline, dtype=np.float64))
     centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
-    if n < 2:
+    if n < MIN_REPEATS:
         return Estimate(_bounded_exp(centre), None, None, n)
     half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
     return _estimate(centre, half, n)
 
 
 def difference(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate:
-    """Return the difference of arithmetic means with Welch's t interval, none if a side has one process only.
+    """Return the difference of arithmetic means with Welch's t interval, none below `MIN_REPEATS` processes a side.
 
     Args:
         values: One value per process, at least one.
@@ -121,7 +127,7 @@ def difference(values: Sequence[float], baseline: Sequence[float], level: float 
     """
     a, b = np.asarray(values, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
     centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
-    if n < 2:
+    if n < MIN_REPEATS:
         return Estimate(centre, None, None, n)
     half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
     return Estimate(centre, centre - half, centre + half, n)
@@ -131,7 +137,7 @@ def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], level: 
     """Return the geometric mean of the ratios of several pairs of variants, of which no variant is in two.
 
     The variance of its logarithm is the sum of those of all means, over the square of the number of pairs. No interval
-    where a variant has one process only; `n` is the smallest sample.
+    where a variant has fewer than `MIN_REPEATS` processes; `n` is the smallest sample.
 
     Args:
         pairs: For each pair the values of one variant and of its baseline, a positive value per process.
@@ -141,10 +147,45 @@ def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], level: 
     means = [float(side.mean()) for side in sides]
     centre = (sum(means[::2]) - sum(means[1::2])) / len(pairs)
     n = min(map(len, sides))
-    if n < 2:
+    if n < MIN_REPEATS:
         return Estimate(_bounded_exp(centre), None, None, n)
     squared_errors = [(float(side.var(ddof=1)) / len(side) / len(pairs) ** 2, len(side)) for side in sides]
     return _estimate(centre, half_width_of_sum(squared_errors, level), n)
+
+
+def ratio_within_gpus(
+    values: Mapping[Gpus, Sequence[float]], baseline: Mapping[Gpus, Sequence[float]], level: float = PLANNED_LEVEL
+) -> Estimate:
+    """Return the ratio of geometric means of runs on the same GPUs, with Welch's interval on the residuals.
+
+    The logarithms are fitted by least squares with a level for each GPU, since two of one model differ by up to 7 % in
+    the energy of the same work. No interval below `MIN_REPEATS` processes a side, or where the GPUs take more than half
+    of the degrees of freedom.
+
+    Args:
+        values: By GPUs, a positive value per process.
+        baseline: The same of the baseline, for the same GPUs.
+        level: Probability that the interval holds.
+    """
+    sides = [[(gpus, value) for gpus, some in side.items() for value in some] for side in (values, baseline)]
+    counts = [len(side) for side in sides]
+    logs = np.log([value for side in sides for _, value in side])
+    is_variant = np.arange(len(logs)) < counts[0]
+    used = [gpus for side in sides for gpus, _ in side]
+    levels = [[float(gpus == each) for gpus in used] for each in dict.fromkeys(used)]
+    design = np.column_stack([is_variant.astype(np.float64), *levels])
+    inverse = np.linalg.pinv(design)
+    fitted, weights = inverse @ logs, inverse[0]
+    degrees = len(logs) - design.shape[1]
+    if min(counts) < MIN_REPEATS or 2 * degrees < len(logs) - 2:
+        return Estimate(_bounded_exp(float(fitted[0])), None, None, min(counts))
+    squares = (logs - design @ fitted) ** 2
+    errors = [
+        (float(squares[side].sum()) / (n - 1) * float((weights[side] ** 2).sum()), n)
+        for side, n in zip((is_variant, ~is_variant), counts, strict=True)
+    ]
+    half = half_width_of_sum(errors, level, degrees_left=degrees / (len(logs) - 2))
+    return _estimate(float(fitted[0]), half, min(counts))
 
 
 def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
@@ -170,9 +211,6 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
 def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
     """Return half the width of Welch's interval.
 
-    A side of two processes has at most the two degrees of freedom of two against two: with more, an interval of nominal
-    95 % covers only 90 % where the pair is the noisier side (docs/statistics.md).
-
     Args:
         a: Squared standard error of one mean.
         n_a: Its number of processes.
@@ -183,32 +221,40 @@ def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> fl
     return half_width_of_sum([(a, n_a), (b, n_b)], level)
 
 
-def half_width_of_sum(squared_errors: Sequence[tuple[float, int]], level: float) -> float:
+def half_width_of_sum(squared_errors: Sequence[tuple[float, int]], level: float, degrees_left: float = 1.0) -> float:
     """Return half the width of the interval of a sum or difference of independent means.
+
+    Three processes of a machine with two clock states are alike in one of four cases and then say nothing of the other
+    state; next to eight, an interval of 97 % by their own errors covers 89 %. So the variance is not below that of
+    equal noise in all means. For equal numbers of processes the two are the same.
 
     Args:
         squared_errors: For each mean its squared standard error and its number of processes.
         level: Probability that the interval holds.
+        degrees_left: Share of their degrees of freedom that a fit has left.
     """
-    variance = sum(error for error, _ in squared_errors)
+    variance = max(sum(error for error, _ in squared_errors), _pooled_variance(squared_errors)) / degrees_left
     if not variance:
         return 0.0
-    return student_t(satterthwaite_degrees(squared_errors), 0.5 + level / 2) * math.sqrt(variance)
+    degrees = satterthwaite_degrees(squared_errors) * degrees_left
+    return student_t(degrees, 0.5 + level / 2) * math.sqrt(variance)
+
+
+def _pooled_variance(squared_errors: Sequence[tuple[float, int]]) -> float:
+    """Return the variance of a sum of means whose processes are equally noisy."""
+    degrees = sum(n - 1 for _, n in squared_errors)
+    return sum((n - 1) * n * error for error, n in squared_errors) / degrees * sum(1 / n for _, n in squared_errors)
 
 
 def satterthwaite_degrees(squared_errors: Sequence[tuple[float, int]]) -> float:
-    """Return the degrees of freedom of a sum of means, two at most where some have two processes and others more.
+    """Return the degrees of freedom of a sum of means.
 
-    Satterthwaite (1946), "An approximate distribution of estimates of variance components", Biometrics Bulletin 2. With
-    more, an interval of nominal 97 % over two pairs covers only 90 % where the only mean of two processes is the
-    noisiest.
+    Satterthwaite (1946), "An approximate distribution of estimates of variance components", Biometrics Bulletin 2.
 
     Args:
         squared_errors: For each mean its squared standard error, not all 0, and its number of processes.
     """
-    counts = [n for _, n in squared_errors]
-    degrees = sum(error for error, _ in squared_errors) ** 2 / sum(error**2 / (n - 1) for error, n in squared_errors)
-    return min(degrees, 2.0) if min(counts) == 2 < max(counts) else degrees
+    return sum(error for error, _ in squared_errors) ** 2 / sum(error**2 / (n - 1) for error, n in squared_errors)
 
 
 def _estimate(centre: float, half: float, n: int) -> Estimate:
@@ -226,8 +272,6 @@ def _bounded_exp(logarithm: float) -> float:
 
 DEFAULT_REPEATS = 3
 """Processes per variant by default."""
-MIN_REPEATS = 3
-"""Processes a variant before a target precision is first looked at: a lucky pair would end too many experiments."""
 _FINEST_HALF_WIDTH = 0.001
 _MAX_REPEATS = 1_000_000
 _FINER_FACTOR = 0.75
@@ -253,8 +297,8 @@ def precision_reached(
 ) -> bool:
     """Return whether the ratio is known to ± `precision_pct` percent, so that no further repeat is needed.
 
-    Never with fewer than `MIN_REPEATS` processes each. The first narrow interval is a narrow one by chance more often
-    than others; at the level of `level_at` it still covers the truth often enough (docs/statistics.md).
+    The first narrow interval is a narrow one by chance more often than others; at the level of `level_at` it still
+    covers the truth often enough (docs/statistics.md).
 
     Args:
         values: One positive value per process.
@@ -262,8 +306,6 @@ def precision_reached(
         precision_pct: Half-width to reach, in percent.
         level: Probability that the interval holds.
     """
-    if min(len(values), len(baseline)) < MIN_REPEATS:
-        return False
     found = ratio(values, baseline, level)
     half = found.half_width if found else None
     return half is not None and half <= math.log1p(precision_pct / 100)
@@ -274,8 +316,7 @@ def required_repeats(
 ) -> RequiredRepeats | None:
     """Return how many more repeats narrow the interval to the next rounder figure (of 50, 20, 10, 5, 2, 1, 0.5 … %).
 
-    They are judged by the next look. None with fewer than two processes a side, or where the interval is narrow enough
-    for any purpose.
+    They are judged by the next look. None without an interval, or where it is narrow enough for any purpose.
 
     Args:
         values: One positive value per process.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.analysis.intervals import LARGEST_LOG, WIDEST_KNOWN, level_at, welch_half_width
+from app.analysis.intervals import LARGEST_LOG, MIN_REPEATS, WIDEST_KNOWN, level_at, welch_half_width
 from app.analysis.quantiles import noncentrality
 
 POWER = 0.8
@@ -58,7 +58,7 @@ def pooled_noise(variants: Iterable[Sequence[float]]) -> Noise | None:
 
 
 def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | None:
-    """Return what an experiment with the program's intervals can show; None with fewer than two repeats.
+    """Return what an experiment with the program's intervals can show; None with fewer repeats than an interval takes.
 
     The smallest difference follows from the noncentral t distribution: Johnson and Welch (1940), "Applications of the
     non-central t-distribution", Biometrika 31.
@@ -68,7 +68,7 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
         repeats: Processes of each variant.
         comparisons: How many variants are compared with one baseline.
     """
-    if repeats < 2:
+    if repeats < MIN_REPEATS:
         return None
     half, smallest = _log_resolution(sd, repeats, comparisons)
     needed = None if smallest < _WIDEST_LOG else _sufficient_repeats(sd, repeats, comparisons)

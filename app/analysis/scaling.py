@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 
 from app.analysis.energy import measured_means
-from app.analysis.intervals import Estimate, level_at, mean, ratio
+from app.analysis.intervals import Estimate, mean
 from app.analysis.steps import StepParts, TracedStep, imbalance, mean_step, run_traced_step, step_parts, straggler_ms
-from app.analysis.verdict import count_looks, throughputs
+from app.analysis.verdict import family_ratios, throughputs
 from app.records import StoredRun
 from workloads.catalog import parameter_names
 from workloads.protocol import Kernel
@@ -74,7 +74,8 @@ class Scaling:
     """From few GPUs to many: `efficiency` is 1 where nothing is lost.
 
     `lost` is the time of a step beyond the ideal one, which for one global batch is that of the few divided among more;
-    `lost_data_ms` is how much of it is waiting for data.
+    `lost_data_ms` is how much of it is waiting for data. The intervals of `comparisons` numbers of GPUs, over the
+    same few, hold together.
     """
 
     kind: ScalingKind
@@ -85,6 +86,7 @@ class Scaling:
     lost: StepParts | None
     lost_data_ms: float
     cause: Cause
+    comparisons: int
 
 
 def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
@@ -93,7 +95,7 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
     The few are those with the fewest GPUs of their kind. Runs that measured nothing, and runs on the CPU, do not count.
     """
     sides = _gpu_count_results(runs)
-    found = []
+    pairs: list[tuple[ScalingKind, GpuCountResult, GpuCountResult]] = []
     for many in sides:
         fewer = [few for few in sides if few.gpus < many.gpus and _are_comparable(few.runs[0], many.runs[0])]
         for kind in ("strong", "weak"):
@@ -101,8 +103,8 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
                 (one for one in fewer if _scaling_kind(one, many) == kind), key=lambda one: one.gpus, default=None
             )
             if few is not None:
-                found.append(_scaling(kind, few, many))
-    return found
+                pairs.append((kind, few, many))
+    return [_scaling(kind, few, many, [other for _, base, other in pairs if base is few]) for kind, few, many in pairs]
 
 
 def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
@@ -175,9 +177,11 @@ def _communication_share(kernels: Sequence[Kernel]) -> float:
     return sum(kernel.time_ns for kernel in kernels if kernel.kind == "communication") / total if total else 0.0
 
 
-def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult) -> Scaling:
-    runs, base = ([run.row for run in side.runs] for side in (many, few))
-    speedup = ratio(throughputs(runs), throughputs(base), level_at(count_looks(runs, base)))
+def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, family: Sequence[GpuCountResult]) -> Scaling:
+    """Return how a step scales; the intervals of all numbers of GPUs over the same few, the family, hold together."""
+    rows = [[run.row for run in side.runs] for side in family]
+    ratios = family_ratios(rows, [run.row for run in few.runs], throughputs)
+    speedup = ratios[next(place for place, side in enumerate(family) if side is many)]
     assert speedup is not None, "both sides have a throughput"
     factor = few.gpus / many.gpus
     efficiency = Estimate(
@@ -198,6 +202,7 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult) -> Sc
         lost=lost,
         lost_data_ms=lost_data_ms,
         cause=_cause(efficiency, lost, lost_data_ms, few, many),
+        comparisons=sum(found is not None and found.interval is not None for found in ratios),
     )
 
 

@@ -7,7 +7,17 @@ from itertools import pairwise
 from typing import Literal, TypeVar
 
 from app.analysis.equivalence import Equivalence, equivalence
-from app.analysis.intervals import Estimate, RequiredRepeats, level_at, mean, ratio, required_repeats
+from app.analysis.intervals import (
+    MIN_REPEATS,
+    Estimate,
+    Gpus,
+    RequiredRepeats,
+    level_at,
+    mean,
+    ratio,
+    ratio_within_gpus,
+    required_repeats,
+)
 from app.records import RunRow
 from workloads.protocol import RunSpec
 
@@ -50,7 +60,13 @@ def same_workload(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
 
 
 Decision = Literal[
-    "faster", "slower", "no difference seen", "one run each", "different workloads", "nothing to compare"
+    "faster",
+    "slower",
+    "no difference seen",
+    "too few runs",
+    "one run each",
+    "different workloads",
+    "nothing to compare",
 ]
 
 FigureValues = Callable[[Sequence[RunRow]], list[float]]
@@ -62,11 +78,15 @@ class VariantResult:
     """One variant's runs together: throughput in examples/s, energy in mJ per example, both against the baseline's.
 
     Only completed and stopped runs that measured something count; the others keep their place in `runs`. The intervals
-    of all ratios of one kind hold together and at every look (`app.analysis.intervals.level_at`); those of `throughput`
-    and `energy` describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision has no
-    meaning. `looks` is how often its runs and the baseline's may have been judged, this time included.
-    `required_repeats` is how many more repeats would show a smaller difference, where none is seen; `equivalence` how
-    the speed-up lies to a margin, where one was given.
+    of all ratios of one kind hold together and at every look (`family_ratios`); those of `throughput` and `energy`
+    describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision has no meaning.
+    Energy is compared within GPUs where these are spread unevenly.
+
+    Attributes:
+        looks: How often its runs and the baseline's may have been judged, this time included.
+        comparisons: Speed-ups of the family that have an interval.
+        required_repeats: How many more repeats would show a smaller difference, where none is seen.
+        equivalence: How the speed-up lies to a margin, where one was given.
     """
 
     runs: tuple[RunRow, ...]
@@ -77,6 +97,7 @@ class VariantResult:
     decision: Decision
     is_baseline: bool
     looks: int = 1
+    comparisons: int = 0
     required_repeats: RequiredRepeats | None = None
     equivalence: Equivalence | None = None
 
@@ -125,20 +146,105 @@ def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = 
     """
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
-    speeds, energy = (_count_comparisons(groups, baseline, figures) for figures in (throughputs, energies))
-    results = [_result(group, baseline, speeds, energy) for group in groups]
-    if margin_pct is None:
-        return results
-    return [_with_equivalence(each, baseline, margin_pct, speeds) for each in results]
+    speedups, energy_ratios = (
+        family_ratios(groups, baseline, figures, within_gpus=within_gpus)
+        for figures, within_gpus in ((throughputs, False), (energies, True))
+    )
+    comparisons = sum(speedup is not None and speedup.interval is not None for speedup in speedups)
+    results = [
+        _result(group, baseline, speedup, energy_ratio, comparisons)
+        for group, speedup, energy_ratio in zip(groups, speedups, energy_ratios, strict=True)
+    ]
+    return results if margin_pct is None else [_with_equivalence(result, baseline, margin_pct) for result in results]
 
 
-def _with_equivalence(
-    result: VariantResult, baseline: Sequence[RunRow], margin_pct: float, comparisons: int
-) -> VariantResult:
+def _with_equivalence(result: VariantResult, baseline: Sequence[RunRow], margin_pct: float) -> VariantResult:
     if result.speedup is None or result.is_baseline:
         return result
-    values, base, level = throughputs(result.runs), throughputs(baseline), level_at(result.looks, comparisons)
+    values, base, level = throughputs(result.runs), throughputs(baseline), level_at(result.looks, result.comparisons)
     return replace(result, equivalence=equivalence(values, base, result.speedup, margin_pct, level))
+
+
+def family_level(group: Sequence[RunRow], baseline: Sequence[RunRow], comparisons: int = 1) -> float:
+    """Return the level of an interval in a family of so many, at this look at the runs of two variants."""
+    return level_at(count_looks(group, baseline), comparisons)
+
+
+def family_ratios(
+    groups: Sequence[Sequence[RunRow]],
+    baseline: Sequence[RunRow],
+    figures: FigureValues,
+    *,
+    within_gpus: bool = False,
+) -> list[Estimate | None]:
+    """Return each group's ratio of a figure to the baseline's; their intervals hold together and at every look.
+
+    That is the only source of ratios to a baseline: verdict, tables of articles, scaling and reports have the same
+    intervals for the same runs. The baseline's own ratio is 1 and has no interval; None for another workload, or
+    without a figure.
+
+    Args:
+        groups: The runs of every variant of the family, the baseline may be one.
+        baseline: The runs of the baseline.
+        figures: Returns the figure of all runs that have it.
+        within_gpus: Compare runs on the same GPUs where two variants are spread unevenly over them.
+    """
+    base = figures(baseline)
+    values = [figures(group) if group and baseline and same_workload(group, baseline) else [] for group in groups]
+    comparisons = sum(
+        min(len(own), len(base)) >= MIN_REPEATS for own, group in zip(values, groups, strict=True) if group != baseline
+    )
+
+    def to_baseline(group: Sequence[RunRow], own: Sequence[float]) -> Estimate | None:
+        if group == baseline:
+            return Estimate(1.0, None, None, len(own)) if own else None
+        level = family_level(group, baseline, comparisons)
+        if within_gpus and own and base and gpu_spread(group, baseline, figures) == "uneven":
+            return ratio_within_gpus(_by_gpus(group, figures), _by_gpus(baseline, figures), level)
+        return ratio(own, base, level)
+
+    return [to_baseline(group, own) for group, own in zip(groups, values, strict=True)]
+
+
+GpuSpread = Literal["even", "uneven", "apart"]
+
+
+def gpu_spread(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: FigureValues) -> GpuSpread:
+    """Return how two variants' runs lie on the GPUs that they used.
+
+    `even`: the same share of both on each, or all on one. `uneven`: other shares, but both on each. `apart`: one
+    variant alone on some. Runs of which the GPUs are not known, or of other numbers of them, tell nothing and are even.
+    """
+    shares = [
+        {gpus: len(values) / len(figures(side)) for gpus, values in _by_gpus(side, figures).items()}
+        for side in (group, baseline)
+    ]
+    if shares[0] == shares[1] or len({len(gpus) for side in shares for gpus in side}) > 1:
+        return "even"
+    return "uneven" if shares[0].keys() == shares[1].keys() else "apart"
+
+
+def speed_bias_pct(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> float:
+    """Return by how many percent a speed-up changes if it is compared within GPUs.
+
+    0 where these are spread evenly, or where their levels explain too little of the noise to narrow its interval.
+    """
+    if gpu_spread(group, baseline, throughputs) != "uneven":
+        return 0.0
+    within = ratio_within_gpus(_by_gpus(group, throughputs), _by_gpus(baseline, throughputs))
+    whole = ratio(throughputs(group), throughputs(baseline))
+    if whole is None or not (within.half_width or math.inf) < (whole.half_width or 0.0):
+        return 0.0
+    return 100 * abs(within.value / whole.value - 1)
+
+
+def _by_gpus(runs: Sequence[RunRow], figures: FigureValues) -> dict[Gpus, list[float]]:
+    """Return the figures of runs by the GPUs that they used."""
+    found: dict[Gpus, list[float]] = {}
+    for row in runs:
+        if value := figures([row]):
+            found.setdefault(tuple(sorted(row.gpus)), []).extend(value)
+    return found
 
 
 FIRST_LOOK = 3
@@ -176,17 +282,14 @@ def _is_planned(row: RunRow, n: int, runs: int) -> bool:
     return n <= int(row.planned) <= runs
 
 
-def _count_comparisons(groups: Sequence[Sequence[RunRow]], baseline: Sequence[RunRow], figures: FigureValues) -> int:
-    """Return the number of intervals, which those of all variants with two runs or more have to share."""
-    others = [group for group in groups if group is not baseline and same_workload(group, baseline)]
-    return sum(min(len(figures(group)), len(figures(baseline))) > 1 for group in others)
-
-
 def _result(
-    group: tuple[RunRow, ...], baseline: tuple[RunRow, ...], speed_comparisons: int, energy_comparisons: int
+    group: tuple[RunRow, ...],
+    baseline: tuple[RunRow, ...],
+    speedup: Estimate | None,
+    energy_ratio: Estimate | None,
+    comparisons: int,
 ) -> VariantResult:
     looks = 1 if group is baseline else count_looks(group, baseline)
-    speedup = _ratio_to_baseline(group, baseline, throughputs, level_at(looks, speed_comparisons))
     decision: Decision = decide(speedup) if same_workload(group, baseline) else "different workloads"
     is_undecided = decision == "no difference seen"
     return VariantResult(
@@ -194,24 +297,15 @@ def _result(
         throughput=mean(throughputs(group)),
         speedup=speedup,
         energy=mean(energies(group)),
-        energy_ratio=_ratio_to_baseline(group, baseline, energies, level_at(looks, energy_comparisons)),
+        energy_ratio=energy_ratio,
         decision=decision,
         is_baseline=group is baseline,
         looks=looks,
-        required_repeats=required_repeats(throughputs(group), throughputs(baseline), looks, speed_comparisons)
+        comparisons=comparisons,
+        required_repeats=required_repeats(throughputs(group), throughputs(baseline), looks, comparisons)
         if is_undecided
         else None,
     )
-
-
-def _ratio_to_baseline(
-    group: Sequence[RunRow], baseline: Sequence[RunRow], figures: FigureValues, level: float
-) -> Estimate | None:
-    """Return the ratio of a figure to the baseline's; the baseline's own is 1 and has no interval."""
-    if not same_workload(group, baseline):
-        return None
-    found = ratio(figures(group), figures(baseline), level)
-    return Estimate(1.0, None, None, found.n) if found and group is baseline else found
 
 
 def throughputs(group: Sequence[RunRow]) -> list[float]:
@@ -238,7 +332,7 @@ def decide(speedup: Estimate | None) -> Decision:
     if speedup is None:
         return "nothing to compare"
     if speedup.low is None or speedup.high is None:
-        return "one run each"
+        return "one run each" if speedup.n == 1 else "too few runs"
     if speedup.low > 1:
         return "faster"
     return "slower" if speedup.high < 1 else "no difference seen"

@@ -118,6 +118,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "energy_ratio_interval": energy_ratio["interval"],
         "decision": "baseline" if result.is_baseline else result.decision,
         "looks": result.looks,
+        "comparisons": result.comparisons,
         "equivalence": _equivalence_document(result.equivalence),
         **verification_document(result.runs),
     }

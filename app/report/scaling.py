@@ -24,6 +24,7 @@ def _scaling_entry(found: Scaling) -> dict[str, Any]:
         "kind": found.kind,
         "speedup": _estimate(found.speedup),
         "efficiency": _estimate(found.efficiency),
+        "comparisons": found.comparisons,
         "cause": found.cause,
         "text": describe_cause(found),
         "lost_ms": asdict(found.lost) if found.lost else None,

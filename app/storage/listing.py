@@ -111,11 +111,15 @@ def each_row(db: Database, condition: str, *values: Any) -> Iterator[RunRow]:
     )
     while part := found.fetchmany(_PART_ROWS):
         runs = json.dumps([row[0] for row in part])
-        gpu_names = _values_by_run(db, "name", "devices WHERE kind = 'gpu' AND", "device_index", runs)
+        gpu_names, uuids = (
+            _values_by_run(db, column, "devices WHERE kind = 'gpu' AND", "device_index", runs)
+            for column in ("name", "device")
+        )
         tags = _values_by_run(db, "tag", "tags WHERE", "tag", runs)
         experiments = _values_by_run(db, "experiment", "experiment_runs WHERE", "experiment", runs)
         for row in part:
-            yield rows.run_row(row, gpu_names.get(row[0], ()), tags.get(row[0], ()), experiments.get(row[0], ()))
+            lists = (by_run.get(row[0], ()) for by_run in (gpu_names, uuids, tags, experiments))
+            yield rows.run_row(row, *lists)
 
 
 def _values_by_run(db: Database, column: str, table: str, order: str, runs: str) -> dict[int, tuple[Any, ...]]:

@@ -106,7 +106,11 @@ def insert(
 
 
 def run_row(
-    row: Sequence[Any], gpu_names: tuple[str, ...], tags: tuple[str, ...] = (), experiments: tuple[int, ...] = ()
+    row: Sequence[Any],
+    gpu_names: tuple[str, ...],
+    gpus: tuple[str, ...],
+    tags: tuple[str, ...] = (),
+    experiments: tuple[int, ...] = (),
 ) -> RunRow:
     """Return the list row of one run.
 
@@ -115,6 +119,7 @@ def run_row(
     Args:
         row: The run's `RUN_COLUMNS`, `PLANNED_SQL`, and then its evidence's `EVIDENCE_LIST_COLUMNS`.
         gpu_names: Names of its GPUs.
+        gpus: Their UUIDs.
         tags: Its tags.
         experiments: Numbers of the experiments that it belongs to.
     """
@@ -138,6 +143,7 @@ def run_row(
         experiments=experiments,
         deleted_utc_ns=values["deleted_utc_ns"],
         host=host if isinstance(host := values["host"], str) else None,
+        gpus=gpus,
     )
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from app import units
 from app.analysis.energy import measured_means
-from app.analysis.intervals import Estimate, level_at, mean, ratio
+from app.analysis.intervals import Estimate, mean
 from app.analysis.summary import flops_per_s
-from app.analysis.verdict import count_looks, throughputs
+from app.analysis.verdict import family_ratios, throughputs
 from app.records import RunRow, StoredRun
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import TextTable
 from app.runs.experiment.article import Figure, Grid, GridCell, RatioTable
-from app.runs.experiment.schedule import runs_of_variant
+from app.runs.experiment.schedule import RunsByVariant, variant_key
 from app.viewmodels.charts.roofline import DRAM, memory_bandwidth
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.naming import value_text
@@ -34,7 +34,7 @@ TextColumn = tuple[str, Sequence[str]]
 class _FigureKind:
     """A figure: its unit, its value of a run, the speed that its ratio is of (None: no ratio), and the ratio's head.
 
-    `stored` is its value where that needs the run's measurements.
+    `stored` is its value where that needs the run's measurements. `within_gpus`: GPUs of one model differ in it.
     """
 
     unit: str
@@ -42,6 +42,7 @@ class _FigureKind:
     speed: Callable[[RunRow], float | None] | None
     ratio: str = "speed-up"
     stored: Callable[[StoredRun], float | None] | None = None
+    within_gpus: bool = False
 
 
 def _rate(row: RunRow) -> float | None:
@@ -91,7 +92,9 @@ _FIGURES: Mapping[Figure, _FigureKind] = {
     ),
     "occupancy_pct": _FigureKind(unit="occupancy, %", value=lambda row: row.summary.occupancy_pct, speed=None),
     "traffic_mb": _FigureKind(unit="memory traffic, MB per step", speed=None, stored=_traffic_mb),
-    "power_w": _FigureKind(unit="mean power, W", value=_power_w, speed=_power_w, ratio="power, ratio"),
+    "power_w": _FigureKind(
+        unit="mean power, W", value=_power_w, speed=_power_w, ratio="power, ratio", within_gpus=True
+    ),
     "used_gib": _FigureKind(unit="memory used, GiB", value=lambda row: _gib(row.summary.device_peak_bytes), speed=None),
     "needed_gib": _FigureKind(
         unit="memory needed, GiB", value=lambda row: _gib(row.summary.allocator_peak_bytes), speed=None
@@ -185,7 +188,8 @@ class Cell:
 def measure_columns(grid: Grid, runs: Sequence[RunRow], load: LoadRun | None = None) -> list[list[Cell]]:
     """Return a cell per row for each column; without `load` there are no figures that need a run's measurements."""
     kinds = {name: _with_measurements(_FIGURES[name], load) for name in grid.figures}
-    return [[_measure(cell, kinds, runs) for cell in column] for column in grid.cells]
+    by_variant = RunsByVariant(runs)
+    return [_measure_column(column, kinds, by_variant) for column in grid.cells]
 
 
 def _with_measurements(kind: _FigureKind, load: LoadRun | None) -> _FigureKind:
@@ -193,33 +197,56 @@ def _with_measurements(kind: _FigureKind, load: LoadRun | None) -> _FigureKind:
     return kind if load is None or stored is None else replace(kind, value=lambda row: stored(load(row.run)))
 
 
-def _measure(cell: GridCell, kinds: Mapping[Figure, _FigureKind], runs: Sequence[RunRow]) -> Cell:
-    def find(spec: RunSpec | None) -> list[RunRow]:
-        return list(runs_of_variant(spec, runs)) if spec else []
+def _measure_column(column: Sequence[GridCell], kinds: Mapping[Figure, _FigureKind], runs: RunsByVariant) -> list[Cell]:
+    """Return the cells of a column; its ratios to one baseline are a family, as in a comparison of its runs."""
 
-    found = find(cell.variant)
-    baselines = {name: (find(spec), spec == cell.variant) for name, spec in cell.baselines.items()}
-    return Cell(runs=tuple(found), measured={name: _figure(kind, found, baselines) for name, kind in kinds.items()})
+    def measured(cell: GridCell, kind: _FigureKind) -> _Measured:
+        names = cell.baselines if kind.speed else ()
+        return _Measured(
+            value=mean(_values(kind.value, _runs_of(cell.variant, runs))),
+            ratios={name: _ratio(cell, name, kind, column, runs) for name in names},
+        )
+
+    return [
+        Cell(
+            runs=tuple(_runs_of(cell.variant, runs)),
+            measured={name: measured(cell, kind) for name, kind in kinds.items()},
+        )
+        for cell in column
+    ]
 
 
-def _figure(
-    kind: _FigureKind, runs: Sequence[RunRow], baselines: Mapping[str, tuple[Sequence[RunRow], bool]]
-) -> _Measured:
-    """Return a figure of the runs that measured, and the ratio of the means to each baseline.
+def _ratio(
+    cell: GridCell, name: str, kind: _FigureKind, column: Sequence[GridCell], runs: RunsByVariant
+) -> Estimate | None:
+    """Return a cell's ratio to one of its baselines.
 
     Args:
+        cell: The cell.
+        name: The name of the baseline.
         kind: The figure.
-        runs: The runs of a variant.
-        baselines: The runs of each baseline, and whether that is the variant itself: 1, without an interval.
+        column: The cells of its column, of which those with the same baseline are its family.
+        runs: The runs.
     """
-    speed = kind.speed
-    if speed is None:
-        return _Measured(value=mean(_values(kind.value, runs)), ratios={})
-    ratios = {}
-    for name, (others, same) in baselines.items():
-        found = ratio(_values(speed, runs), _values(speed, others), level_at(count_looks(runs, others)))
-        ratios[name] = Estimate(1.0, None, None, found.n) if found and same else found
-    return _Measured(value=mean(_values(kind.value, runs)), ratios=ratios)
+    baseline, speed = cell.baselines[name], kind.speed
+    if cell.variant is None or baseline is None or speed is None:
+        return None
+    family = {
+        variant_key(each.variant): each.variant
+        for each in column
+        if each.variant and each.baselines.get(name) == baseline
+    }
+    found = family_ratios(
+        [runs.runs_of(spec) for spec in family.values()],
+        runs.runs_of(baseline),
+        lambda rows: _values(speed, rows),
+        within_gpus=kind.within_gpus,
+    )
+    return found[list(family).index(variant_key(cell.variant))]
+
+
+def _runs_of(spec: RunSpec | None, runs: RunsByVariant) -> Sequence[RunRow]:
+    return runs.runs_of(spec) if spec else ()
 
 
 def _values(value: Callable[[RunRow], float | None], runs: Sequence[RunRow]) -> list[float]:
@@ -265,6 +292,7 @@ def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
         "head": table.head,
         "baseline": _baseline_label(table),
         "columns": [column.label for column in grid.columns],
+        "comparisons": [_count_intervals(cells) for cells in columns],
         "rows": [
             {
                 "label": row.label,
@@ -274,6 +302,12 @@ def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
             for row, *cells in zip(grid.rows, *columns, strict=True)
         ],
     }
+
+
+def _count_intervals(cells: Sequence[Cell]) -> int:
+    """Return of how many intervals the family of a column is."""
+    ratios = (cell.ratios["ratio"] for cell in cells)
+    return sum(found is not None and found.interval is not None for found in ratios)
 
 
 def _baseline_label(table: RatioTable) -> str:
@@ -294,7 +328,7 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
 
     A column of which nothing was measured is left out.
     """
-    caption = f"Speed-ups are relative to “{_baseline_label(table)}”, the measured ones each with a {CI}"
+    caption = f"Speed-ups are relative to “{_baseline_label(table)}”, the {CI}s of a measured column hold together"
     unit = _FIGURES[table.figure].unit
     published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
     if any(row.article is not None for row in table.rows):

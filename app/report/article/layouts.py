@@ -146,7 +146,7 @@ def _tables(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> tuple[TextT
         if column.settings["gpus"] != fewest:
             head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
             scaling.append((head, [ratio_text(cell.ratios["scaling"]) for cell in cells]))
-    rate_caption = f"Measured {unit}; gains and ratios each with a {CI}"
+    rate_caption = f"Measured {unit}; gains and ratios are comparisons of their own, each with a {CI}"
     epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
     return (
         text_table(rate_caption, [*rates, *scaling], first_number=len(labels) - 1),

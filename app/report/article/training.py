@@ -7,6 +7,7 @@ from typing import Any
 from app import units
 from app.analysis.intervals import Estimate, ratio
 from app.analysis.training import AccuracyComparison, Trainings, compare_accuracy, trainings
+from app.analysis.verdict import family_level
 from app.records import RunHeader
 from app.report.article.grid import TableContent, TextColumn, text_table
 from app.report.article.layouts import gain_text
@@ -94,13 +95,17 @@ class _Grid:
 
     def gain(self, batch: int, gpus: int) -> Estimate | None:
         """Return how many times faster NCHW is through: NHWC's seconds over NCHW's."""
-        nhwc, nchw = (self.cell(batch, gpus, layout).found.seconds for layout in LAYOUTS)
-        return ratio(nhwc, nchw)
+        nhwc, nchw = (self.cell(batch, gpus, layout) for layout in LAYOUTS)
+        return ratio(nhwc.found.seconds, nchw.found.seconds, self._level(nhwc, nchw))
 
     def accuracy(self, batch: int, gpus: int) -> AccuracyComparison | None:
         """Return how NCHW's accuracy lies to NHWC's."""
-        nhwc, nchw = (self.cell(batch, gpus, layout).found for layout in LAYOUTS)
-        return compare_accuracy(nchw, nhwc, self.margin_points)
+        nhwc, nchw = (self.cell(batch, gpus, layout) for layout in LAYOUTS)
+        return compare_accuracy(nchw.found, nhwc.found, self.margin_points, self._level(nhwc, nchw))
+
+    @staticmethod
+    def _level(nhwc: _Cell, nchw: _Cell) -> float:
+        return family_level([run.row for run in nchw.runs], [run.row for run in nhwc.runs])
 
 
 def _columns(grid: _Grid) -> list[tuple[int, str, str]]:
@@ -119,7 +124,9 @@ def _time_table(grid: _Grid) -> TextTable:
         if layout == LAYOUTS[-1]:
             gains = [gain_text(grid.gain(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW gain", gains))
-    caption = f"Seconds of training to the end, the mean over seeds; gains each with a {CI}"
+    caption = (
+        f"Seconds of training to the end, the mean over seeds; gains are comparisons of their own, each with a {CI}"
+    )
     return text_table(caption, columns)
 
 

@@ -112,7 +112,7 @@ _MIN_REACH = math.log(1.02)
 """An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
 
 _MOST_BEYOND = math.log(5.0)
-"""How far intervals widen an axis beyond its ratios: those of two runs may span eight decades."""
+"""How far intervals widen an axis beyond its ratios: those of three runs may span decades."""
 
 RatioReader = Callable[[ChartVariant], Estimate | None]
 KnownRatio = tuple[ChartVariant, Estimate]

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from app import units
 from app.analysis.effects import step_differences
-from app.analysis.intervals import level_at
+from app.analysis.intervals import MIN_REPEATS
 from app.analysis.training import compare_accuracy, group_by_training, trainings
-from app.analysis.verdict import group_by_variant, join_seeds, same_workload, throughputs, without_seed
+from app.analysis.verdict import family_level, group_by_variant, join_seeds, same_workload, throughputs, without_seed
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
-from app.records import RunRow, StoredRun
+from app.records import RunHeader, RunRow, StoredRun
 from app.viewmodels.charts.colouring import colour_automatically
 from app.viewmodels.charts.model import Chart, NoData, PointChart
 from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
@@ -170,12 +170,12 @@ _MANY_VARIANTS = 8
 def default_baseline(rows: Sequence[RunRow]) -> int:
     """Return the run that others are compared with by default.
 
-    It is of the first variant with several runs that measured, if another of its workload has several too: a ratio to a
-    single run has no interval. Of many variants it is the one from which most others differ in one setting alone, if
-    these are at least twice as many as differ so from the first. Else it is the first run that measured, or the first.
+    It is of the first variant with enough runs for an interval, if another of its workload has enough too. Of many
+    variants it is the one from which most others differ in one setting alone, if these are at least twice as many as
+    differ so from the first. Else it is the first run that measured, or the first.
     """
     groups = group_by_variant(rows)
-    repeated = [variant for variant in groups if len(throughputs(variant)) > 1]
+    repeated = [variant for variant in groups if len(throughputs(variant)) >= MIN_REPEATS]
     compared = [one for one in repeated if any(other is not one and same_workload(one, other) for other in repeated)]
     if len(groups) > _MANY_VARIANTS and compared:
         central = max(compared, key=lambda one: _count_matched(one, groups))
@@ -259,7 +259,7 @@ def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
     return compare_curves([run for run in found.runs if run.row.run in found.drawn], groups, found.styles, align)
 
 
-_REPEATED = "the first variant with repeats, since a ratio to a single run has no interval"
+_REPEATED = f"the first variant with {MIN_REPEATS} runs, since fewer have no interval"
 
 
 def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
@@ -312,17 +312,21 @@ def _accuracy_notes(found: ComparedRuns, baseline: int) -> list[str]:
     """Return of each training with several seeds how its accuracy lies to that of the baseline's."""
     groups = group_by_training([run.header for run in found.runs])
     base = next((group for group in groups if any(run.row.run == baseline for run in group)), ())
-    others = [group for group in groups if group is not base and len(group) > 1]
-    if len(base) < 2:
+    others = [group for group in groups if group is not base and len(group) >= MIN_REPEATS]
+    if len(base) < MIN_REPEATS:
         return []
     names = variant_names([without_seed(group[0].row.spec) for group in (base, *others)])
-    reference, level = trainings(base), level_at(1, len(others))
+
+    def level(group: Sequence[RunHeader]) -> float:
+        return family_level([run.row for run in group], [run.row for run in base], len(others))
+
+    reference = trainings(base)
     return [
         f"Accuracy over seeds, {name} against {names[0]}: {accuracy_text(trainings(group))} against "
         f"{units.quantity(accuracy_text(reference), '%')}; {comparison_text(compared)} "
         f"(points; equal is within {units.plus_minus(f'{compared.margin_points:g}')})."
         for name, group in zip(names[1:], others, strict=True)
-        if (compared := compare_accuracy(trainings(group), reference, level=level))
+        if (compared := compare_accuracy(trainings(group), reference, level=level(group)))
     ]
 
 

@@ -9,6 +9,7 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.naming import format_setting, label_in_sentence, parameter_label
 from app.viewmodels.format.ratios import (
     CI,
+    agree,
     compare_speed,
     describe_ratio_interval,
     describe_speed_interval,
@@ -26,8 +27,8 @@ NUMERIC_COLUMNS = frozenset({1, 2, 3, 4})
 
 def effects_method(effects: Sequence[Effect]) -> str:
     """Return what the rows are, as a sentence."""
-    counted = sum(effect.ratio.interval is not None for effect in effects)
-    how = f", with {counted} intervals over processes that hold together" if counted > 1 else ""
+    has_intervals = any(effect.ratio.interval for effect in effects)
+    how = ", with intervals over processes that hold together with those of the variants" if has_intervals else ""
     return f"Geometric mean of the speed-up over pairs of variants that differ in this setting alone{how}."
 
 
@@ -40,7 +41,7 @@ def effect_row(effect: Effect) -> tuple[str, ...]:
         units.ratio_interval(interval, effect.ratio.value) or units.ABSENT,
         str(len(effect.pairs)),
         units.span(units.ratio_figures(low), units.ratio_figures(high)) if len(effect.pairs) > 1 else units.ABSENT,
-        "; ".join([*effect_notes(effect), *([f"{left_out} of single runs left out"] if left_out else [])]),
+        "; ".join([*effect_notes(effect), *([f"{left_out} with too few runs left out"] if left_out else [])]),
     )
 
 
@@ -111,7 +112,7 @@ def _sentence(effect: Effect, count: int) -> str:
         change = f"{compare_speed(effect.ratio.value, past_tense=False)} {before}, all else being equal ({evidence})"
     label = label_in_sentence(effect.pairs[0].before[0].spec, effect.parameter)
     largest = f"; the largest of {count} effects of {label}" if count > 1 else ""
-    return f"{first} {change}{_describe_spread(effect)}{largest}."
+    return f"{agree(first, change)}{_describe_spread(effect)}{largest}."
 
 
 def _describe_spread(effect: Effect) -> str:

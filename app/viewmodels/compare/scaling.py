@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app import units
-from app.analysis.intervals import Estimate
+from app.analysis.intervals import MIN_REPEATS
 from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, scalings
 from app.analysis.steps import StepParts
 from app.records import StoredRun
@@ -106,7 +106,7 @@ def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
         share=found.efficiency.value,
         lost_to=found.cause,
         efficiency=units.percent(100 * found.efficiency.value, 1),
-        interval=_interval(found.efficiency),
+        interval=_interval(found),
         speedup=units.ratio(found.speedup.value),
         cause=describe_cause(found),
         sides=(names[0], names[1]),
@@ -123,11 +123,12 @@ def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
     )
 
 
-def _interval(estimate: Estimate) -> str:
-    if estimate.interval is None:
-        return "no interval: each side needs two runs or more"
-    low, high = estimate.interval
-    return f"{CI} {units.quantity(units.span(f'{100 * low:.1f}', f'{100 * high:.1f}'), '%')}"
+def _interval(found: Scaling) -> str:
+    if found.efficiency.interval is None:
+        return f"no interval: each side needs {MIN_REPEATS} runs or more"
+    low, high = found.efficiency.interval
+    family = f", {found.comparisons} comparisons together" if found.comparisons > 1 else ""
+    return f"{CI} {units.quantity(units.span(f'{100 * low:.1f}', f'{100 * high:.1f}'), '%')}{family}"
 
 
 def describe_cause(found: Scaling) -> str:

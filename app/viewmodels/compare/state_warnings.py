@@ -17,7 +17,7 @@ from app.analysis.run_state import (
     run_order,
     start_temperature_c,
 )
-from app.analysis.verdict import group_by_variant, same_workload, throughputs
+from app.analysis.verdict import gpu_spread, group_by_variant, same_workload, speed_bias_pct, throughputs
 from app.records import StoredRun
 from app.storage.reference import is_reference
 from app.viewmodels.compare.environment_warnings import ComparisonWarning
@@ -148,6 +148,30 @@ def _names(groups: Sequence[Group]) -> list[str]:
 
 def _name_few(names: Sequence[str]) -> str:
     return join_with_and(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
+
+
+def describe_gpu_spread(runs: Sequence[StoredRun], baseline: int | None) -> tuple[str, float | None]:
+    """Return what it means that variants are spread unevenly over GPUs of one model, as a clause; "" if they are not.
+
+    And by how many percent a speed-up may differ by that: None where it cannot be told, as a GPU ran one variant alone.
+
+    Args:
+        runs: The compared runs.
+        baseline: A run of the variant that others are compared with; None for that of the first run.
+    """
+    groups = [[run.row for run in group] for group in _groups(runs, baseline)]
+    pairs = [(group, groups[0]) for group in groups[1:] if min(len(group), len(groups[0])) > 1]
+    spreads = {gpu_spread(*pair, throughputs) for pair in pairs}
+    if "apart" in spreads:
+        return "; some ran a single one of two compared variants, so the GPU may be part of their difference", None
+    if "uneven" not in spreads:
+        return "", 0.0
+    largest_pct = max(speed_bias_pct(*pair) for pair in pairs)
+    speed = f", and within GPUs a speed-up would differ by {units.percent(largest_pct, 1)}"
+    return (
+        "; variants are spread unevenly over them, so energy is compared within GPUs"
+        f"{speed if largest_pct >= 100 * CLOCK_LIMIT else ''}"
+    ), largest_pct
 
 
 def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[ComparisonWarning]:

@@ -8,18 +8,20 @@ from typing import NamedTuple
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
 from app.analysis.equivalence import TESTS_LEVEL, Equivalence
-from app.analysis.intervals import RequiredRepeats
+from app.analysis.intervals import MIN_REPEATS, RequiredRepeats
 from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
 from app.records import RunRow
 from app.viewmodels.compare.effects import describe_joint_difference, effect_sentences
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import (
+    agree,
     compare_speed,
     describe_ratio_interval,
     describe_speed,
     describe_speed_interval,
     is_far_from_one,
+    is_plural,
     percent_of,
 )
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
@@ -52,15 +54,19 @@ def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
         )
     if found.decision == "no difference seen":
         return _no_difference(other, base)
-    one_run, energy = found.decision == "one run each", _clause(_energy(found, "it"))
+    few, energy = (
+        found.decision in _WITHOUT_INTERVAL,
+        _clause(_energy(found, "they" if is_plural(other.first) else "it")),
+    )
     if other.joint:
-        speed = describe_speed(found.speedup.value, past_tense=one_run)
+        speed = describe_speed(found.speedup.value, past_tense=few)
         change = f"differs from {base.within} {other.joint}: it {speed}"
     else:
-        change = f"{compare_speed(found.speedup.value, past_tense=one_run)} {base.within}"
-    evidence = "" if one_run else f" ({describe_speed_interval(found.speedup)}, {_run_counts(other, base)})"
-    margin = "" if one_run else _clause(_describe_margin(found.equivalence))
-    return f"{other.first} {change}{evidence}{margin}{energy}."
+        change = f"{compare_speed(found.speedup.value, past_tense=few)} {base.within}"
+    interval = "" if few else f"{describe_speed_interval(found.speedup)}, "
+    evidence = "" if found.decision == "one run each" else f" ({interval}{_run_counts(other, base)})"
+    margin = "" if few else _clause(_describe_margin(found.equivalence))
+    return f"{agree(other.first, change)}{evidence}{margin}{energy}."
 
 
 def _describe_margin(found: Equivalence | None) -> str:
@@ -134,7 +140,8 @@ def _energy(other: VariantResult, subject: str) -> str:
     change = f"{percent_of(abs(found.value - 1))} {'less' if found.value < 1 else 'more'}"
     if is_far_from_one(found.value):
         change = f"{units.ratio(found.value)} the"
-    return f"{subject} {'used' if found.interval is None else 'uses'} {change} {energy_phrase}"
+    verb = "used" if found.interval is None else "use" if subject == "they" or is_plural(subject) else "uses"
+    return f"{subject} {verb} {change} {energy_phrase}"
 
 
 def _clause(text: str) -> str:
@@ -151,8 +158,9 @@ _MOST_REPEATS = 1000
 """More than nobody makes: what would need more is noise to be found, not averaged."""
 MOST_SENTENCES = 4
 """Variants that get a sentence each; of more only the fastest and the slowest do."""
-NO_METHOD = "No interval: it takes two or more runs of each variant"
-SINGLE_RUN_NOTE = "A variant with a single run has no interval; repeat each to tell a difference from chance."
+_WITHOUT_INTERVAL: tuple[Decision, ...] = ("one run each", "too few runs")
+NO_METHOD = f"No interval: it takes {MIN_REPEATS} or more runs of each variant"
+FEW_RUNS_NOTE = f"An interval takes {MIN_REPEATS} runs of each variant; repeat each to tell a difference from chance."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +197,8 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
 
 
 def describe_method(results: Sequence[VariantResult]) -> str:
-    """Return how the intervals of the speed-ups were computed."""
-    compared = sum(1 for result in results if not result.is_baseline and result.speedup and result.speedup.interval)
+    """Return how the intervals of the speed-ups were computed, and which of them hold together."""
+    compared = max((result.comparisons for result in results), default=0)
     if not compared:
         return NO_METHOD
     looks = max(result.looks for result in results if not result.is_baseline)
@@ -229,7 +237,7 @@ def _sentences(results: Sequence[VariantResult], effects: Sequence[Effect]) -> l
     base, *named = _name_results([baseline, *(same_work if has_same_work else others)], effects)
     of_settings = _effect_sentences(named, base, effects)
     qualifier = "comparable " if work_ratios and has_same_work else "other "
-    one_run = any(other.result.decision == "one run each" for other in named)
+    few_runs = any(other.result.decision in _WITHOUT_INTERVAL for other in named)
     return [
         *of_settings,
         *(
@@ -238,7 +246,7 @@ def _sentences(results: Sequence[VariantResult], effects: Sequence[Effect]) -> l
             else _summary_sentences(named, base, qualifier)
         ),
         *([_describe_other_work(work_ratios, baseline, has_same_work=has_same_work)] if work_ratios else []),
-        *([SINGLE_RUN_NOTE] if one_run else []),
+        *([FEW_RUNS_NOTE] if few_runs else []),
     ]
 
 
@@ -377,8 +385,12 @@ def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has
 
 def _tally_decisions(decisions: Sequence[Decision]) -> str:
     """Count what can be said of the variants in between: 3 faster, 1 without a significant difference."""
-    if set(decisions) == {"one run each"}:
+    if set(decisions) <= set(_WITHOUT_INTERVAL):
         return f"{len(decisions)} {'falls' if len(decisions) == 1 else 'fall'} in between."
-    labels = {"no difference seen": "without a significant difference", "one run each": "with one run only"}
+    labels = {
+        "no difference seen": "without a significant difference",
+        "too few runs": "with too few runs",
+        "one run each": "with one run only",
+    }
     parts = (f"{decisions.count(each)} {labels.get(each, each)}" for each in dict.fromkeys(decisions))
     return f"In between: {', '.join(parts)}."

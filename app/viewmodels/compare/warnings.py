@@ -20,7 +20,13 @@ from app.environment_keys import (
 from app.records import RunRow, StoredRun
 from app.units import plural
 from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
-from app.viewmodels.compare.state_warnings import clock_warnings, order_warnings, temperature_notes
+from app.viewmodels.compare.state_warnings import (
+    CLOCK_LIMIT,
+    clock_warnings,
+    describe_gpu_spread,
+    order_warnings,
+    temperature_notes,
+)
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import runs_by_value, shorten_uuids
@@ -50,7 +56,7 @@ def describe_gpu_use(
         runs: All compared runs.
     """
     details = _describe_exclusive_gpus(exclusive, runs) if exclusive else _describe_gpu_counts(used)
-    return f"{len(frozenset().union(*used))} {kind} were used{details}."
+    return f"{len(frozenset().union(*used))} {kind} were used{details}"
 
 
 def _describe_gpu_counts(used: Sequence[GpuSet]) -> str:
@@ -124,7 +130,7 @@ def comparison_warnings(
         *_implausible_readings(runs),
         *_shared_host(runs),
         *_concurrent_runs(runs),
-        *_different_gpus(runs),
+        *_different_gpus(runs, baseline),
         *_gpu_settings(runs),
         *environment_warnings(runs),
         *_drift(runs, older),
@@ -346,10 +352,10 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     return [ComparisonWarning(key=CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
 
 
-def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[ComparisonWarning]:
     """Warn of different GPU models, or note which GPUs of one model were used without being requested.
 
-    That matters if compared variants share none of them.
+    That matters if compared variants share none of them, or are spread unevenly over them.
     """
     kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
     if len(set(kinds.values())) > 1:
@@ -360,14 +366,19 @@ def _different_gpus(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     if "devices" in differing_names or len(set(used.values())) < 2 or not on_one_host:
         return []
     exclusive = comparability.runs_on_separate_gpus(runs)
-    if "gpus" in differing_names and not exclusive:
+    spread, bias_pct = describe_gpu_spread(runs, baseline) if not exclusive else ("", None)
+    if "gpus" in differing_names and not exclusive and not spread:
         return []
     kind = next(iter(kinds.values()), "GPUs")
-    sentence = describe_gpu_use(kind, list(used.values()), exclusive, [run.row for run in runs])
+    use = describe_gpu_use(kind, list(used.values()), exclusive, [run.row for run in runs])
     values = {run: ", ".join(sorted(gpus)) for run, gpus in used.items()}
     return [
         ComparisonWarning(
-            key=GPUS_USED_KEY, sentence=sentence, values=values, severity="warning" if exclusive else "note"
+            key=GPUS_USED_KEY,
+            sentence=f"{use}{spread}.",
+            values=values,
+            severity="warning" if bias_pct is None or bias_pct >= 100 * CLOCK_LIMIT else "note",
+            possible_pct=bias_pct or None,
         )
     ]
 

@@ -4,6 +4,7 @@ A ratio is of throughput unless it says otherwise: above one is faster.
 """
 
 import math
+import re
 
 from app import units
 from app.analysis.intervals import LEVEL, Estimate
@@ -12,6 +13,10 @@ CI = f"{units.percent(100 * LEVEL)} CI"
 """Stands before an interval, or above a column of them."""
 _TIMES = 2.0
 """From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
+
+
+_PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
+_PLURAL_VERBS = {"is": "are", "has": "have", "takes": "take", "differs": "differ"}
 
 
 def is_far_from_one(ratio: float) -> bool:
@@ -37,6 +42,17 @@ def describe_speed(ratio: float, *, past_tense: bool) -> str:
     if is_far_from_one(ratio):
         return f"{verb} {units.ratio(ratio)} as fast"
     return f"{verb} {percent_of(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
+
+
+def is_plural(name: str) -> bool:
+    """Return whether a variant's name is a plural, as `2 GPUs` or `Fused gates`."""
+    return _PLURAL.fullmatch(name) is not None
+
+
+def agree(name: str, predicate: str) -> str:
+    """Return a name and what is said of it, with its verb in the plural where the name is one: `2 GPUs take …`."""
+    verb, _, rest = predicate.partition(" ")
+    return f"{name} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb} {rest}"
 
 
 def compare_speed(ratio: float, *, past_tense: bool) -> str:

@@ -29,8 +29,24 @@ def test_the_cause_is_the_part_that_takes_most_of_what_is_lost(
     assert (found.kind, found.cause) == (kind, cause)
     assert found.efficiency.value == pytest.approx(efficiency, rel=1e-3)
     assert found.speedup.value == pytest.approx(2 * efficiency, rel=1e-3)
-    low, high = found.efficiency.interval or (0, 0)
-    assert low < found.efficiency.value < high
+    assert (found.efficiency.interval, found.comparisons) == (None, 0), "of two runs each"
+
+
+def again(runs: Runs, by: int) -> Runs:
+    return tuple(replace(run, row=replace(run.row, run=run.row.run + by)) for run in runs)
+
+
+def test_all_numbers_of_gpus_over_the_same_few_are_one_family() -> None:
+    one, two = (*ONE, *again(ONE, 100)), (*TALKING, *again(TALKING, 100))
+    four = tuple(
+        run_of(200 + n, gpus=4, batch=4096, compute_ms=(20.0,) * 4, communication_ms=9.0, luck=luck)
+        for n, luck in enumerate((0.999, 1.0, 1.001))
+    )
+    (alone,) = scalings([*one, *two])
+    first, second = scalings([*one, *two, *four])
+    assert (alone.comparisons, first.comparisons, second.comparisons) == (1, 2, 2)
+    (low, high), (wider_low, wider_high) = alone.efficiency.interval or (0, 0), first.efficiency.interval or (0, 0)
+    assert wider_low < low < first.efficiency.value < high < wider_high
 
 
 def test_waiting_for_a_slow_gpu_is_not_taken_for_communication() -> None:

@@ -1,6 +1,7 @@
 """Which runs count, who is compared with whom, and what may be said."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.analysis.intervals import level_at, ratio, required_repeats
-from app.analysis.verdict import count_looks, energies, group_by_variant, judge, throughputs
+from app.analysis.verdict import (
+    count_looks,
+    energies,
+    family_ratios,
+    gpu_spread,
+    group_by_variant,
+    judge,
+    speed_bias_pct,
+    throughputs,
+)
 from app.records import Outcome, RunRow, Summary
 from workloads.catalog import with_defaults
 from workloads.protocol import OutcomeName, RunSpec, Value
@@ -50,6 +60,7 @@ BASE = rows(1, [100.0, 101.0, 99.0], layout="NHWC")
         ([100.0, 102.0, 98.0], "no difference seen"),
         ([150.0, 60.0, 120.0], "no difference seen"),
         ([110.0], "one run each"),
+        ([110.0, 111.0], "too few runs"),
     ],
 )
 def test_a_decision_is_only_as_strong_as_its_interval(values: list[float], decision: str) -> None:
@@ -57,7 +68,7 @@ def test_a_decision_is_only_as_strong_as_its_interval(values: list[float], decis
     assert (base.is_baseline, other.is_baseline) == (True, False)
     assert other.decision == decision
     assert other.speedup is not None
-    assert (other.speedup.interval is None) == (len(values) == 1)
+    assert (other.speedup.interval is None) == (len(values) < 3)
 
 
 def test_the_baseline_is_the_variant_of_the_run_named() -> None:
@@ -138,12 +149,69 @@ def test_several_variants_are_judged_together_and_a_pair_alone() -> None:
     assert (alone.decision, first.decision) == ("faster", "no difference seen"), "two chances to be wrong ask for more"
 
 
+def test_a_family_has_the_intervals_of_the_verdict_in_whatever_order_it_is_given() -> None:
+    one, two = rows(4, [102.2, 103.2, 104.2], layout="NCHW"), rows(7, [97.0, 96.0, 98.0], xla=True)
+    _, first, second = judge([*BASE, *one, *two], 1)
+    assert family_ratios([two, one], BASE, throughputs) == [second.speedup, first.speedup]
+    assert (first.comparisons, second.comparisons) == (2, 2)
+    assert family_ratios([one[:2], BASE], BASE, throughputs)[0] != first.speedup
+
+
+ONE, OTHER = ("GPU-1",), ("GPU-2",)
+
+
+def on_gpus(first: int, energies_mj: Sequence[float], gpus: Sequence[tuple[str, ...]], layout: str) -> list[RunRow]:
+    return [
+        replace(row(first + n, 100.0 + n, energy=energy, layout=layout), gpus=used)
+        for n, (energy, used) in enumerate(zip(energies_mj, gpus, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "spread"),
+    [
+        ((ONE, OTHER, OTHER), "uneven"),
+        ((ONE, ONE, OTHER), "even"),
+        ((ONE, ONE, ONE), "apart"),
+        ((OTHER, OTHER, OTHER), "apart"),
+        (((*ONE, *OTHER),) * 3, "even"),
+    ],
+)
+def test_only_energy_of_variants_that_are_spread_unevenly_over_the_same_gpus_is_compared_within_them(
+    gpus: Sequence[tuple[str, ...]], spread: str
+) -> None:
+    base = on_gpus(1, (50.0, 50.2, 47.5), (ONE, ONE, OTHER), layout="NHWC")
+    other = on_gpus(4, (40.0, 38.0, 38.1), gpus, layout="NCHW")
+    assert gpu_spread(other, base, energies) == spread
+    _, found = judge([*base, *other], 1)
+    whole = ratio(energies(other), energies(base))
+    assert found.speedup == ratio(throughputs(other), throughputs(base))
+    assert (found.energy_ratio == whole) == (spread != "uneven")
+    if spread == "uneven":
+        assert found.energy_ratio is not None
+        assert found.energy_ratio.value == pytest.approx(0.7997, abs=1e-4)
+
+
 def test_only_variants_with_an_interval_share_it() -> None:
     other = rows(4, [103.0, 104.0, 105.0], layout="NCHW")
     without = [row(7, 90.0, xla=True), row(8, None, outcome="refused", precision="tf32"), row(9, 5.0, workload="lstm")]
     results = judge([*BASE, *other, *without], 1)
     assert results[1].speedup == ratio(throughputs(other), throughputs(BASE))
     assert [result.decision for result in results[2:]] == ["one run each", "nothing to compare", "different workloads"]
+
+
+@pytest.mark.parametrize(("slower", "biased"), [(0.95, True), (0.9999, False)])
+def test_a_speed_up_is_biased_where_gpus_differ_by_more_than_their_noise(slower: float, biased: bool) -> None:
+    def rates(first: int, gpus: Sequence[tuple[str, ...]], speed: float, layout: str = "NCHW") -> list[RunRow]:
+        luck = (1.0, 1.001, 0.999)
+        return [
+            replace(row(first + n, speed * luck[n] * (slower if used == OTHER else 1), layout=layout), gpus=used)
+            for n, used in enumerate(gpus)
+        ]
+
+    base, other = rates(1, (ONE, ONE, OTHER), 100.0), rates(4, (OTHER, ONE, OTHER), 110.0, layout="NHWC")
+    assert (speed_bias_pct(other, base) > 1) == biased
+    assert speed_bias_pct(base, base) == 0.0
 
 
 def test_energy_has_an_estimate_and_a_ratio_with_an_interval_of_its_own() -> None:

@@ -28,7 +28,7 @@ def test_it_says_how_well_and_why_not_better(database: Path, capsys: pytest.Capt
     assert scaling(database, "1", "2", "3", "4") == 0
     words = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
     assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
-    assert "Efficiency 79.2 % (95 % CI 7" in words
+    assert "Efficiency 79.2 % (no interval: each side needs 3 runs or more), " in words
     assert "Most likely communication: 5.00 ms of the 5.50 ms that a step takes too long" in words
     assert "Imbalance" in words
 

@@ -73,7 +73,7 @@ def test_no_difference_says_how_large_one_could_be() -> None:
 
 def test_one_run_each_promises_nothing() -> None:
     assert text(BASE[:1], runs(4, 110.0, layout="NCHW")) == (
-        "NCHW ran 10.0\xa0% faster than NHWC. A variant with a single run has no interval; "
+        "NCHW ran 10.0\xa0% faster than NHWC. An interval takes 3 runs of each variant; "
         "repeat each to tell a difference from chance."
     )
 
@@ -102,13 +102,14 @@ def test_a_refused_variant_keeps_its_row_and_is_named() -> None:
 
 
 def test_every_other_variant_has_its_sentence() -> None:
-    nchw, xla = runs(4, 110.0, 111.0, layout="NCHW"), runs(6, 200.0, 201.0, layout="NHWC", xla=True)
+    nchw, xla = runs(4, 110.0, 111.0, 110.5, layout="NCHW"), runs(7, 200.0, 201.0, 202.0, layout="NHWC", xla=True)
     document = document_of([*BASE, *nchw, *xla], 1)
     assert document["verdict"]["decision"] == "several variants"
     assert document["verdict"]["text"].count(" faster than NHWC") == 1
     assert "NHWC · XLA on is 2.01× as fast as" in document["verdict"]["text"]
     assert [row["decision"] for row in document["rows"]] == ["baseline", "faster", "faster"]
-    assert [row["n"] for row in document["rows"]] == [3, 2, 2]
+    assert [row["n"] for row in document["rows"]] == [3, 3, 3]
+    assert [row["comparisons"] for row in document["rows"]] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("baseline", [1, 2, 3])
@@ -119,11 +120,14 @@ def test_any_run_of_the_baseline_s_variant_names_it(baseline: int) -> None:
 
 
 def test_effects_of_single_settings_name_their_pairs() -> None:
-    nchw, xla = runs(4, 110.0, 111.0, layout="NCHW"), runs(6, 200.0, 201.0, layout="NHWC", xla=True)
-    both = runs(8, 220.0, 222.0, layout="NCHW", xla=True)
+    nchw, xla = runs(4, 110.0, 111.0, 110.5, layout="NCHW"), runs(7, 200.0, 201.0, 202.0, layout="NHWC", xla=True)
+    both = runs(10, 220.0, 222.0, 221.0, layout="NCHW", xla=True)
     layout, compiled = document_of([*BASE, *nchw, *xla, *both], 1)["effects"]
     assert (layout["parameter"], layout["before"], layout["after"]) == ("layout", "NHWC", "NCHW")
-    assert [(pair["before"], pair["after"]) for pair in layout["pairs"]] == [([1, 2, 3], [4, 5]), ([6, 7], [8, 9])]
+    assert [(pair["before"], pair["after"]) for pair in layout["pairs"]] == [
+        ([1, 2, 3], [4, 5, 6]),
+        ([7, 8, 9], [10, 11, 12]),
+    ]
     assert layout["interval"][0] < layout["ratio"] < layout["interval"][1]
     assert layout["ratio"] == pytest.approx((layout["pairs"][0]["ratio"] * layout["pairs"][1]["ratio"]) ** 0.5)
     said = {key: compiled[key] for key in ("differs", "depends_on", "changes_work", "single_run_pairs")}
@@ -132,7 +136,7 @@ def test_effects_of_single_settings_name_their_pairs() -> None:
 
 
 def test_the_document_is_plain_json() -> None:
-    document = document_of([*BASE, *runs(4, 110.0, 112.0, layout="NCHW")], 1)
+    document = document_of([*BASE, *runs(4, 110.0, 112.0, 111.0, layout="NCHW")], 1)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["method"].startswith("Welch")
 

@@ -91,6 +91,7 @@ def test_a_run_comes_back_whole(store: Store) -> None:
     assert row.spec == SPEC
     assert type(row.spec.variant["xla"]) is bool, "a switch stays a switch"
     assert (row.outcome, row.summary, row.gpu_names) == (OUTCOME, SUMMARY, ("NVIDIA H200",))
+    assert row.gpus == (GPU.device,)
     assert (stored.anchor_t_ns, stored.anchor_utc_ns) == (S // 2, UTC_NS)
     assert stored.phases == (Phase("compile", 1 * S, 3 * S), Phase("measure", 3 * S, 6 * S))
     assert stored.measure_start_ns == 3 * S

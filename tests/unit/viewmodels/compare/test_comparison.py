@@ -22,7 +22,7 @@ from app.viewmodels.compare.comparison import (
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
 from app.viewmodels.compare.table import TableRow, estimate_cell
-from app.viewmodels.compare.verdict import SINGLE_RUN_NOTE
+from app.viewmodels.compare.verdict import FEW_RUNS_NOTE
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import panned, zoomed
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
@@ -57,23 +57,24 @@ def repeated(count: int, first: int = 1) -> list[RunRow]:
 
 def test_the_default_baseline_is_the_first_variant_whose_ratios_have_intervals() -> None:
     single, failed = run_row(9, units=16), run_row(8, outcome="failed", throughput=None, units=32)
-    other_workload = [run_row(n, workload="cnn10") for n in (20, 21)]
-    rows = [failed, single, *other_workload, run_row(10, units=96), *repeated(2, first=11)]
-    assert default_baseline(rows) == 11, "20 and 21 are alone of their workload"
+    other_workload = [run_row(n, workload="cnn10") for n in (20, 21, 22)]
+    few = [run_row(n, units=96) for n in (5, 6)]
+    rows = [failed, single, *other_workload, *few, *repeated(3, first=11)]
+    assert default_baseline(rows) == 11, "20 to 22 are alone of their workload"
     assert of(rows, 11).verdict.results[-1].speedup is not None
     assert default_baseline([failed, single, *repeated(1, first=11)]) == 9, "nothing has an interval"
-    assert default_baseline([single, *repeated(2, first=11)[::2]]) == 9, "only one variant is repeated"
+    assert default_baseline([single, *repeated(3, first=11)[::2]]) == 9, "only one variant has three runs"
     assert default_baseline([failed]) == 8
     assert default_baseline(repeated(2)) == 1, "an experiment's first variant stays"
 
 
 def test_of_many_variants_the_baseline_is_one_that_others_differ_from_in_one_setting() -> None:
-    lone = [run_row(run, units=96, layers=3, timesteps=50) for run in (1, 2)]
-    central = [run_row(run, units=128) for run in (3, 4)]
-    around = [_changed(run_row(5 + n, units=128), *change) for n, change in enumerate(_CHANGES)]
+    lone = [run_row(run, units=96, layers=3, timesteps=50) for run in (1, 2, 3)]
+    central = [run_row(run, units=128) for run in (4, 5, 6)]
+    around = [_changed(run_row(7 + n, units=128), *change) for n, change in enumerate(_CHANGES)]
     assert default_baseline([*lone, *central]) == 1, "of a few the first"
-    assert default_baseline([*lone, *central, *around]) == 3
-    found = of([*lone, *central, *around], 3)
+    assert default_baseline([*lone, *central, *around]) == 4
+    found = of([*lone, *central, *around], 4)
     assert found.baseline_note.startswith(f"The baseline is {found.against.split(' against ')[1].split(' (')[0]}: ")
     assert f"{len(_CHANGES)} variants differ from it in one setting alone" in found.baseline_note
 
@@ -209,7 +210,7 @@ def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
     chosen = default_baseline(rows)
     assert chosen == 2
     found = of(rows, chosen)
-    assert found.baseline_note.startswith("The baseline is Units 64: the first variant with repeats")
+    assert found.baseline_note.startswith("The baseline is Units 64: the first variant with 3 runs, since fewer")
     assert found.against.startswith("2 variants against Units 64 (3 runs) · ")
     assert of(rows, 1).baseline_note == "", "chosen by hand"
 
@@ -476,7 +477,7 @@ def head(rows: Sequence[RunRow]) -> ComparisonHeader:
 def test_the_first_sentence_of_a_verdict_stands_by_itself() -> None:
     found = head([run_row(1, throughput=1000.0), run_row(2, throughput=1064.5, units=128)])
     assert found.first == "Units 128 ran 6.5\xa0% faster than units 64."
-    assert found.rest == SINGLE_RUN_NOTE
+    assert found.rest == FEW_RUNS_NOTE
     assert found.method.startswith("No interval")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.records import RunRow
 from app.viewmodels.compare.effects import effect_name
-from app.viewmodels.compare.verdict import METHOD, NO_METHOD, SINGLE_RUN_NOTE, Verdict, compute_verdict, describe_method
+from app.viewmodels.compare.verdict import FEW_RUNS_NOTE, METHOD, NO_METHOD, Verdict, compute_verdict, describe_method
 from tests.fakes.evidence import MISLABELLED
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import OutcomeName, RunSpec, Value
@@ -122,7 +122,7 @@ def test_where_variants_differ_in_several_settings_each_setting_s_effect_comes_f
     none = compute_verdict([row for group in factorial(gain=1.0, noise=0.01) for row in group], 10)
     assert none.sentences[1] == (
         "NCHW instead of NHWC has no significant effect, all else being equal (95\xa0% CI "
-        "−1.8 to +1.8\xa0%, 2 pairs of variants)."
+        "−1.9 to +2.0\xa0%, 2 pairs of variants)."
     )
 
 
@@ -153,7 +153,9 @@ def test_an_effect_that_is_not_the_same_everywhere_says_what_it_depends_on() -> 
 
 def test_of_many_values_the_largest_effect_has_the_sentence() -> None:
     batches = [
-        variant(100 * n + 10 * k, [1000.0 * n * (k + 1), 1001.0 * n * (k + 1)], batch_size=2**n, layout=layout)
+        variant(
+            100 * n + 10 * k, [rate * n * (k + 1) for rate in (1000.0, 1001.0, 999.0)], batch_size=2**n, layout=layout
+        )
         for n in (1, 2, 3)
         for k, layout in enumerate(("NHWC", "NCHW"))
     ]
@@ -165,6 +167,17 @@ def test_of_many_values_the_largest_effect_has_the_sentence() -> None:
         "Batch size 2 → 4",
         "Batch size 2 → 8",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(1, "1 GPU is 50.0\xa0% faster than 4 GPUs ("), (2, "2 GPUs are 50.0\xa0% faster than 4 GPUs (")],
+)
+def test_the_verb_agrees_with_what_a_variant_is_called(count: int, words: str) -> None:
+    four = variant(1, [(rate, 1.0) for rate in (1000.0, 1001.0, 999.0)], gpus=4)
+    found = said(four, variant(6, [(rate, 2.0) for rate in (1500.0, 1501.0, 1499.0)], gpus=count)).text
+    assert found.startswith(words)
+    assert found.endswith(f"; {'it uses' if count == 1 else 'they use'} 2.00× the energy per image.")
 
 
 def test_far_apart_it_is_times_not_percent() -> None:
@@ -179,15 +192,15 @@ def test_far_apart_it_is_times_not_percent() -> None:
     ("first", "second", "interval", "more"),
     [
         (
-            [1000.0, 1600.0],
-            [1100.0, 1900.0],
-            "0.142–9.226×",
-            "with about 11 more repeats of each (5–103) the speed-up would be known to ±\xa050\xa0%.",
+            [1000.0, 1600.0, 3000.0],
+            [1100.0, 1900.0, 3400.0],
+            "0.254–5.120×",
+            "with about 24 more repeats of each (12–92) the speed-up would be known to ±\xa050\xa0%.",
         ),
         (
-            [100.0, 101.0],
-            [100.0, 1e6],
-            "4e−41–3e44×",
+            [100.0, 101.0, 100.0],
+            [100.0, 1e12, 100.0],
+            "3e−16–1e22×",
             "more repeats would hardly help, as runs of one variant differ too much.",
         ),
     ],
@@ -197,7 +210,7 @@ def test_an_interval_that_allows_anything_is_said_to_be_not_known_yet(
 ) -> None:
     found = said(variant(1, first, layout="NHWC"), variant(6, second))
     assert found.text == (
-        f"Not known yet which of NCHW and NHWC is faster (95\xa0% CI {interval}, 2 runs each); {more}"
+        f"Not known yet which of NCHW and NHWC is faster (95\xa0% CI {interval}, 3 runs each); {more}"
     )
     assert found.decision == "no difference seen"
 
@@ -221,7 +234,7 @@ def test_one_run_has_no_interval_and_is_called_so_once() -> None:
     assert found.text == (
         "NCHW ran 6.4\xa0% faster than NHWC; it used 5.0\xa0% less energy per image. "
         "NCHW · XLA on differs from NHWC in 2 settings (layout and XLA): it took 2.00× as long; "
-        "it used 2.00× the energy per image. " + SINGLE_RUN_NOTE
+        "it used 2.00× the energy per image. " + FEW_RUNS_NOTE
     )
     assert found.decision == "several variants"
 
@@ -340,7 +353,7 @@ def test_where_nothing_does_the_same_work_the_ratios_are_told_with_what_they_are
     base, deeper = (working(variant(n, [1000.0 / n], depth=n), 1000 * n) for n in (1, 2))
     assert said(base, deeper).text == (
         "Depth 2 took 2.00× as long as depth 1. "
-        f"It is not directly comparable, though: it does 2.00× the operations per image. {SINGLE_RUN_NOTE}"
+        f"It is not directly comparable, though: it does 2.00× the operations per image. {FEW_RUNS_NOTE}"
     )
     assert "an alternative" not in said(base, variant(2, [500.0], depth=2)).text, "its work is not known"
     both = said(base, deeper, working(variant(3, [100.0], depth=3), 500)).text
@@ -368,7 +381,7 @@ def test_of_many_with_one_run_each_only_how_many_lie_between_is_said() -> None:
     assert found.text.startswith(
         "The fastest of 6 other variants: Batch size 128 ran 7.00× as fast as batch size 1024."
     )
-    assert found.text.endswith(f" 4 fall in between. {SINGLE_RUN_NOTE}")
+    assert found.text.endswith(f" 4 fall in between. {FEW_RUNS_NOTE}")
     assert describe_method(found.results) == NO_METHOD
 
 

@@ -1,6 +1,6 @@
 """Every reason to doubt a comparison, each from runs in a real database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 from typing import Any
@@ -414,16 +414,36 @@ def on_cards(store: Store, number: int, *cards: str, flops: int | None = None, *
     run = store.load(keep(store, stored_run(row)))
     gpu = next(each for each in run.samples if each.device.kind == "gpu")
     samples = tuple(replace(gpu, device=msgspec.structs.replace(gpu.device, device=card)) for card in cards)
-    return replace(run, samples=samples, row=replace(row, summary=replace(row.summary, flops_per_step=flops)))
+    return replace(
+        run, samples=samples, row=replace(row, gpus=cards, summary=replace(row.summary, flops_per_step=flops))
+    )
 
 
 def test_two_cards_that_every_variant_ran_on_are_a_remark(store: Store) -> None:
     turns = ((A, "NHWC"), (A, "NCHW"), (B, "NHWC"), (B, "NCHW"), (A, "NHWC"))
     runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
     warning = only(comparison_warnings(runs))
-    assert warning.sentence == "2 NVIDIA H200 were used: GPU-10f9e528 by 3 runs, GPU-20f9e528 by 2."
+    assert warning.sentence.startswith("2 NVIDIA H200 were used: GPU-10f9e528 by 3 runs, GPU-20f9e528 by 2; ")
     assert (warning.severity, warning.values[3]) == ("note", B)
     assert comparison_warnings([run for run, (card, _) in zip(runs, turns, strict=True) if card == A]) == (), "one card"
+
+
+@pytest.mark.parametrize(
+    ("cards", "severity", "words"),
+    [
+        ((A, B, B), "note", "by 3; variants are spread unevenly over them, so energy is compared within GPUs."),
+        ((A, A, A), "warning", "; some ran a single one of two compared variants, so the GPU may be part of their "),
+        ((B, A, A), "note", "GPU-20f9e528 by 2."),
+    ],
+)
+def test_cards_that_variants_are_spread_unevenly_over_are_said(
+    store: Store, cards: Sequence[str], severity: str, words: str
+) -> None:
+    turns = [*((card, "NHWC") for card in (A, A, B)), *((card, "NCHW") for card in cards)]
+    runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
+    warning = next(each for each in comparison_warnings(runs) if each.key == "gpus_used")
+    assert warning.severity == severity
+    assert words in warning.sentence
 
 
 def test_variants_that_share_no_card_are_named_with_theirs(store: Store) -> None:

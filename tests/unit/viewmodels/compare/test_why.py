@@ -100,9 +100,11 @@ def test_where_only_small_parts_surely_differ_the_sentence_names_the_largest_as_
     def step(number: int, layout: str, step_ms: float, conv: float, pool: float) -> StoredRun:
         return traced_run(number, step_ms, {CONV: conv, POOL: pool}, layout=layout)
 
-    runs = [step(1, "NHWC", 20.0, 9.0, 0.5), step(2, "NHWC", 20.1, 4.0, 0.5)]
-    found = view(runs, [step(3, "NCHW", 15.0, 3.0, 0.4), step(4, "NCHW", 15.1, 8.0, 0.4)])
-    assert plain(found.sentence).endswith("), 3.90 ms of it (78 %) in idle time (not certain: −23.89 to +16.09 ms).")
+    runs = [step(1, "NHWC", 20.0, 9.0, 0.5), step(2, "NHWC", 20.1, 4.0, 0.5), step(3, "NHWC", 20.1, 6.5, 0.5)]
+    found = view(
+        runs, [step(4, "NCHW", 15.0, 3.0, 0.4), step(5, "NCHW", 15.1, 8.0, 0.4), step(6, "NCHW", 15.1, 5.5, 0.4)]
+    )
+    assert plain(found.sentence).endswith("), 3.90 ms of it (78 %) in idle time (not certain: −10.64 to +2.84 ms).")
 
 
 def test_runs_that_are_equal_in_everything_can_be_drawn() -> None:
@@ -227,8 +229,8 @@ def test_the_table_ends_with_the_step_and_has_intervals_only_if_there_are_some()
     assert found.head == ("NHWC", "NCHW", "Change", "Of the step")
     assert [plain(cell) for cell in found.rows[-1].cells] == ["20.00 ms", "17.00 ms", "−3.00 ms", "−15.0 %"]
     assert {len(row.cells) for row in found.rows} == {4}
-    again = [replace(run, row=replace(run.row, run=run.row.run + 2)) for run in (nhwc, nchw)]
-    found = view([nhwc, again[0]], [nchw, again[1]])
+    again = [[replace(run, row=replace(run.row, run=run.row.run + 2 * n)) for n in range(3)] for run in (nhwc, nchw)]
+    found = view(*again)
     assert plain(found.head[3]) == "95 % CI"
     assert {len(row.cells) for row in found.rows} == {5}
 
