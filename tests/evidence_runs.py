@@ -62,7 +62,7 @@ def _traced(workload: str, settings: Settings, replicas: Replicas, source: Sourc
 
 @functools.cache
 def _started(workload: str, settings: Settings, replicas: Replicas, source: Source | None) -> "EvidenceCollector":
-    """Run the first step of a variant."""
+    """Run the first two steps of a variant."""
     from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.custom import custom_recipe
     from workloads.tensorflow.evidence.collector import EvidenceCollector
@@ -76,4 +76,6 @@ def _started(workload: str, settings: Settings, replicas: Replicas, source: Sour
     collector.start()
     task.fetch(task.step())
     collector.first_step_done()
+    task.fetch(task.step())
+    collector.inspect()
     return collector

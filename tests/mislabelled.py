@@ -6,6 +6,7 @@ python -m app run tests/mislabelled.py:types -s precision=bfloat16
 python -m app run tests/mislabelled.py:compiled_inside
 python -m app run tests/mislabelled.py:python_calls
 python -m app run tests/mislabelled.py:recurrent
+python -m app run tests/mislabelled.py:shortcuts -s how=branch
 """
 
 from typing import Any, Literal
@@ -115,3 +116,59 @@ def recurrent(batch_size: int = 4, recurrent_dropout: float = 0.2) -> Any:
         ]
     )
     return model, "mse", _data(batch_size, 5, 3)
+
+
+class _Branch(layers.Dense):  # type: ignore[misc]
+    def build(self, shape: Any) -> None:
+        super().build(shape)
+        self.calls = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        self.calls.assign(self.calls + 1)
+        dense = super().call
+        return tf.cond(self.calls.value < 2, lambda: dense(inputs), lambda: inputs)
+
+
+class _Loop(layers.Dense):  # type: ignore[misc]
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        dense = super().call
+        return tf.while_loop(lambda step, _: step < 3, lambda step, one: (step + 1, dense(one)), (0, inputs))[1]
+
+
+class _First(layers.Dense):  # type: ignore[misc]
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        return tf.tile(super().call(inputs[:1]), (inputs.shape[0], 1))
+
+
+_LAYERS = {"branch": _Branch, "loop": _Loop, "one answer": _First}
+
+
+def shortcuts(
+    batch_size: int = 16,
+    how: Literal[
+        "none", "eager", "branch", "loop", "one answer", "one example", "no gradient", "a head alone", "no rate",
+        "bfloat16 weights", "constant loss",
+    ] = "none",
+) -> Any:  # fmt: skip
+    """Two dense layers, and a way to work less than it seems: all but `eager` leave a graph that has everything."""
+    if how == "eager":
+        tf.config.run_functions_eagerly(True)
+    dtype = "bfloat16" if how == "bfloat16 weights" else None
+    inputs = keras.Input((4,))
+    inner = _LAYERS.get(how, layers.Dense)(4, dtype=dtype, name="inner")(inputs)
+    outputs = layers.Dense(4, dtype=dtype, name="outer")(inner)
+    model = keras.Model(inputs, [outputs, layers.Dense(4, name="alone")(inner)] if how == "a head alone" else outputs)
+    losses: dict[str, Any] = {
+        "a head alone": ["mse", None],
+        "no gradient": lambda _, given: tf.stop_gradient(given),
+        "constant loss": lambda _, given: given - tf.stop_gradient(given),
+    }
+    random = _data(batch_size, 4)
+
+    def batch(step: int) -> Any:
+        values, wanted = random(step)
+        return values[[0] * batch_size if how == "one example" else slice(None)], (
+            [wanted, wanted] if how == "a head alone" else wanted
+        )
+
+    return model, losses.get(how, "mse"), batch, keras.optimizers.SGD(0.0) if how == "no rate" else None

@@ -31,6 +31,9 @@ class EvidenceCollector(Protocol):
     def trace(self) -> None:
         """Run a few more steps under the profiler, after the measured part."""
 
+    def inspect(self) -> None:
+        """Look at what the task's steps changed and computed, after the measured part."""
+
     def evidence(self) -> Evidence | None:
         """Return what is known so far, or None before the first step was made."""
 

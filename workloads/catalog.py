@@ -9,7 +9,13 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from workloads.custom.definitions import SOURCE, custom_workload, custom_workload_by_name, is_custom
+from workloads.custom.definitions import (
+    LAYOUT_PARAMETERS,
+    SOURCE,
+    custom_workload,
+    custom_workload_by_name,
+    is_custom,
+)
 from workloads.definitions import WORKLOADS
 from workloads.framework import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 from workloads.interpreter import (
@@ -46,6 +52,7 @@ __all__ = [
     "DEFAULT_VARIABLE",
     "ENVIRONMENT_STAMP",
     "FRAMEWORK",
+    "LAYOUT_PARAMETERS",
     "MAX_VARIANTS",
     "MINIMUM_VERSIONS",
     "MISSING_ENVIRONMENT",

@@ -247,7 +247,7 @@ DUMMY = Workload(
     name="dummy",
     title="Dummy · no TensorFlow",
     help="Blocks of sleep with a falling loss; for tests of the program itself.",
-    example="step",
+    example="example",
     hidden=True,
     parameters=(
         Parameter(
@@ -289,7 +289,7 @@ DUMMY = Workload(
             maximum=60_000,
             unit="ms",
         ),
-        *common_parameters(8, 8, "step"),
+        *common_parameters(8, 8, "example"),
     ),
 )
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,26 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What evidence asks of a custom workload's task, outside of its measured part.
+
+    Attributes:
+        eager_steps: Returns how many steps Python made, operation by operation, and not a graph.
+        loss: Returns the loss of the last step.
+        checksums: Returns each trained weight's name and a checksum of its values.
+        without_gradient: Returns the names of the trained weights on which the loss does not depend.
+        count_distinct: Returns how many examples the first batch has, how many different ones, and how many different
+            outputs the model has for them.
+    """
+
+    eager_steps: Callable[[], int]
+    loss: Callable[[], float]
+    checksums: Callable[[], Sequence[tuple[str, int]]]
+    without_gradient: Callable[[], Sequence[str]]
+    count_distinct: Callable[[], tuple[int, int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A built variant, ready to step.
 
@@ -72,6 +92,7 @@ class Task:
         reuse_batches: If data come from the host: `True` makes steps use what is on the devices, `False` ends that.
         passes: Passes over stored data, if it trains by epochs.
         layers: The layers of a custom model.
+        inspection: What can be asked of a custom workload.
     """
 
     step: Callable[[], Any]
@@ -85,6 +106,7 @@ class Task:
     reuse_batches: Callable[[bool], None] | None = None
     passes: Passes | None = None
     layers: tuple[Layer, ...] = ()
+    inspection: Inspection | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class Worker:
         # What follows the measured part uses memory of its own.
         peak_bytes = self._peak_bytes()
         if completed:
-            self._trace_steps(spec)
+            self._look_again(spec)
         self._report_evidence()
         self._phase("finish")
         if completed:
@@ -116,11 +116,14 @@ class Worker:
         self._collector.start()
         return Loop(task, plan, self._report, self._stopped, self._collector.first_step_done).run()
 
-    def _trace_steps(self, spec: RunSpec) -> None:
-        """Trace a few more steps if the variant requests it."""
-        if self._collector is not None and spec.variant["evidence"] == "trace":
-            self._phase("evidence")
+    def _look_again(self, spec: RunSpec) -> None:
+        """Trace a few more steps if the variant requests it, and look at what the task's steps did."""
+        if self._collector is None:
+            return
+        self._phase("evidence")
+        if spec.variant["evidence"] == "trace":
             self._collector.trace()
+        self._collector.inspect()
 
     def _report_evidence(self) -> None:
         """Report once what is known of what ran: also of a run that was stopped or failed, if it made a first step."""

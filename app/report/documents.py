@@ -32,6 +32,7 @@ from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processe
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
+from app.viewmodels.history.evidence import unchecked_parameters
 from app.viewmodels.run.largest_batch import describe_largest_batch
 from workloads.protocol import EvidenceState, RunSpec
 
@@ -71,6 +72,7 @@ def evidence_document(run: StoredRun) -> dict[str, Any] | None:
         "asked": evidence.requested,
         "ran": evidence.actual,
         "unverified": evidence.unverified,
+        "unchecked": unchecked_parameters(run.row.spec, evidence),
         "state": evidence.state,
         "match": evidence.match,
         "reason": evidence.reason,

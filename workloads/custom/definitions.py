@@ -9,6 +9,9 @@ from workloads.schema import Choice, CustomFile, Parameter, Workload, label_from
 SOURCE = "source"
 """The key of a variant that says which state of the user's file it is of: the SHA-256 of its text."""
 
+LAYOUT_PARAMETERS = ("layout", "data_format")
+"""Names of a custom parameter that requests a layout, if its value is one."""
+
 _DEFAULT_BATCH_SIZE = 32
 _PASSED_PARAMETERS = ("batch_size", "seed")
 

@@ -73,18 +73,27 @@ def _layer_names(layers: Sequence[Any]) -> str:
 class KerasOptimizer:
     """The user's optimizer, one per replica, each made from its configuration.
 
-    Gradients come in averaged; the given one would sum them over replicas once more. If a step `may_skip` its update,
-    weights and state are restored then.
+    Gradients come in averaged; the given one would sum them over replicas once more. After an update come the weights'
+    constraints, as in Keras's own `apply`. If a step `may_skip` its update, weights and state are restored then.
     """
 
-    def __init__(self, prototype: keras.Optimizer, weights: Sequence[tf.Variable], *, may_skip: bool) -> None:
+    def __init__(
+        self,
+        prototype: keras.Optimizer,
+        weights: Sequence[tf.Variable],
+        constraints: Sequence[Callable[[tf.Tensor], Any] | None],
+        *,
+        may_skip: bool,
+    ) -> None:
         strategy = tf.distribute.get_strategy()
         weights_by_replica = zip(*map(strategy.experimental_local_results, weights), strict=True)
         # A strategy's scope is one thread's: what is made and traced on another is of the replica alone.
         with ThreadPoolExecutor(1, thread_name_prefix="optimizer") as executor:
             self._replicas = list(
                 executor.map(
-                    lambda weights_of_replica: _ReplicaOptimizer(prototype, weights_of_replica, may_skip=may_skip),
+                    lambda weights_of_replica: _ReplicaOptimizer(
+                        prototype, weights_of_replica, constraints, may_skip=may_skip
+                    ),
                     weights_by_replica,
                 )
             )
@@ -98,8 +107,16 @@ class KerasOptimizer:
 class _ReplicaOptimizer:
     """The optimizer of one replica, with its update traced."""
 
-    def __init__(self, prototype: keras.Optimizer, weights: Sequence[tf.Variable], *, may_skip: bool) -> None:
+    def __init__(
+        self,
+        prototype: keras.Optimizer,
+        weights: Sequence[tf.Variable],
+        constraints: Sequence[Callable[[tf.Tensor], Any] | None],
+        *,
+        may_skip: bool,
+    ) -> None:
         self._weights = list(weights)
+        self._constraints = constraints
         self._may_skip = may_skip
         with tf.device(self._weights[0].device):
             self._optimizer = type(prototype).from_config(prototype.get_config())
@@ -114,6 +131,9 @@ class _ReplicaOptimizer:
         with tf.device(self._weights[0].device):
             before = [one.read_value() for one in state]
             self._optimizer.apply(gradients, self._weights)
+            for weight, constraint in zip(self._weights, self._constraints, strict=True):
+                if constraint is not None:
+                    weight.assign(constraint(weight.read_value()))
             for one, old in zip(state, before, strict=True):
                 one.assign(tf.where(mask > 0, one, old))
 
@@ -134,6 +154,7 @@ def custom_recipe(spec: RunSpec, source: Source) -> Recipe:
         optimizer=custom.optimizer,
         batch=custom.batch,
         layers=custom.layers,
+        answers=custom.answers,
         casts_inputs=False,
     )
 
@@ -202,17 +223,24 @@ class _CustomRecipe:
         assert self._result is not None, "the model is made first"
         return tuple(map(_describe_layer, _flat_layers(self._result.model)))
 
+    def answers(self, inputs: Any) -> Sequence[tf.Tensor]:
+        """Return each output of the user's model in inference mode."""
+        assert self._result is not None, "the model is made first"
+        return tf.nest.flatten(self._result.model(inputs, training=False))  # type: ignore[no-any-return]
+
     def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
         """Return the user's optimizer of these weights, or Adam if there is none."""
         assert self._result is not None, "the model is made first"
         optimizer = self._result.optimizer
-        if optimizer is None and all(weight.dtype == tf.float32 for weight in weights):
+        constraints = [variable.constraint for variable in self._result.model.trainable_variables]
+        if optimizer is None and not any(constraints) and all(weight.dtype == tf.float32 for weight in weights):
             return Adam(weights, _LEARNING_RATE)
         with self._attribute_errors():
             optimizer = optimizer or _check_optimizer(
                 keras.optimizers.Adam(_LEARNING_RATE), function_location(self._function)
             )
-            return KerasOptimizer(optimizer, weights, may_skip=self._variant["precision"] == "float16")
+            may_skip = self._variant["precision"] == "float16"
+            return KerasOptimizer(optimizer, weights, constraints, may_skip=may_skip)
 
     def batch(self, index: int) -> Batch:
         """Return inputs, and targets with sample weights, `()` for what there is not; after a check of their sizes."""

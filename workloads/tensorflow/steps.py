@@ -1,5 +1,6 @@
 """Makes a task of a recipe: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -7,6 +8,7 @@ import tensorflow as tf
 from workloads.cifar10 import ImageData
 from workloads.protocol import Variant
 from workloads.tensorflow import runtime
+from workloads.tensorflow.inspection import inspection_of
 from workloads.tensorflow.joined import JoinedOptimizer, join, split
 from workloads.tensorflow.optimizers import LossScale, Optimizer
 from workloads.tensorflow.prefetch import evaluation_queue, training_queue
@@ -67,6 +69,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         replica_step = _Step(model, optimizer, batches, replicas.count, joined=joined, xla=xla)
 
     def on_replicas(taken: Any) -> None:
+        replica_step.eager_steps += tf.executing_eagerly()
         replicas.strategy.run(replica_step.train if trains else replica_step.infer, (taken,))
 
     run = compile_function(on_replicas, xla=xla and replicas.count == 1)
@@ -75,14 +78,10 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         run(batches.take())
         return replica_step.result
 
-    def fetch(result: tf.Variable) -> float:
-        tf.test.experimental.sync_devices()
-        return float(result.read_value())
-
     keeper = WeightsKeeper(model, replicas, stored)
     return Task(
         step=step,
-        fetch=fetch,
+        fetch=_fetch,
         examples=int(variant["batch_size"]),
         trains=trains,
         allocator_bytes=lambda: runtime.allocator_bytes(replicas, "current"),
@@ -92,7 +91,22 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         reuse_batches=prefetch.reuse_batches if prefetch else None,
         passes=_passes(stored, model, variant, replicas) if stored and variant["epochs"] else None,
         layers=recipe.layers(),
+        inspection=recipe.answers
+        and inspection_of(
+            model,
+            recipe.answers,
+            batches,
+            replicas,
+            eager_steps=lambda: replica_step.eager_steps,
+            loss=lambda: _fetch(replica_step.result),
+            without_gradient=lambda: replica_step.without_gradient,
+        ),
     )
+
+
+def _fetch(result: tf.Variable) -> float:
+    tf.test.experimental.sync_devices()
+    return float(result.read_value())
 
 
 def _passes(stored: ImageData, model: Model, variant: Variant, replicas: Replicas) -> Passes:
@@ -143,6 +157,8 @@ class _Step:
         self._update = compile_function(self._apply) if inner else self._apply
         self._answer = compile_function(self._outputs) if inner else self._outputs
         self.result = per_replica_variable(tf.constant(0.0))
+        self.without_gradient: Sequence[str] = ()
+        self.eager_steps = 0
 
     def train(self, taken: Any) -> None:
         """Make forward pass, backward pass and update; the result is the loss before the update."""
@@ -163,9 +179,15 @@ class _Step:
         with tf.GradientTape() as tape:
             loss = self._model.loss(inputs, targets)
             scaled = self._optimizer.scaled(loss) if isinstance(self._optimizer, LossScale) else loss
-        gradients = tape.gradient(scaled, list(self._model.weights), unconnected_gradients="zero")
+        weights = list(self._model.weights)
+        gradients = tape.gradient(scaled, weights)
+        named = zip(self._model.weight_names, gradients, strict=True)
+        self.without_gradient = [name for name, gradient in named if gradient is None]
         # Those of an embedding come in pieces, one for each word of the batch.
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = [
+            tf.zeros_like(weight) if gradient is None else tf.convert_to_tensor(gradient)
+            for weight, gradient in zip(weights, gradients, strict=True)
+        ]
         return loss, join(gradients) if self._replicas > 1 else gradients
 
     def _apply(self, gradients: Any) -> None:

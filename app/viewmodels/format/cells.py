@@ -158,7 +158,7 @@ def verified(row: RunRow) -> Cell:
     if row.evidence_state is None:
         return Cell(text="", tooltip="No evidence was stored.")
     shown = VERIFICATIONS[row.evidence_state]
-    tooltip = units.sentence(row.evidence_reason or "Everything requested was seen in what ran")
+    tooltip = units.sentence(row.evidence_reason or "Every aspect that is checked was seen, and is as requested")
     return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)
 
 

@@ -21,10 +21,14 @@ from app.viewmodels.history.kernel_time import (
     device_time_rows,
 )
 from app.viewmodels.history.step_timeline import TimelineView, timeline_view
+from workloads import catalog
+from workloads.catalog import LAYOUT_PARAMETERS
 from workloads.protocol import CHOICE, Evidence, EvidenceState, RunSpec
 
 _SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo": "XLA's optimised program"}
 _MAJORITY = 0.5
+_SMALL_SHARE = 0.1
+"""Below this share of the traced time the badge says how little of a step the products are whose precision it names."""
 _BARE = ("on", "off", "partly")
 """Values that say nothing without the name of what they are a value of."""
 
@@ -159,7 +163,29 @@ def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
     )
 
 
+def unchecked_parameters(spec: RunSpec, evidence: Evidence) -> list[str]:
+    """Return the parameters of a custom workload's own function, which only its code knows the meaning of.
+
+    A layout is checked: it is an aspect.
+    """
+    workload = catalog.find_workload(spec.workload)
+    if workload is None or not catalog.is_custom(spec.workload):
+        return []
+    checked = {catalog.SOURCE, *(parameter.name for parameter in workload.parameters)}
+    if (layout := evidence.requested.get("layout")) is not None:
+        checked |= {name for name in LAYOUT_PARAMETERS if spec.variant.get(name) == layout}
+    return [name for name in spec.variant if name not in checked]
+
+
 def _badge_detail(spec: RunSpec, evidence: Evidence) -> str:
+    """Return what ran, or what differs, and what nobody looked at."""
+    detail = _describe_state(spec, evidence)
+    if not (names := unchecked_parameters(spec, evidence)):
+        return detail
+    return f"{detail.removesuffix('.')}. Not checked: what the code makes of {join_with_and(names)}."
+
+
+def _describe_state(spec: RunSpec, evidence: Evidence) -> str:
     if evidence.state in ("mismatch", "not verifiable"):
         return units.sentence(evidence.reason or "")
     actual = _describe_actual(spec, evidence)
@@ -195,15 +221,23 @@ def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:
 
 
 def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
-    """Return what ran in a few words: `cuDNN · TF32 on tensor cores · XLA off · 1 GPU`."""
+    """Return what ran in a few words: `cuDNN · TF32 products on tensor cores · XLA off · 1 GPU`."""
     actual = evidence.actual
     phrases = {name: _phrase(spec, name, value) for name, value in actual.items() if name not in ("device", "replicas")}
-    if "precision" in phrases and (kernel_time.named_tensor_share(evidence.kernels) or 0.0) > _MAJORITY:
-        phrases["precision"] += " on tensor cores"
+    if "precision" in phrases:
+        phrases["precision"] += f" products{_describe_products(evidence)}"
     where = actual.get("device", "")
     if where == "GPU" and "replicas" in actual:
         where = naming.gpus_label(int(actual["replicas"]))
     return " · ".join(filter(None, (*phrases.values(), where)))
+
+
+def _describe_products(evidence: Evidence) -> str:
+    """Return whether most products ran on tensor cores, and their share of the traced time if it is small."""
+    share = kernel_time.products_share(evidence.kernels)
+    small = "" if share is None or share >= _SMALL_SHARE else f" ({units.percent(100 * share, 1)} of the traced time)"
+    on_tensor_cores = (kernel_time.named_tensor_share(evidence.kernels) or 0.0) > _MAJORITY
+    return f"{' on tensor cores' if on_tensor_cores else ''}{small}"
 
 
 def _no_badge(spec: RunSpec, outcome: Outcome | None) -> Badge:
@@ -223,7 +257,12 @@ def _why_none(spec: RunSpec, outcome: Outcome) -> str:
 
 
 def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
-    return tuple(
+    """Return the aspects, and after them the parameters that nobody looked at."""
+    unchecked = (
+        Aspect(_label(spec, name), _value(spec, name, str(spec.variant[name])), "not checked", "", differs=False)
+        for name in unchecked_parameters(spec, evidence)
+    )
+    aspects = (
         Aspect(
             name=_label(spec, name),
             requested=_value(spec, name, evidence.requested.get(name, "")),
@@ -233,6 +272,7 @@ def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
         )
         for name in dict.fromkeys((*evidence.requested, *evidence.actual))
     )
+    return (*aspects, *unchecked)
 
 
 def _aspect_state(evidence: Evidence, name: str) -> EvidenceState:

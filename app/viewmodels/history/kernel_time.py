@@ -9,7 +9,7 @@ from app.analysis.steps import SlowProducts, imbalance, slow_products, step_part
 from app.viewmodels.format.kernels import short_kernel_names
 from app.viewmodels.format.naming import choice_label
 from app.viewmodels.format.sentences import join_with_and
-from workloads.kernels import KernelClass, image_layout
+from workloads.kernels import KernelClass, image_layout, makes_products
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 
@@ -111,6 +111,13 @@ def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:
     known = [kernel for kernel in kernels if kernel.tensor_cores is not None]
     total_ns = _total_ns(known)
     return _total_ns(kernel for kernel in known if kernel.tensor_cores) / total_ns if total_ns else None
+
+
+def products_share(kernels: Iterable[Kernel]) -> float | None:
+    """Return the products' share of all kernels' time; None without any."""
+    kernels = tuple(kernels)
+    total_ns = _total_ns(kernels)
+    return _total_ns(kernel for kernel in kernels if makes_products(kernel.name)) / total_ns if total_ns else None
 
 
 def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:

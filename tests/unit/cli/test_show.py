@@ -35,7 +35,7 @@ def test_show_prints_requested_actual_kernels_gaps_and_weights_elsewhere(
     capsys: pytest.CaptureFixture[str], database: Path
 ) -> None:
     said = printed(capsys, database, "show", "1").replace("\N{NO-BREAK SPACE}", " ")
-    assert "✔ Verified: cuDNN · TF32 on tensor cores · XLA off · 1 GPU" in said
+    assert "✔ Verified: cuDNN · TF32 products on tensor cores · XLA off · 1 GPU" in said
     metrics = [" ".join(line.split()) for line in said.splitlines()]
     assert "computed 13.4 TFLOPS 334 billion operations per step, by formula" in metrics
     assert "MFU 3.3 % Of 400 TFLOPS, measured with a large matrix product" in metrics

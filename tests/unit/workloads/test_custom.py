@@ -284,7 +284,7 @@ def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
     replicas = pair if several else one
     with replicas.strategy.scope():
         weight = tf.Variable([1.0, 2.0])
-        scaled = LossScale(KerasOptimizer(keras.optimizers.Adam(0.1), [weight], may_skip=True), initial=4.0)
+        scaled = LossScale(KerasOptimizer(keras.optimizers.Adam(0.1), [weight], [None], may_skip=True), initial=4.0)
 
     def step(gradient: tf.Tensor) -> None:
         replicas.strategy.run(lambda: scaled.apply([gradient], tf.constant(1.0)))

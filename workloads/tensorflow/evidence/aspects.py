@@ -13,10 +13,35 @@ from workloads.training import Layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a custom workload's task told after its measured part.
+
+    Attributes:
+        eager_steps: Steps that Python made, operation by operation.
+        losses: Those of the first step and of some of the last.
+        weights: The names of the trained weights.
+        unchanged: Those that are as they were before the first step.
+        without_gradient: Those on which the loss does not depend.
+        distinct: Examples of a batch, different ones of them, and different outputs; else why that is not known.
+    """
+
+    eager_steps: int = 0
+    losses: tuple[float, ...] = ()
+    weights: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    without_gradient: tuple[str, ...] = ()
+    distinct: tuple[int, int, int] | str = ""
+
+
+NOT_INSPECTED = "The run ended before its weights and outputs were looked at."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """The first step's graph, and a trace of later steps; each empty where it could not be had.
 
-    `layers` are those of a custom model; `memory_limits_bytes` is the most that each GPU's allocator may hold.
+    `layers` are those of a custom model, `findings` what its task told, or why it did not;
+    `memory_limits_bytes` is the most that each GPU's allocator may hold.
     """
 
     spec: RunSpec
@@ -24,6 +49,7 @@ class Observation:
     graph: tuple[Op, ...] = ()
     trace: Trace = field(default_factory=Trace)
     memory_limits_bytes: tuple[int, ...] = ()
+    findings: Findings | str = NOT_INSPECTED
 
     @property
     def variant(self) -> Variant:

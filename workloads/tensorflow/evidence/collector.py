@@ -4,10 +4,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -17,15 +18,17 @@ from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.cnn import evidence
 from workloads.tensorflow.cnn.evidence import image_layout
 from workloads.tensorflow.evidence import aspects, graph, xplane
-from workloads.tensorflow.evidence.aspects import Aspect, Observation
-from workloads.tensorflow.evidence.custom import custom_layout, layer_notes
+from workloads.tensorflow.evidence.aspects import NOT_INSPECTED, Aspect, Findings, Observation
+from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.timeline import step_timeline
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.recurrent.evidence import recurrent_implementation
 from workloads.tensorflow.runtime import gpu_limits_bytes
-from workloads.training import Task
+from workloads.training import Inspection, Task
 
+Result = TypeVar("Result")
+Failure = TypeVar("Failure")
 _MAX_STEPS = 10
 _BUDGET_S = 1.0
 _BUDGET_EVENTS = 200_000
@@ -70,28 +73,31 @@ def _monotonic_clock(begin_ns: int, end_ns: int) -> Callable[[int], int]:
     return lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)
 
 
-def run_guarded(work: Callable[[], Trace], timeout_s: float = _TIMEOUT_S) -> Trace:
-    """Return the trace, or an empty one with a note of what went wrong; the traceback goes to the log.
+def run_guarded(
+    work: Callable[[], Result], failed: Callable[[str], Failure], timeout_s: float = _TIMEOUT_S
+) -> Result | Failure:
+    """Return what the work does, or what `failed` makes of how it went wrong; the traceback goes to the log.
 
     In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
     """
-    done: list[Trace] = []
+    done: list[Result | Failure] = []
 
     def run() -> None:
         try:
             done.append(work())
         except Exception as error:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
             traceback.print_exc(file=sys.stderr)
-            done.append(_empty_trace(f"The profiler could not be used: {_first_line(error)}."))
+            done.append(failed(f"could not be used: {_first_line(error)}."))
 
-    thread = threading.Thread(target=run, name="profiler", daemon=True)
+    thread = threading.Thread(target=run, name="evidence", daemon=True)
     thread.start()
     thread.join(timeout_s)
-    return done[0] if done else _empty_trace(f"The profiler did not answer within {timeout_s:.0f} s.")
+    return done[0] if done else failed(f"did not answer within {timeout_s:.0f} s.")
 
 
-def _empty_trace(note: str) -> Trace:
-    return Trace(notes=(note,))
+def empty_trace(how: str) -> Trace:
+    """Return the trace of a profiler that went wrong."""
+    return Trace(notes=(f"The profiler {how}",))
 
 
 def _first_line(error: Exception) -> str:
@@ -112,8 +118,10 @@ def _aspects(observation: Observation) -> Iterator[Aspect]:
     spec = observation.spec
     for aspect_of in (*_WORKLOAD_ASPECTS.get(spec.workload, ()), *_COMMON_ASPECTS):
         yield aspect_of(observation)
-    if is_custom(spec.workload) and (layout := custom_layout(observation)):
-        yield layout
+    if is_custom(spec.workload):
+        yield from step_aspects(observation)
+        if layout := custom_layout(observation):
+            yield layout
     if spec.variant["memory_limit"]:
         yield aspects.memory_limit(observation)
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
@@ -158,11 +166,15 @@ def _notes(observation: Observation) -> Iterator[str]:
     yield from layer_notes(observation)
     yield from trace.notes
     if trace.steps and not trace.kernels:
-        yield "The profiler saw no kernel: NVIDIA's libcupti is missing, or its driver allows profiling to root alone."
+        yield _NO_KERNEL if observation.on_gpu else _NO_OPERATION
     if any("graph" in kernel.name.lower() and kernel.kind == "other" for kernel in trace.kernels):
         yield "Some kernels ran inside CUDA graphs, which the profiler shows as one."
     if trace.kernels and not observation.on_gpu and "hlo" not in _sources(observation):
         yield "TensorFlow does not trace operations on the CPU that take little time: no kernel has their time."
+
+
+_NO_KERNEL = "The profiler saw no kernel: NVIDIA's libcupti is missing, or its driver allows profiling to root alone."
+_NO_OPERATION = "The profiler saw no operation: on the CPU TensorFlow traces none that takes little time."
 
 
 class EvidenceCollector:
@@ -173,19 +185,50 @@ class EvidenceCollector:
         self._task = task
         self._graph: tuple[Op, ...] | None = None
         self._trace = Trace()
+        self._inspection = task.inspection
+        self._checksums: Sequence[tuple[str, int]] = ()
+        self._losses: tuple[float, ...] = ()
+        self._findings: Findings | str = NOT_INSPECTED
 
     def start(self) -> None:
         """Start watching, before the first step."""
+        if self._inspection and self._task.trains:
+            self._checksums = self._inspection.checksums()
         graph.start_collecting()
 
     def first_step_done(self) -> None:
-        """Record the graph of the first step."""
+        """Record the graph of the first step, and the loss of a custom workload."""
         self._graph = graph.collected_ops()
+        self._record_loss()
 
     def trace(self) -> None:
         """Run a few more steps under the profiler."""
+        self._record_loss()
         on_gpu = int(self._spec.variant["gpus"]) > 0
-        self._trace = run_guarded(lambda: trace_steps(self._task, gpu=on_gpu))
+        self._trace = run_guarded(lambda: trace_steps(self._task, gpu=on_gpu), empty_trace)
+
+    def inspect(self) -> None:
+        """Compare a custom workload's weights and losses with those of its first step, and its outputs."""
+        if inspection := self._inspection:
+            self._findings = run_guarded(
+                lambda: self._inspect(inspection), lambda how: f"The check of weights and outputs {how}"
+            )
+
+    def _inspect(self, inspection: Inspection) -> Findings:
+        self._record_loss()
+        now = inspection.checksums() if self._task.trains else ()
+        return Findings(
+            eager_steps=inspection.eager_steps(),
+            losses=self._losses,
+            weights=tuple(name for name, _ in now),
+            unchanged=tuple(name for (name, old), (_, new) in zip(self._checksums, now, strict=True) if old == new),
+            without_gradient=tuple(inspection.without_gradient()),
+            distinct=run_guarded(inspection.count_distinct, lambda how: f"The check of outputs {how}"),
+        )
+
+    def _record_loss(self) -> None:
+        if self._inspection:
+            self._losses += (self._inspection.loss(),)
 
     def evidence(self) -> Evidence | None:
         """Return what is known so far, or None before the first step was made."""
@@ -199,5 +242,6 @@ class EvidenceCollector:
                 graph=self._graph,
                 trace=self._trace,
                 memory_limits_bytes=tuple(limits),
+                findings=self._findings,
             )
         )

@@ -1,14 +1,13 @@
-"""What a custom Keras model shows: the layout of each layer and of what ran, and which recurrent layers used cuDNN."""
+"""What a custom Keras model shows: layouts, recurrent layers, and whether it trains, on what, and as a graph."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from workloads.custom.definitions import LAYOUT_PARAMETERS
 from workloads.protocol import Variant
-from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.tensorflow.evidence.aspects import Aspect, Findings, Observation
 from workloads.tensorflow.evidence.graph import BIASES, Op, layers_of
 from workloads.training import Layer
 
-_PARAMETERS = ("layout", "data_format")
-"""Names of a user's parameter that asks for a layout."""
 _LAYOUTS = {
     "channels_first": "channels_first",
     "channels_last": "channels_last",
@@ -21,7 +20,7 @@ _MAX_NAMED = 8
 
 def requested_layout(variant: Variant) -> str | None:
     """Return the layout that a variant asks for; None if none of its parameters does."""
-    values = (str(variant.get(name, "")) for name in _PARAMETERS)
+    values = (str(variant.get(name, "")) for name in LAYOUT_PARAMETERS)
     return next((value for value in values if value.lower() in _LAYOUTS), None)
 
 
@@ -84,6 +83,72 @@ def _operations_reason(observation: Observation, operations: Sequence[Op], other
     elif observation.variant["layout_optimizer"]:
         cause = "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false"
     return f"{len(other)} of {len(operations)} operations on images ran in {other[0].layout}{where}: {cause}."
+
+
+_GRAPH, _TRAINED, _DIFFERENT = "as a graph", "all weights trained", "different examples"
+_FEW = 1 / 8
+"""The largest share of different examples or outputs of a batch that is told: types of 16 bits make some alike."""
+
+
+def step_aspects(observation: Observation) -> Iterator[Aspect]:
+    """Yield how steps ran, whether they trained, and on what: aspects of custom workloads, whose code is anyone's."""
+    findings, trains = observation.findings, observation.variant["mode"] == "train"
+    if isinstance(findings, str):
+        names = {"execution": _GRAPH, "training": _TRAINED if trains else "", "examples": _DIFFERENT}
+        yield from (Aspect(name=name, requested=value, reason=findings) for name, value in names.items() if value)
+        return
+    yield _execution(observation, findings)
+    if trains:
+        yield _training(findings)
+    if not isinstance(findings.distinct, tuple) or findings.distinct[0] > 1:
+        yield _examples(findings)
+
+
+def _execution(observation: Observation, findings: Findings) -> Aspect:
+    """Return whether all steps ran as the graph that was seen, and all of it in each of them."""
+    if count := findings.eager_steps:
+        eager = f"{count} steps ran eagerly: Python started their operations one by one."
+        return Aspect(name="execution", requested=_GRAPH, actual="eagerly", reason=eager)
+    if not observation.products:
+        return Aspect(name="execution", requested=_GRAPH, reason=observation.no_product_reason)
+    ops = (*observation.graph, *observation.programs)
+    recurrent = [layer.name for layer in observation.layers if layer.recurrent]
+    where = ["branches (tf.cond)"] if any(op.branch for op in ops) else []
+    if any(op.is_product and op.loop and not layers_of([op], recurrent) for op in ops):
+        where.append("loops of the model's own")
+    reason = f"Operations are in {' and in '.join(where)}: nothing shows how often a step computes them."
+    return Aspect(
+        name="execution", requested=_GRAPH, actual=None if where else _GRAPH, reason=reason if where else None
+    )
+
+
+def _training(findings: Findings) -> Aspect:
+    """Return whether steps changed all weights, by gradients, and the loss."""
+    count, without_gradient = len(findings.weights), findings.without_gradient
+    unchanged = [name for name in findings.unchanged if name not in without_gradient]
+    reasons = [
+        f"{what} {f'{len(names)} of the {count} weights: {_first(names)}' if len(names) < count else 'any weight'}."
+        for what, names in (("The loss does not depend on", without_gradient), ("The steps did not change", unchanged))
+        if names
+    ]
+    trained = len(without_gradient) + len(unchanged) < count
+    if trained and len(findings.losses) > 1 and len(set(findings.losses)) == 1:
+        reasons.append(f"The loss was {findings.losses[0]:.6g} in the first step and in the last.")
+    actual = (None if reasons else _TRAINED) if trained else "no weight trained"
+    return Aspect(name="training", requested=_TRAINED, actual=actual, reason=" ".join(reasons) or None)
+
+
+def _examples(findings: Findings) -> Aspect:
+    """Return whether a batch has different examples, and the model different outputs for them."""
+    if isinstance(findings.distinct, str):
+        return Aspect(name="examples", requested=_DIFFERENT, reason=findings.distinct)
+    examples, different, outputs = findings.distinct
+    reason = None
+    if different <= max(1, _FEW * examples):
+        reason = f"Different examples in a batch of {examples}: {different}."
+    elif outputs <= max(1, _FEW * different):
+        reason = f"Different outputs for {different} different examples: {outputs}."
+    return Aspect(name="examples", requested=_DIFFERENT, actual=None if reason else _DIFFERENT, reason=reason)
 
 
 def layer_notes(observation: Observation) -> Iterable[str]:

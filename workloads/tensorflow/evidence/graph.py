@@ -28,7 +28,8 @@ class Op:
     """One operation. `type` is TensorFlow's name for it, without what oneDNN and the graph optimizer add to it.
 
     `device` is as `GPU:0` ("" in XLA's program); `dtype` what it computes in, as `bfloat16`; `layout` its images' axes,
-    `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `compiled`: inside an XLA cluster;
+    `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `branch`: in one of the functions of
+    which a `tf.cond` or `tf.switch_case` runs one; `compiled`: inside an XLA cluster;
     `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say); `transposed`:
     its first operand is read transposed; `received`: one of its operands comes from another device; `kernel`: what a
     trace calls it, if not by its name.
@@ -40,6 +41,7 @@ class Op:
     dtype: str = ""
     layout: str = ""
     loop: str = ""
+    branch: bool = False
     compiled: bool = False
     exact: bool | None = None
     fused: tuple[str, ...] = ()
@@ -108,6 +110,10 @@ def ops_by_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
 
 _TYPES = {types_pb2.DT_FLOAT: "float32", types_pb2.DT_HALF: "float16", types_pb2.DT_BFLOAT16: "bfloat16"}
 _LOOP_BODY = "/body/"
+_INLINED_BRANCH = re.compile(r"/(then|else|branch\d+)/_\d+/")
+_BRANCH_ROLES = ("then_branch", "else_branch", "branches")
+_PASSING = ("Identity", "Switch", "SwitchN", "Merge")
+"""Operations of a branch, or around one, that compute nothing."""
 _ADDITIONS = ("AddN", "AddV2", "Add")
 
 
@@ -144,6 +150,7 @@ class _Scope:
     prefix: str = ""
     device: str = ""
     loop: str = ""
+    branch: bool = False
     compiled: bool = False
 
 
@@ -155,20 +162,22 @@ def _walk(nodes: Iterable[Any], functions: dict[str, Any], scope: _Scope) -> Ite
         if node.op in _ADDITIONS and not received.isdisjoint(_operands(node)):
             yield replace(_operation(node, scope, "AddN"), received=True)
         cluster = _is_cluster(node)
-        if not (cluster or functions or _is_relevant(node.op)):
+        if not (cluster or functions or _is_relevant(node.op) or _INLINED_BRANCH.search(node.name)):
             continue
         op = _operation(node, scope, CLUSTER if cluster else plain_type(node.op))
-        if cluster or _is_relevant(node.op):
+        if cluster or _is_relevant(node.op) or (op.branch and op.dtype and op.type not in _PASSING):
             yield op
         for role, value in node.attr.items() if functions else ():
-            if (called := value.func.name) in functions:
-                inner_scope = _Scope(
-                    prefix=f"{op.name}/",
-                    device=op.device,
-                    loop=op.name if role == "body" else op.loop,
-                    compiled=scope.compiled or cluster,
-                )
-                yield from _walk(functions[called], functions, inner_scope)
+            for called in (value.func, *value.list.func):
+                if called.name in functions:
+                    inner_scope = _Scope(
+                        prefix=f"{op.name}/",
+                        device=op.device,
+                        loop=op.name if role == "body" else op.loop,
+                        branch=op.branch or role in _BRANCH_ROLES,
+                        compiled=scope.compiled or cluster,
+                    )
+                    yield from _walk(functions[called.name], functions, inner_scope)
 
 
 @cache
@@ -210,6 +219,7 @@ def _operation(node: Any, scope: _Scope, type_: str) -> Op:
         dtype=_TYPES.get(node.attr["T"].type, "") if "T" in node.attr else "",
         layout=node.attr["data_format"].s.decode() if "data_format" in node.attr else "",
         loop=scope.prefix + inlined if inlined else scope.loop,
+        branch=scope.branch or _INLINED_BRANCH.search(node.name) is not None,
         compiled=scope.compiled,
         transposed="adj_x" in node.attr and node.attr["adj_x"].b,
         fused=tuple(word.decode() for word in node.attr["fused_ops"].list.s) if "fused_ops" in node.attr else (),

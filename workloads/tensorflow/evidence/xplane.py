@@ -43,14 +43,22 @@ def program_ops(module: Any) -> tuple[Op, ...]:
     )
 
 
-def _walk_computation(computations: dict[int, Any], entry: int, loop: str = "", fusion: str = "") -> Iterator[Op]:
-    """Yield the products of a computation, which a loop or a fusion may call: a fusion is one kernel."""
+def _walk_computation(
+    computations: dict[int, Any], entry: int, loop: str = "", fusion: str = "", *, branch: bool = False
+) -> Iterator[Op]:
+    """Yield the products of a computation, which a loop or a fusion may call, and its conditionals.
+
+    A fusion is one kernel.
+    """
     instructions = {instruction.id: instruction for instruction in computations[entry].instructions}
     for instruction in instructions.values():
         inside = (instruction.metadata.op_name or instruction.name) if instruction.opcode == "while" else loop
         kernel = fusion or (instruction.name if instruction.opcode == "fusion" else "")
+        conditional = branch or instruction.opcode == "conditional"
+        if instruction.opcode == "conditional":
+            yield Op(type="If", name=instruction.metadata.op_name or instruction.name, branch=True, compiled=True)
         for called in instruction.called_computation_ids:
-            yield from _walk_computation(computations, called, inside, kernel)
+            yield from _walk_computation(computations, called, inside, kernel, branch=conditional)
         if type_ := _op_type(instruction):
             operand = instructions[instruction.operand_ids[0]]
             yield Op(
@@ -59,6 +67,7 @@ def _walk_computation(computations: dict[int, Any], entry: int, loop: str = "", 
                 dtype=_DTYPES.get(operand.shape.element_type, ""),
                 layout=_convolution_layout(instruction, operand) if type_ == "Conv2D" else "",
                 loop=loop,
+                branch=branch,
                 compiled=True,
                 exact=_keeps_precision(instruction),
                 kernel=fusion or instruction.name,

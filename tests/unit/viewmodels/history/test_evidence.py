@@ -10,13 +10,20 @@ from app.metrics import METRIC_BY_KEY
 from app.records import RunRow, Summary
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell
-from app.viewmodels.history.evidence import EvidenceView, describe_mismatches, evidence_view, stored_evidence_view
+from app.viewmodels.history.evidence import (
+    EvidenceView,
+    describe_mismatches,
+    evidence_view,
+    stored_evidence_view,
+    unchecked_parameters,
+)
 from app.viewmodels.history.kernel_time import MAX_KERNELS
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, ON_CPU, PORTABLE, UNKNOWN
 from tests.fakes.scaling import LIMPING, ONE
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.protocol import Evidence, OutcomeName, RunSpec, Value
+from workloads.kernels import classify
+from workloads.protocol import Evidence, Kernel, OutcomeName, RunSpec, Value
 
 NBSP = "\N{NO-BREAK SPACE}"
 
@@ -30,7 +37,7 @@ def view(found: Evidence | None, outcome: OutcomeName | None = "completed", **va
 def test_a_verified_run_says_what_it_was() -> None:
     badge = view(AS_REQUESTED).badge
     assert (badge.symbol, badge.title, badge.tone) == ("✔", "Verified", "good")
-    assert badge.detail == "cuDNN · TF32 on tensor cores · XLA off · 1 GPU"
+    assert badge.detail == "cuDNN · TF32 products on tensor cores · XLA off · 1 GPU"
 
 
 def test_a_mislabelled_run_says_why_and_where() -> None:
@@ -61,7 +68,7 @@ def test_what_is_verified_in_part_says_which_part_and_why_not_the_rest() -> None
     shown = view(IN_PART, implementation="gemm2")
     assert (shown.badge.symbol, shown.badge.title, shown.badge.tone) == ("◐", "Verified in part", "busy")
     same_graph = "The executed graph looks the same for Standard and 2 GEMMs."
-    assert shown.badge.detail == f"TF32 · XLA off · 1 GPU. Not verifiable: implementation. {same_graph}"
+    assert shown.badge.detail == f"TF32 products · XLA off · 1 GPU. Not verifiable: implementation. {same_graph}"
     assert [aspect.symbol for aspect in shown.aspects] == ["?", "✔", "✔", "✔", "✔"]
     assert not any(aspect.differs for aspect in shown.aspects)
 
@@ -86,16 +93,65 @@ def test_what_keras_was_left_to_choose_is_as_requested() -> None:
     shown = view(fell_back, implementation="auto")
     assert not any(aspect.differs for aspect in shown.aspects)
     assert shown.badge.detail == (
-        "Auto: Standard · float32 on tensor cores · XLA off · 1 GPU. Keras did not use cuDNN."
+        "Auto: Standard · float32 products on tensor cores · XLA off · 1 GPU. Keras did not use cuDNN."
     )
 
 
 def test_a_badge_says_on_what_and_how_it_was_computed() -> None:
-    assert view(ON_CPU, gpus=0).badge.detail == "Standard · float32 · XLA off · CPU"
+    assert view(ON_CPU, gpus=0).badge.detail == "Standard · float32 products · XLA off · CPU"
     ran = {**AS_REQUESTED.actual, "replicas": "2", "xla": "partly"}
     without = tuple(msgspec.structs.replace(kernel, tensor_cores=False) for kernel in AS_REQUESTED.kernels)
     two = msgspec.structs.replace(AS_REQUESTED, actual=ran, kernels=without)
-    assert view(two).badge.detail == "cuDNN · TF32 · XLA partly · 2 GPUs"
+    assert view(two).badge.detail == "cuDNN · TF32 products · XLA partly · 2 GPUs"
+
+
+def test_the_parameters_of_a_custom_workload_are_not_checked_but_for_its_layout() -> None:
+    custom: dict[str, Value] = {"source": "0" * 64, "units": 512, "on": True, "layout": "NCHW", "data_format": "NHWC"}
+    row = run_row(1, outcome="completed", found=ON_CPU)
+    spec = RunSpec(workload="own.py:net", variant={"seed": 1, "gpus": 0, "xla": False, **custom})
+    for requested, names, text in (
+        ({}, ["units", "on", "layout", "data_format"], "units, on, layout and data_format"),
+        ({"layout": "NCHW"}, ["units", "on", "data_format"], "units, on and data_format"),
+    ):
+        found = msgspec.structs.replace(ON_CPU, requested={**ON_CPU.requested, **requested})
+        shown = stored_evidence_view(stored_run(replace(row, spec=spec), evidence=found))
+        assert unchecked_parameters(spec, found) == names
+        assert shown.badge.title == "Verified"
+        assert shown.badge.detail.endswith(f" · CPU. Not checked: what the code makes of {text}.")
+        unchecked = [(aspect.name, aspect.requested) for aspect in shown.aspects if aspect.actual == "not checked"]
+        assert unchecked[:2] == [("Units", "512"), ("On", "True")]
+        assert len(unchecked) == len(names)
+    assert unchecked_parameters(row.spec, AS_REQUESTED) == []
+
+
+def products(tensor_pct: int, other_pct: int = 0) -> Evidence:
+    """Evidence of products, so much of their time on tensor cores, and of a point-wise kernel next to them."""
+    rows = (
+        ("gemm_tensorop", tensor_pct, True),
+        ("sgemm", 100 - tensor_pct, False),
+        ("EigenMetaKernel", other_pct, None),
+    )
+    kernels = tuple(
+        Kernel(name=name, kind=classify(name), count=1, time_ns=time_ns, tensor_cores=cores)
+        for name, time_ns, cores in rows
+    )
+    return msgspec.structs.replace(AS_REQUESTED, kernels=kernels)
+
+
+@pytest.mark.parametrize(
+    ("tensor_pct", "other_pct", "text"),
+    [
+        (50, 0, "TF32 products"),
+        (51, 0, "TF32 products on tensor cores"),
+        (0, 900, "TF32 products"),
+        (0, 901, f"TF32 products (10.0{NBSP}% of the traced time)"),
+        (100, 99_900, f"TF32 products on tensor cores (0.1{NBSP}% of the traced time)"),
+    ],
+)
+def test_a_precision_is_that_of_the_products_and_how_small_they_are_is_told(
+    tensor_pct: int, other_pct: int, text: str
+) -> None:
+    assert view(products(tensor_pct, other_pct)).badge.detail == f"cuDNN · {text} · XLA off · 1 GPU"
 
 
 @pytest.mark.parametrize(

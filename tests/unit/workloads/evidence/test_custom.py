@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -11,8 +12,8 @@ from workloads.catalog import CustomFile, Machine, fill_defaults
 from workloads.custom.definitions import custom_workload
 from workloads.custom.source import describe_file
 from workloads.protocol import Evidence, RunSpec, Source, Value
-from workloads.tensorflow.evidence.aspects import Observation
-from workloads.tensorflow.evidence.custom import custom_layout, layer_notes
+from workloads.tensorflow.evidence.aspects import NOT_INSPECTED, Aspect, Findings, Observation
+from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
 from workloads.tensorflow.evidence.graph import Op
 from workloads.tensorflow.evidence.xplane import Trace
 from workloads.tensorflow.runtime import Replicas
@@ -25,10 +26,12 @@ MISLABELLED = Path(__file__).parents[3] / "mislabelled.py"
 def this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A file is read by processes that end soon after: here its module, its stdin and its types must not stay."""
     import keras
+    import tensorflow as tf
 
     policy = keras.config.dtype_policy()
     monkeypatch.setattr(sys, "stdin", sys.stdin)
     yield
+    tf.config.run_functions_eagerly(False)
     keras.config.set_dtype_policy(policy)
     sys.modules.pop("own_workload", None)
 
@@ -153,3 +156,141 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
     assert found is not None
     assert (found.actual, found.matches) == ("channels_first and channels_last", False)
     assert found.reason == f"1 of 2 operations on images ran in NHWC (second): {cause}."
+
+
+@pytest.mark.parametrize(
+    ("how", "aspect", "actual", "reason"),
+    [
+        ("eager", "execution", "eagerly", "2 steps ran eagerly: Python started their operations one by one."),
+        (
+            "branch",
+            "execution",
+            None,
+            "Operations are in branches (tf.cond): nothing shows how often a step computes them.",
+        ),
+        (
+            "loop",
+            "execution",
+            None,
+            "Operations are in loops of the model's own: nothing shows how often a step computes them.",
+        ),
+        ("one answer", "examples", None, "Different outputs for 16 different examples: 1."),
+        ("one example", "examples", None, "Different examples in a batch of 16: 1."),
+        ("no gradient", "training", "no weight trained", "The loss does not depend on any weight."),
+        (
+            "a head alone",
+            "training",
+            None,
+            "The loss does not depend on 2 of the 6 weights: alone/kernel, alone/bias.",
+        ),
+        ("no rate", "training", "no weight trained", "The steps did not change any weight."),
+        ("bfloat16 weights", "training", "no weight trained", "The steps did not change any weight."),
+        ("constant loss", "training", None, "The loss was 0 in the first step and in the last."),
+    ],
+)
+def test_a_step_that_does_less_than_it_seems_is_not_verified(
+    one: Replicas, how: str, aspect: str, actual: str | None, reason: str
+) -> None:
+    precision = "bfloat16" if how == "bfloat16 weights" else "float32"
+    found = evidence_of("shortcuts", one, how=how, precision=precision)
+    assert found.state == ("mismatch" if actual else "verified in part")
+    assert (found.actual.get(aspect), found.reason) == (actual, reason)
+    assert {name for name, value in found.requested.items() if found.actual.get(name) != value} == {aspect}
+
+
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_a_step_that_does_all_of_it_is_verified(one: Replicas, mode: str) -> None:
+    found = evidence_of("shortcuts", one, mode=mode)
+    assert (found.state, found.reason) == ("verified", None)
+    trained = {"training": "all weights trained"} if mode == "train" else {}
+    assert found.actual.items() >= {"execution": "as a graph", **trained, "examples": "different examples"}.items()
+
+
+def test_branches_and_loops_are_seen_in_what_xla_compiled(one: Replicas) -> None:
+    branch = evidence_of("shortcuts", one, how="branch", xla=True, steps=True)
+    assert (branch.state, list(branch.unverified)) == ("verified in part", ["execution"])
+    assert "in branches" in branch.unverified["execution"]
+
+
+def test_two_replicas_are_looked_at_as_one_is(pair: Replicas) -> None:
+    found = evidence_of("shortcuts", pair, how="one answer")
+    assert found.unverified["examples"] == "Different outputs for 8 different examples: 1."
+    assert found.actual["training"] == "all weights trained"
+
+
+CUSTOM = RunSpec(workload="own.py:net", variant={**spec_of("lstm").variant})
+PRODUCT = Op(type="MatMul", name="net/dense/MatMul", device="CPU:0", dtype="float32")
+
+
+def step_aspect(name: str, *more: Op, layers: tuple[Layer, ...] = (), **findings: Any) -> Aspect | None:
+    findings = {"weights": ("a", "b"), "distinct": (16, 16, 16), **findings}
+    seen = Observation(spec=CUSTOM, graph=(PRODUCT, *more), layers=layers, findings=Findings(**findings))
+    return next((aspect for aspect in step_aspects(seen) if aspect.name == name), None)
+
+
+@pytest.mark.parametrize(
+    ("distinct", "verified"),
+    [((16, 3, 3), True), ((16, 2, 2), None), ((64, 64, 9), True), ((64, 64, 8), None), ((4, 2, 2), True),
+     ((2, 1, 1), None), ((4, 4, 1), None), ("The check of outputs could not be used: no.", None)],
+)  # fmt: skip
+def test_examples_and_outputs_are_told_where_at_most_an_eighth_differ(distinct: Any, verified: bool | None) -> None:
+    found = step_aspect("examples", distinct=distinct)
+    assert found is not None
+    assert found.matches is verified
+
+
+def test_of_a_single_example_nothing_can_differ() -> None:
+    assert step_aspect("examples", distinct=(1, 1, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("findings", "matches"),
+    [
+        ({"losses": (1.0, 1.0, 1.0)}, None),
+        ({"losses": (1.0, 1.0, 0.9)}, True),
+        ({"losses": (1.0,)}, True),
+        ({"unchanged": ("a",), "without_gradient": ("b",)}, False),
+        ({"unchanged": ("a",), "without_gradient": ("a",)}, None),
+        ({"without_gradient": ("a", "b"), "losses": (1.0, 1.0)}, False),
+    ],
+)
+def test_training_is_what_changes_every_weight_and_the_loss(findings: Any, matches: bool | None) -> None:
+    found = step_aspect("training", **findings)
+    assert found is not None
+    assert found.matches is matches
+
+
+def test_a_loop_of_a_recurrent_layer_is_none_of_the_models_own() -> None:
+    product = Op(type="MatMul", name="net/mine_1/while/body/_3/MatMul", loop="net/mine_1/while", dtype="float32")
+    recurrent = Layer(name="mine", kind="LSTM", recurrent=True)
+    found = [step_aspect("execution", product, layers=layers) for layers in ((recurrent,), ())]
+    assert [aspect.matches for aspect in found if aspect] == [True, None]
+
+
+def test_a_run_that_ended_early_was_not_looked_at() -> None:
+    found = list(step_aspects(Observation(spec=CUSTOM, graph=(PRODUCT,))))
+    assert [(aspect.name, aspect.reason) for aspect in found] == [
+        (name, NOT_INSPECTED) for name in ("execution", "training", "examples")
+    ]
+
+
+@pytest.mark.parametrize(("difference", "distinct"), [(0.0, 1), (0.9e-5, 1), (1.2e-5, 2)])
+def test_outputs_are_alike_but_for_rounding(one: Replicas, difference: float, distinct: int) -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.inspection import inspection_of
+
+    class Ready:
+        def take(self) -> Any:
+            return tf.range(4.0)[tf.newaxis, :, tf.newaxis], ()
+
+    inspection = inspection_of(
+        cast(Any, None),
+        lambda inputs: [tf.constant([[1.0], [1.0], [1.0], [1.0 + difference]]), tf.reduce_sum(inputs)],
+        cast(Any, Ready()),
+        one,
+        eager_steps=lambda: 0,
+        loss=lambda: 0.0,
+        without_gradient=tuple,
+    )
+    assert inspection.count_distinct() == (4, 4, distinct)

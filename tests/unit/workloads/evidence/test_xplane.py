@@ -234,13 +234,13 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.evidence.collector import run_guarded, trace_steps
+    from workloads.tensorflow.evidence.collector import empty_trace, run_guarded, trace_steps
     from workloads.training import Task
 
     task = Task(step=lambda: 1, fetch=float, examples=1)
     tf.profiler.experimental.start(str(tmp_path))
     try:
-        trace = run_guarded(lambda: trace_steps(task, gpu=False))
+        trace = run_guarded(lambda: trace_steps(task, gpu=False), empty_trace)
     finally:
         tf.profiler.experimental.stop()
     assert trace.notes == ("The profiler could not be used: Another profiler is running.",)
@@ -251,7 +251,7 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 def test_a_profiler_that_hangs_is_left_behind() -> None:
     import threading
 
-    from workloads.tensorflow.evidence.collector import run_guarded
+    from workloads.tensorflow.evidence.collector import empty_trace, run_guarded
     from workloads.tensorflow.evidence.xplane import Trace
 
     answered = threading.Event()
@@ -260,7 +260,7 @@ def test_a_profiler_that_hangs_is_left_behind() -> None:
         answered.wait(30)
         return Trace()
 
-    trace = run_guarded(hang, timeout_s=0.05)
+    trace = run_guarded(hang, empty_trace, timeout_s=0.05)
     answered.set()
     assert trace.notes == ("The profiler did not answer within 0 s.",)
 
