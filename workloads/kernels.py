@@ -52,8 +52,9 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     ),
     _ClassPattern(
         "convolution",
-        re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?!er[ts])|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
-        "cuDNN and CUTLASS name the forward pass fprop and the gradients dgrad, wgrad; scudnn, s1688cudnn: cuDNN's own",
+        re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?=ol|[A-Z\d]|_kernel)|^Conv$|cudnn-conv|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
+        "cuDNN and CUTLASS name the forward pass fprop and the gradients dgrad, wgrad; scudnn, s1688cudnn: cuDNN's own;"
+        " TensorFlow's Conv2D, XLA's convolution and cudnn-conv: `conv` alone is a word of anyone's kernels",
     ),
     _ClassPattern(
         "batch_norm",
