@@ -205,10 +205,10 @@ def test_xla_gets_no_layer_that_would_choose_cudnn_and_a_word_says_so(
     one: Replicas, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given: dict[str, Value] = {"batch_size": 4, "length": 3, "bidirectional": True}
-    compiled, _ = trained(example(), spec_of(example(), "words", xla=True, **given), one, 1)
+    compiled, _ = trained(example(), spec_of(example(), "words", xla=True, **given), one, 0)
     assert [layer.use_cudnn for layer in _lstms(compiled)] == [False, False]
     assert re.search(r"so (\w+_lstm\w* \(LSTM\)(, | )){2}ran with use_cudnn=False", capsys.readouterr().out)
-    plain, _ = trained(example(), spec_of(example(), "words", **given), one, 1)
+    plain, _ = trained(example(), spec_of(example(), "words", **given), one, 0)
     assert [layer.use_cudnn for layer in _lstms(plain)] == ["auto", "auto"]
     assert not capsys.readouterr().out
 
@@ -440,6 +440,7 @@ def test_every_example_explains_its_parameters_and_names_none_that_is_not_there(
         assert set(re.findall(r"(\w+)=", words)) <= known[name]
 
 
+@pytest.mark.usefixtures("unoptimized")
 def test_the_transformer_learns_on_two_replicas_with_dropout(pair: Replicas) -> None:
     given = read(EXAMPLE.with_name("transformer.py"))
     sizes: dict[str, Value] = {"batch_size": 4, "layers": 1, "heads": 2, "width": 16, "length": 8, "vocabulary": 20}
@@ -451,5 +452,5 @@ def test_resnet_50_has_the_weights_that_keras_documents() -> None:
     from workloads.tensorflow.custom import custom_recipe
 
     given = read(EXAMPLE.with_name("resnet50.py"))
-    model = custom_recipe(spec_of(given, "resnet50", batch_size=2, image_size=32), given).model()
+    model = custom_recipe(spec_of(given, "resnet50", batch_size=2, image_size=32, mode="inference"), given).model()
     assert sum(weight.shape.num_elements() for weight in model.weights) == 25_583_592
