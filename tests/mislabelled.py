@@ -140,14 +140,19 @@ class _First(layers.Dense):  # type: ignore[misc]
         return tf.tile(super().call(inputs[:1]), (inputs.shape[0], 1))
 
 
-_LAYERS = {"branch": _Branch, "loop": _Loop, "one answer": _First}
+class _FirstInTraining(_First):
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        return super().call(inputs) if training else layers.Dense.call(self, inputs)
+
+
+_LAYERS = {"branch": _Branch, "loop": _Loop, "one answer": _First, "one answer in training": _FirstInTraining}
 
 
 def shortcuts(
     batch_size: int = 16,
     how: Literal[
-        "none", "eager", "branch", "loop", "one answer", "one example", "no gradient", "a head alone", "no rate",
-        "bfloat16 weights", "constant loss",
+        "none", "eager", "branch", "loop", "one answer", "one answer in training", "one example",
+        "no gradient", "a head alone", "no rate", "bfloat16 weights", "constant loss",
     ] = "none",
 ) -> Any:  # fmt: skip
     """Two dense layers, and a way to work less than it seems: all but `eager` leave a graph that has everything."""

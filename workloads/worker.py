@@ -118,10 +118,11 @@ class Worker:
 
     def _look_again(self, spec: RunSpec) -> None:
         """Trace a few more steps if the variant requests it, and look at what the task's steps did."""
-        if self._collector is None:
+        traced = spec.variant["evidence"] == "trace"
+        if self._collector is None or self._task is None or not (traced or self._task.inspection):
             return
         self._phase("evidence")
-        if spec.variant["evidence"] == "trace":
+        if traced:
             self._collector.trace()
         self._collector.inspect()
 

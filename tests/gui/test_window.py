@@ -41,7 +41,7 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
         assert workbench.run.running
     view = workbench.run_view.live
     assert "Completed" in view.displayed_text()
-    assert "steps/s" in view.displayed_text()
+    assert "examples/s" in view.displayed_text()
     assert len(view.stack.panel("throughput").points("run")[0]) > 0
     assert len(view.stack.panel("loss").points("run")[0]) > 0
     assert len(view.stack.panel("load_pct").points("host")[0]) > 0

@@ -95,7 +95,7 @@ def test_a_completed_run_without_json_says_its_throughput(command_line: CommandL
     assert done.returncode == 0
     assert done.stdout.startswith("run 1  dummy train · CPU · batch 8")
     assert "completed\n" in done.stdout
-    assert "steps/s, 7 steps in" in done.stdout, "of so few blocks none is cut as a warm-up"
+    assert "examples/s, 7 steps in" in done.stdout, "of so few blocks none is cut as a warm-up"
     assert [line for line in done.stderr.splitlines() if line == "measure"], "progress is on stderr"
 
 
@@ -471,5 +471,5 @@ def test_a_run_needs_no_home_no_locale_and_nobody_who_reads(tmp_path: Path) -> N
     done = bare("run", *dummy_arguments(), redirect="<&- 2>&-")
     assert done.returncode == 0
     assert "throughput" in done.stdout
-    assert "?steps/s" in done.stdout, "a space that ASCII lacks"
+    assert "?examples/s" in done.stdout, "a space that ASCII lacks"
     assert bare.json("show", "1")["outcome"] == "completed"

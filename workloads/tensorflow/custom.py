@@ -223,10 +223,10 @@ class _CustomRecipe:
         assert self._result is not None, "the model is made first"
         return tuple(map(_describe_layer, _flat_layers(self._result.model)))
 
-    def answers(self, inputs: Any) -> Sequence[tf.Tensor]:
-        """Return each output of the user's model in inference mode."""
+    def answers(self, inputs: Any, training: bool) -> Sequence[tf.Tensor]:
+        """Return each output of the user's model."""
         assert self._result is not None, "the model is made first"
-        return tf.nest.flatten(self._result.model(inputs, training=False))  # type: ignore[no-any-return]
+        return tf.nest.flatten(self._result.model(inputs, training=training))  # type: ignore[no-any-return]
 
     def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
         """Return the user's optimizer of these weights, or Adam if there is none."""

@@ -20,10 +20,11 @@ _ROUNDING = 1e-5
 
 def inspection_of(
     model: Model,
-    answers: Callable[[Any], Sequence[tf.Tensor]],
+    answers: Callable[[Any, bool], Sequence[tf.Tensor]],
     batches: Batches,
     replicas: Replicas,
     *,
+    trains: bool,
     eager_steps: Callable[[], int],
     loss: Callable[[], float],
     without_gradient: Callable[[], Sequence[str]],
@@ -32,9 +33,10 @@ def inspection_of(
 
     Args:
         model: The model.
-        answers: Returns its outputs to inputs.
+        answers: Returns its outputs for inputs, in training or not.
         batches: What the steps take.
         replicas: Where they run.
+        trains: Whether the steps train it.
         eager_steps: As in `Inspection`, like those that follow.
         loss: The last step's.
         without_gradient: Names of weights.
@@ -44,7 +46,7 @@ def inspection_of(
         loss=loss,
         checksums=lambda: _checksums(model),
         without_gradient=without_gradient,
-        count_distinct=lambda: _count_distinct(answers, batches.take(), replicas),
+        count_distinct=lambda: _count_distinct(answers, batches.take(), replicas, {False, trains}),
     )
 
 
@@ -56,17 +58,22 @@ def _checksums(model: Model) -> list[tuple[str, int]]:
 
 
 def _count_distinct(
-    answers: Callable[[Any], Sequence[tf.Tensor]], taken: Any, replicas: Replicas
+    answers: Callable[[Any, bool], Sequence[tf.Tensor]], taken: Any, replicas: Replicas, modes: set[bool]
 ) -> tuple[int, int, int]:
-    """Count in the first batch of the first replica, of which every step takes all there are."""
+    """Count in the first batch of the first replica, of which every step takes all there are; the fewest of modes."""
     with tf.device(replicas.devices[0]):
         inputs, _ = tf.nest.map_structure(lambda one: replicas.strategy.experimental_local_results(one)[0][0], taken)
         examples = [np.asarray(one) for one in tf.nest.flatten(inputs)]
         count = len(examples[0])
-        outputs = [_describe_rows(one) for one in answers(inputs) if one.shape.rank and one.shape[0] == count]
+        outputs = [_count_outputs(answers(inputs, training), count) for training in modes]
     distinct = len({b"".join(row.tobytes() for row in rows) for rows in zip(*examples, strict=True)})
-    distinct_outputs = (1 + int(np.sum(np.diff(np.sort(one)) > _ROUNDING)) for one in outputs)
-    return count, distinct, max(distinct_outputs, default=distinct)
+    return count, distinct, min(outputs)
+
+
+def _count_outputs(outputs: Sequence[tf.Tensor], count: int) -> int:
+    """Return how many different rows the output has that has most; of outputs with other rows than examples, all."""
+    rows = [_describe_rows(one) for one in outputs if one.shape.rank and one.shape[0] == count]
+    return max((1 + int(np.sum(np.diff(np.sort(one)) > _ROUNDING)) for one in rows), default=count)
 
 
 def _describe_rows(output: tf.Tensor) -> NDArray[np.float64]:

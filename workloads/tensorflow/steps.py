@@ -97,6 +97,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
             recipe.answers,
             batches,
             replicas,
+            trains=trains,
             eager_steps=lambda: replica_step.eager_steps,
             loss=lambda: _fetch(replica_step.result),
             without_gradient=lambda: replica_step.without_gradient,

@@ -44,7 +44,7 @@ def tabs_of(live: LiveView) -> list[str]:
 def is_measured(live: LiveView, gpu: str, batch: int) -> bool:
     """Whether what is shown is a run of this batch size that measures on this GPU, and on it alone."""
     words = live.displayed_text()
-    if f"batch {batch}" not in live.name or "Measuring" not in words or "steps/s" not in words:
+    if f"batch {batch}" not in live.name or "Measuring" not in words or "examples/s" not in words:
         return False
     return live.stack.panel("power_mw").shown_keys() == (gpu,) and losses(live) > 1
 

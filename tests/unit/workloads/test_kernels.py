@@ -34,6 +34,7 @@ KERNELS: list[tuple[str, KernelClass, bool | None]] = [
     ("void cudnn::cnn::conv2d_grouped_direct_kernel<false, true, float, float, float, 0>(…)", "convolution", None),
     ("void conv_kernel_common<float>(…)", "convolution", None),
     ("cudnn-conv-bw-filter.1", "convolution", None),
+    ("Conv", "convolution", None),
     ("my_model_reduce_then_conv_embedding", "other", None),
     ("void elemWiseRNNcell<float, float, float, (cudnnRNNMode_t)2, (cudnnRNNBiasMode_t)2>(…)", "rnn", None),
     ("void GENERIC_elementWise_bp2<float, float, float, 4, (cudnnRNNBiasMode_t)2>(int, int, float*, …)", "rnn", None),

@@ -258,14 +258,17 @@ def test_products_that_fell_back_to_the_cpu_are_found() -> None:
     assert found.reason == "1 of the 2 products ran on the CPU."
 
 
-def test_a_profiler_that_saw_no_kernel_of_a_gpu_says_so() -> None:
+@pytest.mark.parametrize(("gpus", "word"), [(1, "libcupti"), (0, "on the CPU")])
+def test_a_profiler_that_saw_no_kernel_says_why(gpus: int, word: str) -> None:
     from workloads.tensorflow.evidence.collector import evidence_of
     from workloads.tensorflow.evidence.xplane import Trace
 
     seen = replace(seen_on_gpu("tf32", ()), trace=Trace(steps=3))
-    evidence = evidence_of(seen)
+    spec = RunSpec(workload=seen.spec.workload, variant={**seen.variant, "gpus": gpus})
+    evidence = evidence_of(replace(seen, spec=spec))
     assert (evidence.sources, evidence.match is True) == (("graph",), False)
-    assert any("libcupti" in note for note in evidence.notes)
+    (note,) = evidence.notes
+    assert word in note
 
 
 def cudnn_calls(count: int) -> tuple[Any, ...]:

@@ -175,6 +175,7 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
             "Operations are in loops of the model's own: nothing shows how often a step computes them.",
         ),
         ("one answer", "examples", None, "Different outputs for 16 different examples: 1."),
+        ("one answer in training", "examples", None, "Different outputs for 16 different examples: 1."),
         ("one example", "examples", None, "Different examples in a batch of 16: 1."),
         ("no gradient", "training", "no weight trained", "The loss does not depend on any weight."),
         (
@@ -286,9 +287,10 @@ def test_outputs_are_alike_but_for_rounding(one: Replicas, difference: float, di
 
     inspection = inspection_of(
         cast(Any, None),
-        lambda inputs: [tf.constant([[1.0], [1.0], [1.0], [1.0 + difference]]), tf.reduce_sum(inputs)],
+        lambda inputs, _: [tf.constant([[1.0], [1.0], [1.0], [1.0 + difference]]), tf.reduce_sum(inputs)],
         cast(Any, Ready()),
         one,
+        trains=False,
         eager_steps=lambda: 0,
         loss=lambda: 0.0,
         without_gradient=tuple,
