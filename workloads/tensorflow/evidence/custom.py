@@ -113,13 +113,18 @@ def _execution(observation: Observation, findings: Findings) -> Aspect:
         return Aspect(name="execution", requested=_GRAPH, reason=observation.no_product_reason)
     ops = (*observation.graph, *observation.programs)
     recurrent = [layer.name for layer in observation.layers if layer.recurrent]
-    where = ["branches (tf.cond)"] if any(op.branch for op in ops) else []
-    if any(op.is_product and op.loop and not layers_of([op], recurrent) for op in ops):
-        where.append("loops of the model's own")
+    branches = [op for op in ops if op.branch]
+    loops = [op for op in ops if op.is_product and op.loop and not layers_of([op], recurrent)]
+    layers = [layer.name for layer in observation.layers]
+    where = [
+        " of ".join(filter(None, (what, _first(layers_of(group, layers)))))
+        for what, group in (("branches (tf.cond)", branches), ("loops", loops))
+        if group
+    ]
+    if not where:
+        return Aspect(name="execution", requested=_GRAPH, actual=_GRAPH)
     reason = f"Operations are in {' and in '.join(where)}: nothing shows how often a step computes them."
-    return Aspect(
-        name="execution", requested=_GRAPH, actual=None if where else _GRAPH, reason=reason if where else None
-    )
+    return Aspect(name="execution", requested=_GRAPH, reason=reason)
 
 
 def _training(findings: Findings) -> Aspect:
