@@ -268,6 +268,26 @@ def test_a_loop_of_a_recurrent_layer_is_none_of_the_models_own() -> None:
     assert [aspect.matches for aspect in found if aspect] == [True, None]
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_stands_in_a_branch_is_known_in_functions_too(compiled: bool) -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.evidence.graph import collected_ops, start_collecting
+
+    def inner(x: Any) -> Any:
+        many = tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: x @ x, lambda: x])
+        return tf.cond(x[0, 0] > 0, lambda: many @ x @ x, lambda: many) + x @ x
+
+    def step(x: Any) -> Any:
+        return tf.function(inner, jit_compile=compiled, autograph=False)(x)
+
+    start_collecting()
+    tf.function(step, autograph=False)(tf.ones((4, 4)))
+    products = [op for op in collected_ops() if op.is_product]
+    assert sorted(op.branch for op in products) == [False, True, True, True]
+    assert {op.compiled for op in products} == {compiled}
+
+
 def test_a_run_that_ended_early_was_not_looked_at() -> None:
     found = list(step_aspects(Observation(spec=CUSTOM, graph=(PRODUCT,))))
     assert [(aspect.name, aspect.reason) for aspect in found] == [
