@@ -1,6 +1,9 @@
 """Where the program, its resources and its databases are on disk, what starts it, and which version it is."""
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,6 +69,34 @@ def default_database() -> Path:
 def open_private(path: str, flags: int) -> int:
     """Open a file as the `opener` of `open`: where it is made, its user alone may read it, whatever the umask."""
     return os.open(path, flags, 0o600)
+
+
+def config_path(name: str, variable: str) -> Path:
+    """Return a file of the user's config folder, or the one that an environment variable names in its place."""
+    import platformdirs
+
+    named = os.environ.get(variable)
+    return Path(named).expanduser() if named else platformdirs.user_config_path("variantscope") / name
+
+
+def rewrite_private(path: Path, change: Callable[[], bytes]) -> None:
+    """Replace a file of the user's whole, while no other program does; `change` returns its text. Raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.parent):
+        new = path.with_name(f".{path.name}.new")
+        with open(new, "wb", opener=open_private) as file:
+            file.write(change() + b"\n")
+        new.replace(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def weights_path(database: Path, uid: str) -> Path:

@@ -88,6 +88,12 @@ class Plan(
         return str(self.repeats) if self.until_pct is None else f"until ± {self.until_pct:g} %"
 
     @property
+    def interpreters(self) -> tuple[str, ...]:
+        """Return the Pythons that its runs name, each once."""
+        named = (str(spec.variant.get("interpreter", "")) for spec in self.specs)
+        return tuple(filter(None, dict.fromkeys(named)))
+
+    @property
     def specs(self) -> tuple[RunSpec, ...]:
         """Return the spec of every run, those of the variants compared first."""
         return (*self.variants, *(transfer.spec for transfer in self.weight_transfers))

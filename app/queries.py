@@ -195,6 +195,7 @@ class QueueEntry:
         added_utc_ns: When it was added.
         experiment: Number of its experiment, None before its first run.
         owned: Whether a living process runs it now.
+        imported: Whether it came from another database, and was not requested here since.
     """
 
     entry: int
@@ -206,6 +207,7 @@ class QueueEntry:
     added_utc_ns: int
     experiment: int | None
     owned: bool
+    imported: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +227,9 @@ class QueueProgress:
         waits_for_device: Whether the next run waits for another one to end; `message` says so.
         experiment: Number of its experiment, None before its first run.
         message: A sentence on how it ended, or on runs from elsewhere.
-        host: The host it is made on; "" is this machine.
+        host: The host it is made on, with all of its address; "" is this machine.
+        interpreters: The Pythons that its variants name.
+        imported: Whether it came from another database.
     """
 
     entry: int
@@ -241,6 +245,8 @@ class QueueProgress:
     experiment: int | None = None
     message: str = ""
     host: str = ""
+    interpreters: tuple[str, ...] = ()
+    imported: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

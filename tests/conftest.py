@@ -65,13 +65,14 @@ def imported_modules_stay() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Use a temporary folder for leases, the list of hosts, what processors can do and what windows remember.
+    """Use temporary places for leases, hosts, grants, what processors can do and what windows remember.
 
     Tests in two processes do not wait for each other's runs, and none changes what the user who tests has.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("leases")))
         patch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path_factory.mktemp("hosts") / "hosts.json"))
+        patch.setenv("VARIANTSCOPE_GRANTS", str(tmp_path_factory.mktemp("grants") / "grants.json"))
         patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
         patch.setenv("VARIANTSCOPE_WINDOW", str(tmp_path_factory.mktemp("window") / "window.ini"))
         yield

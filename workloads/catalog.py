@@ -22,13 +22,13 @@ from workloads.interpreter import (
     DEFAULT_VARIABLE,
     ENVIRONMENT_STAMP,
     MINIMUM_VERSIONS,
-    MISSING_ENVIRONMENT,
     complete_environments,
     default_interpreter,
     environment_folder,
     environments_folder,
     find_python,
     installed_framework,
+    missing_python,
 )
 from workloads.machine import Gpu, Machine
 from workloads.parameters import PRECISION
@@ -55,7 +55,6 @@ __all__ = [
     "LAYOUT_PARAMETERS",
     "MAX_VARIANTS",
     "MINIMUM_VERSIONS",
-    "MISSING_ENVIRONMENT",
     "ONEDNN_KEY",
     "ONEDNN_VARIABLE",
     "PRECISION",
@@ -90,6 +89,7 @@ __all__ = [
     "installed_framework",
     "is_custom",
     "label_from_name",
+    "missing_python",
     "parameter_names",
     "parse",
     "precision_refusal",

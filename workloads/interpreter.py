@@ -22,6 +22,10 @@ DEFAULT_VARIABLE = "VARIANTSCOPE_INTERPRETER"
 """The environment variable that names the interpreter of runs that name none."""
 ENVIRONMENT_STAMP = "variantscope.json"
 """The file in a complete environment that the program made; it is written last, and deleted first."""
+NO_PYTHON = (
+    "{interpreter} is neither a virtual environment's folder nor a Python on this machine; leave it empty for this "
+    "program's own."
+)
 MISSING_ENVIRONMENT = (
     "There is no complete environment called {interpreter} on this machine; the command "
     "`env add {interpreter}` makes it, and `env list` shows those there are. A path has a slash: ./{interpreter}."
@@ -56,20 +60,31 @@ def default_interpreter() -> str:
     environment where it has the framework; else the environment that the program made here first, if there is one.
     """
     if named := os.environ.get(DEFAULT_VARIABLE):
-        return named
+        return os.path.abspath(named) if os.sep in named else named  # noqa: PTH100 - pathlib keeps the dots
     has_framework = sys.prefix != sys.base_prefix and importlib.util.find_spec(FRAMEWORK.distributions[0]) is not None
     return next((folder.name for folder in complete_environments()), "") if not has_framework else ""
 
 
 def find_python(interpreter: str) -> Path | None:
-    """Return the Python of an environment by its name or folder, or the Python itself; None if there is none."""
-    is_path = os.sep in interpreter
+    """Return the Python of an environment by its name or folder, or the Python itself; None if there is none.
+
+    A relative path is none: it would name another file wherever a program is started.
+    """
+    is_path = os.path.isabs(interpreter)  # noqa: PTH117 - it may be a name
     folder = Path(interpreter) if is_path else environment_folder(interpreter)
     if folder is None or not (is_path or (folder / ENVIRONMENT_STAMP).is_file()):
         return None
     named = [folder] if folder.name.startswith("python") else []
     inside = [folder / "bin" / name for name in ("python", "python3")]
     return next((python for python in (*named, *inside) if python.is_file() and os.access(python, os.X_OK)), None)
+
+
+def missing_python(interpreter: str) -> str | None:
+    """Return in one sentence why no Python is started by that name or path on this machine; None if one is."""
+    if find_python(interpreter) is not None:
+        return None
+    reason = NO_PYTHON if environment_folder(interpreter) is None else MISSING_ENVIRONMENT
+    return reason.format(interpreter=interpreter)
 
 
 def installed_framework(interpreter: str = "") -> str | None:

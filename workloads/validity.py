@@ -1,13 +1,14 @@
 """The validity table: which variants cannot run on which machines, and why, one rule per entry."""
 
 import math
+import os
 from collections.abc import Callable, Iterator
 
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
 from workloads.framework import ONEDNN_VARIABLE
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
-from workloads.interpreter import MISSING_ENVIRONMENT, environment_folder, find_python
+from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python
 from workloads.machine import Gpu, Machine
 from workloads.processor import read_support
 from workloads.protocol import Variant
@@ -63,6 +64,11 @@ def _is_name(variant: Variant) -> bool:
 
 def _lacks_python(variant: Variant) -> bool:
     return bool(variant["interpreter"]) and find_python(str(variant["interpreter"])) is None
+
+
+def _is_relative(variant: Variant) -> bool:
+    python = str(variant["interpreter"])
+    return bool(python) and not (os.path.isabs(python) or _is_name(variant))  # noqa: PTH117 - it may be a name
 
 
 PRECISION_RULES: tuple[Rule, ...] = (
@@ -162,8 +168,12 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("interpreter",),
         broken=lambda v, m: m.local and _lacks_python(v) and not _is_name(v),
-        reason="{interpreter} is neither a virtual environment's folder nor a Python on this machine; "
-        "leave it empty for this program's own.",
+        reason=NO_PYTHON,
+    ),
+    Rule(
+        parameters=("interpreter",),
+        broken=lambda v, m: not m.local and _is_relative(v),
+        reason="{interpreter} is no environment's name and no whole path, so it names no Python of a host.",
     ),
     Rule(
         parameters=("interpreter",),

@@ -24,6 +24,7 @@ from app.cli.experiment_progress import run_entries
 from app.cli.runs import one_variant, run_services, workload_finder
 from app.cli.terminal import print_json, print_table, print_text
 from app.errors import UserError
+from app.grants import typed
 from app.plan import Plan
 from app.records import RunHeader, RunRow
 from app.runs.environment import environment_info
@@ -233,7 +234,9 @@ def run(options: AaOptions, *, as_json: bool) -> int:
 
 def _plan(options: AaOptions, services: RunServices) -> Plan:
     machine = services.host.machine
-    spec = one_variant(workload_finder(services.database)(options.workload or _WORKLOAD), options.settings, machine)
+    spec = one_variant(
+        workload_finder(services.database, typed)(options.workload or _WORKLOAD), options.settings, machine
+    )
     return Plan(
         name=f"A/A {short_name(spec)}",
         variants=(spec,),

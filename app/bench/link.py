@@ -19,6 +19,7 @@ from app.bench import link_kills
 from app.bench.harness import Result
 from app.cli.runs import one_variant, run_services, workload_finder
 from app.fields import Sample
+from app.grants import typed
 from app.hosts.connection import HZ
 from app.hosts.open import open_host
 from app.runs.session import RunServices, RunSession
@@ -52,9 +53,9 @@ def measure(
         return link_kills.measure(on, kills)
     with tempfile.TemporaryDirectory() as folder:
         first = [*_first_samples(on, Path(folder)), *_delays(on)]
-        with run_services(Path(folder) / "bench.db") as here, closing(open_host(on)) as connection:
+        with run_services(Path(folder) / "bench.db") as here, closing(open_host(on, consent=typed)) as connection:
             machine = here.host.machine
-            chosen = workload_finder(here.database)(workload or ("cnn10" if machine.gpus else "lstm"))
+            chosen = workload_finder(here.database, typed)(workload or ("cnn10" if machine.gpus else "lstm"))
             spec = one_variant(chosen, settings or _SETTINGS, machine)
             return [*first, *_throughput(spec, here, replace(here, host=connection.host), pairs)]
 
@@ -90,7 +91,7 @@ def _first_sample_s(on: str) -> float:
         if isinstance(message, Sample):
             came.set()
 
-    with closing(open_host(on)) as connection:
+    with closing(open_host(on, consent=typed)) as connection:
         connection.host.telemetry.subscribe(receive)
         if not came.wait(_WAIT_S):
             raise RuntimeError("no sample came")
@@ -102,7 +103,7 @@ def _delays(on: str) -> Sequence[Result]:
 
     A sampler of GPUs writes what it read at two ticks together: half of its samples are 50 ms late on either way.
     """
-    with closing(TelemetryFeed(HZ)) as feed, closing(open_host(on)) as connection:
+    with closing(TelemetryFeed(HZ)) as feed, closing(open_host(on, consent=typed)) as connection:
         feed.start()
         local, remote = _Delays(feed), _Delays(connection.host.telemetry)
         time.sleep(_SAMPLES_S)

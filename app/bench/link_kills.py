@@ -22,6 +22,7 @@ import psutil
 from app.bench.harness import Result
 from app.bench.invariants import BROKEN, broken_in
 from app.errors import UserError
+from app.grants import typed
 from app.hosts.book import find_host
 from app.hosts.connection import connect
 from app.hosts.link import LinkLimits
@@ -67,7 +68,7 @@ class _Run:
     """A run on a host of its own."""
 
     def __init__(self, on: str, database: Path) -> None:
-        entry = find_host(on)
+        entry = find_host(on, typed)
         self._connection = connect(carrier_of(entry.place), name=entry.name, limits=_LIMITS)
         self.ending = "never began"
         spec = catalog.complete("dummy", {"gpus": 0, "seconds": 600.0}, self._connection.host.machine)

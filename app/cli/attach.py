@@ -12,8 +12,9 @@ from app.cli.options import command
 from app.cli.progress import ProgressSink
 from app.cli.services import open_store, stop_on_interrupt
 from app.cli.show import print_run
-from app.cli.terminal import print_json, print_table, say
+from app.cli.terminal import ask_consent, print_json, print_table, say
 from app.errors import UserError
+from app.grants import typed
 from app.hosts.attach import Attachment, SpoolLink, detached_hosts
 from app.hosts.book import find_host
 from app.paths import PROGRAM
@@ -44,6 +45,7 @@ def attach(
     """Fetch, and follow to its end what goes on still; return 0 when every run completed. Ctrl-C leaves it going on."""
     with open_store(database, may_be_new=True) as store:
         path = store.path
+    consent = typed if host else ask_consent
     words = [host] if host else sorted(set(detached_hosts(path).values()))
     if stop and not run:
         raise UsageError("--stop ends one run: `attach HOST --list` shows which there are.")
@@ -53,7 +55,7 @@ def attach(
     fetched: list[StoredRun] = []
     listed: list[tuple[str, Spool]] = []
     for word in words:
-        with contextlib.closing(SpoolLink.open(find_host(word), say)) as link:
+        with contextlib.closing(SpoolLink.open(find_host(word, consent), say)) as link:
             spools = [spool for spool in link.spools() if spool.spooled.run.uid.startswith(run or "")]
             if run and not spools:
                 raise UserError(f"There is no run {run} in the spool of {word}: `{PROGRAM} attach {word} --list`.")

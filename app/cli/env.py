@@ -26,6 +26,7 @@ from app.environments.records import (
     Environments,
 )
 from app.errors import UserError
+from app.grants import typed
 from app.paths import PROGRAM
 from workloads.catalog import FRAMEWORK, UsageError
 
@@ -91,7 +92,7 @@ def _environments_of(on: str) -> Iterator[Environments]:
     from app.hosts.environments import remote_environments
     from app.hosts.open import open_host
 
-    with contextlib.closing(open_host(on, notify=say)) as connection:
+    with contextlib.closing(open_host(on, consent=typed, notify=say)) as connection:
         if not isinstance(connection, Connection):
             raise UserError(f"Environments are made on one host: name a host of {on} by its ssh address.")
         yield remote_environments(connection.link)

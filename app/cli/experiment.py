@@ -46,8 +46,9 @@ from app.cli.presets import list_presets
 from app.cli.progress import run_with_notification
 from app.cli.runs import run_services, several_variants, workload_finder
 from app.cli.services import open_store
-from app.cli.terminal import print_json, say
+from app.cli.terminal import ask_consent, print_json, say
 from app.errors import UserError
+from app.grants import typed
 from app.paths import PROGRAM, default_database
 from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan, with_random_order
 from app.queries import FINISHED_STATES, QueueEntry
@@ -148,9 +149,9 @@ class ExperimentOptions:
                 "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."
             )
 
-    def find_workload(self, word: str) -> Workload:
-        """Return the workload that a word names; raises `UsageError`."""
-        return workload_finder(self.database)(word)
+    def find_in_preset(self, word: str) -> Workload:
+        """Return the workload that a word of a preset names; `--show` reads no file. Raises `UsageError`."""
+        return workload_finder(self.database, None if self.show else ask_consent)(word)
 
 
 def parse_run_list(text: str) -> tuple[int, ...]:
@@ -245,7 +246,7 @@ def experiment(context: click.Context, /, **values: Any) -> int:
 
 
 def _run(options: ExperimentOptions) -> int:
-    named = load_preset(options.preset, options.find_workload) if options.preset else None
+    named = load_preset(options.preset, options.find_in_preset) if options.preset else None
     article = named.preset.article if named else None
     if named and options.show:
         return _print_result(_stored_experiment(named, options), article, options) or 0
@@ -254,6 +255,8 @@ def _run(options: ExperimentOptions) -> int:
         inventory = services.host.inventory()
         machine = inventory.machine
         plan = _preset_plan(named, machine, options) if named else _chosen_plan(options, machine)
+        if options.workload is not None:
+            services.admit(plan.specs, typed)
         with Store.open(services.database) as store:
             entry = _enqueue(_with_limits(plan, machine, options), store)
             if options.queue and not entry.owned:
@@ -377,7 +380,7 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
         plan = interleaved_plan(_at_least_two(catalog.distinct(stored)), repeats)
         return structs.replace(plan, until_pct=options.until)
     assert options.workload is not None
-    workload = options.find_workload(options.workload)
+    workload = workload_finder(options.database, typed)(options.workload)
     variants = _at_least_two(several_variants(workload, options.settings, machine))
     ordered = tuple(_baseline_first(variants, options.baseline, workload))
     plan = Plan(name=experiment_name(ordered), variants=ordered, repeats=repeats, until_pct=options.until)

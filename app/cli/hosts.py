@@ -9,6 +9,7 @@ import click
 from app.cli.candidates import complete_hosts
 from app.cli.options import OneOf, command
 from app.cli.terminal import print_json, print_table, print_text
+from app.grants import typed
 from app.hosts.book import HostEntry, add_host, find_host, read_hosts, remove_host
 from app.hosts.check import HostCheck, check_hosts
 from app.hosts.check_lines import check_lines
@@ -82,7 +83,7 @@ def _document(entry: HostEntry) -> dict[str, Any]:
 
 def _check(names: Sequence[str], *, as_json: bool) -> int:
     """Check these hosts, or all; print what was found of each as it is known."""
-    entries = [find_host(name) for name in names] or read_hosts()
+    entries = [find_host(name, typed) for name in names] or read_hosts()
     if not entries and not as_json:
         return _print_hosts(as_json=False)
     found: list[HostCheck] = []

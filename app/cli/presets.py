@@ -17,7 +17,7 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
     listed: list[PresetStatus] = []
     with run_services(database) as services, Store.open(services.database) as store:
         inventory = services.host.inventory()
-        find, stored = workload_finder(database), store.list_runs()
+        find, stored = workload_finder(database, None), store.list_runs()
         for key in (*preset_names(), *user_preset_files(services.database)):
             try:
                 listed.append(preset_status(key, find, store, inventory, stored))

@@ -226,9 +226,13 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     if as_json:
         print_json({"queue": [_document(entries[each.entry], each) for each in found]})
     elif found:
-        hosts = ["host"] if any(each.host for each in found) else []
-        header = ("entry", "name", *hosts, "state", "runs", "left")
-        lines = [_row(each, with_host=bool(hosts)) for each in found]
+        places = {
+            "host": [each.host for each in found],
+            "Python": [", ".join(each.interpreters) for each in found],
+        }
+        named = {head: texts for head, texts in places.items() if any(texts)}
+        header = ("entry", "name", *named, "state", "runs", "left")
+        lines = [_row(each, cells) for each, *cells in zip(found, *named.values(), strict=True)]
         print_table(header, lines, right=frozenset({0, header.index("runs")}))
         for words in dict.fromkeys(each.message for each in found if each.message):
             say(words)
@@ -239,10 +243,9 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _row(progress: QueueProgress, *, with_host: bool) -> tuple[str, ...]:
+def _row(progress: QueueProgress, places: Sequence[str]) -> tuple[str, ...]:
     left = "not known yet" if progress.left_s is None else f"about {units.duration(progress.left_s)}"
-    hosts = [progress.host] if with_host else []
-    return (str(progress.entry), progress.name, *hosts, progress.state, f"{progress.done}/{progress.planned}", left)
+    return (str(progress.entry), progress.name, *places, progress.state, f"{progress.done}/{progress.planned}", left)
 
 
 def _describe_total(found: Sequence[QueueProgress]) -> str:
@@ -268,6 +271,8 @@ def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
         "name": entry.name,
         "preset": entry.preset,
         "host": progress.host or None,
+        "interpreters": list(progress.interpreters),
+        "imported": entry.imported,
         "state": entry.state,
         "done": progress.done,
         "planned": progress.planned,

@@ -31,6 +31,7 @@ from app.cli.services import stop_on_interrupt
 from app.cli.show import print_run
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
+from app.grants import typed
 from app.hosts.attach import SpoolLink, detach_run, require_lasting
 from app.hosts.book import find_host
 from app.paths import PROGRAM
@@ -236,7 +237,7 @@ def run(
     """Run and print the result; return 0 when it completed, or was detached."""
     if workload is None:
         raise UsageError(f"run needs a workload: {_known_workloads()}, or a file of yours as path/to/file.py:name.")
-    found = workload_finder(database)(workload)
+    found = workload_finder(database, typed)(workload)
     if parameters:
         return _print_parameters(found)
     if not largest_batch and (batch_limit or batch_step):
@@ -244,9 +245,10 @@ def run(
     if detach and (largest_batch or not on):
         raise UsageError("--detach is for one run on another host: it goes with --on, and not with --largest-batch.")
     if detach:
-        require_lasting(find_host(on))
+        require_lasting(find_host(on, typed))
     with run_services(database, sample_ms, on=on, standby=largest_batch) as services:
         spec = one_variant(found, settings, services.host.machine)
+        services.admit([spec], typed)
         if largest_batch:
             return _find_largest_batch(spec, services, search_bounds(spec, batch_limit, batch_step), as_json=as_json)
         if detach:
@@ -263,7 +265,7 @@ def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, 
     """Start a run that goes on without this program, and say how to fetch it."""
     if (refusal := services.host.refusal(spec)) is not None:
         raise UserError(refusal)
-    with contextlib.closing(SpoolLink.open(find_host(on), say)) as link:
+    with contextlib.closing(SpoolLink.open(find_host(on, typed), say)) as link:
         uid = detach_run(spec, services, link, 1000 / sample_ms)
     if as_json:
         print_json({"detached": {"uid": uid, "host": on}})

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from app.cli.services import Hosts, open_store
-from app.cli.terminal import say
+from app.cli.terminal import ask_consent, say
+from app.grants import Consent, typed
 from app.paths import default_database
 from app.runs.custom import ReadOptions, resolve_workload
 from app.runs.session import RunServices
@@ -36,16 +37,21 @@ def run_services(
         print(warning, file=sys.stderr)
     with contextlib.ExitStack() as stack:
         hosts = Hosts(stack, sample_ms, standby=standby)
-        yield RunServices(database=path, host=hosts.open(on), open_host=hosts.open)
+        yield RunServices(database=path, host=hosts.open(on, typed), open_host=hosts.open, consent=ask_consent)
 
 
-def workload_finder(database: Path | None) -> Callable[[str], Workload]:
+def workload_finder(database: Path | None, consent: Consent | None) -> Callable[[str], Workload]:
     """Return a function that finds a workload of the program by name, or a custom one, whose file it reads if it must.
 
-    It raises `UsageError`.
+    It raises `UsageError` and `UserError`.
+
+    Args:
+        database: The path that the user gave, None for the default one.
+        consent: Returns whether to read a file that was never allowed; None to read none.
     """
     path = database or default_database()
-    return lambda word: resolve_workload(word, path, ReadOptions(notify=say))
+    options = None if consent is None else ReadOptions(notify=say, consent=consent)
+    return lambda word: resolve_workload(word, path, options)
 
 
 def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:

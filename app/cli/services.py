@@ -8,8 +8,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from app.cli.terminal import say
+from app.cli.terminal import ask_consent, say
 from app.errors import UserError
+from app.grants import Consent, typed
 from app.paths import default_database
 from app.runs.host import Host
 from app.runs.leases import Leases
@@ -67,18 +68,18 @@ class Hosts:
         self._here: Host | None = None
         self._connections: dict[str, HostConnection] = {}
 
-    def open(self, word: str) -> Host:
+    def open(self, word: str, consent: Consent = ask_consent) -> Host:
         """Return the host that a word of `--on` names, "" for this machine; a lost one is connected to again.
 
         Raises:
-            UserError: It cannot be reached.
+            UserError: It cannot be reached, or `consent` does not allow it.
         """
         if not word:
             self._here = self._here or self._open_this_machine()
             return self._here
         known = self._connections.get(word)
         if known is None or known.status().lost is not None:
-            known = self._connections[word] = self._connect(word)
+            known = self._connections[word] = self._connect(word, consent)
         return known.host
 
     def _open_this_machine(self) -> Host:
@@ -92,7 +93,7 @@ class Hosts:
         self._stack.callback(launcher.close)
         return Host(telemetry=feed, launcher=launcher, leases=leases)
 
-    def _connect(self, word: str) -> "HostConnection":
+    def _connect(self, word: str, consent: Consent) -> "HostConnection":
         from app.hosts.connection import Connection  # here, for few commands need it
         from app.hosts.open import open_host
 
@@ -100,7 +101,7 @@ class Hosts:
         progress.daemon = True
         progress.start()
         try:
-            connection = open_host(word, hz=self._hz, notify=say)
+            connection = open_host(word, consent=consent, hz=self._hz, notify=say)
         finally:
             progress.cancel()
         self._stack.callback(connection.close)
@@ -117,7 +118,7 @@ def opened_host(on: str, sample_ms: float) -> Iterator[Host]:
         UserError: It cannot be reached.
     """
     with contextlib.ExitStack() as stack:
-        yield Hosts(stack, sample_ms).open(on)
+        yield Hosts(stack, sample_ms).open(on, typed)
 
 
 @contextlib.contextmanager

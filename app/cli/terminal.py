@@ -8,12 +8,16 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TextIO, cast
 
+from app.errors import UserError
+from app.grants import Grant, describe
 from app.plain import plain_text
 
 _log = logging.getLogger("variantscope.run")
@@ -123,6 +127,30 @@ def elide_name(name: str) -> str:
     """Leave out the middle of a kernel's long name: both ends tell kernels apart. `--json` has it whole."""
     half = (_MAX_NAME - 1) // 2
     return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[-half:]}"
+
+
+def ask_consent(grants: Sequence[Grant]) -> bool:
+    """Ask whether to allow what a file or a database names; raises `UserError` where nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        commands = ", ".join(f"`{grant.command}`" for grant in grants)
+        raise UserError(
+            f"Nobody can be asked here whether to {describe(grants)}, which was not typed on this machine: "
+            f"start this in a terminal and answer, or type it once, as {commands}."
+        )
+    say("This was not typed on this machine. It asks to")
+    for grant in grants:
+        say(f"  {grant.request}")
+    print("Allow that, now and from now on? [y/N] ", end="", file=sys.stderr, flush=True)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # else a command that stops politely reads on
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
+        return False
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 def say(sentence: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
+from app.grants import Consent
 
 if TYPE_CHECKING:
     from app.plan import Plan
@@ -62,6 +63,9 @@ class Actions:
 
     undo: Callable[[], None]
     """Undo the last such change."""
+
+    consent: Consent
+    """Ask whether to allow what was not typed here. Thread: any but the GUI's."""
 
     runs_imported: Callable[[], None]
     """Show runs, and unfinished experiments, that came from another database."""

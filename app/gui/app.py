@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.errors import UserError
 from app.gui.actions import Actions
+from app.gui.consent import ConsentQuestion
 from app.gui.database_question import DatabaseQuestion, prepare, space_warning
 from app.gui.diagnostics import Diagnostics
 from app.gui.experiment.experiment_controller import ExperimentController
@@ -164,12 +165,13 @@ class Workbench(QObject):
             self.sessions,
             self.bridge,
         )
-        self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form)
+        self.consent = ConsentQuestion(self.window, theme)
+        self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form, self.consent.ask)
         self.replay = ReplayController(run_view)
         self.opener = FileOpener(
             self.window, self.stored, self.run, self.replay, self.reads, database, lambda: self._busy
         )
-        self.hosts = HostScreens(self.window, theme, run_view, self.run, self.bridge)
+        self.hosts = HostScreens(self.window, theme, run_view, self.run, self.bridge, self.consent.ask)
         self.actions = self._make_actions()
         self._factory: SessionFactory | None = None
         sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
@@ -206,6 +208,7 @@ class Workbench(QObject):
             add_reference=self.stored.add_reference,
             manage_hosts=self.hosts.manage,
             record_change=self.undo.push,
+            consent=self.consent.ask,
             undo=self.undo.undo,
             runs_imported=self._runs_imported,
         )
@@ -248,6 +251,7 @@ class Workbench(QObject):
 
     def quit(self) -> None:
         """Close the window without asking; a run is stopped first and its end stored."""
+        self.consent.close()
         self.queue.shut_down()
         if self.queue.running:
             self.queue.running_changed.connect(self._close_window)
@@ -261,6 +265,7 @@ class Workbench(QObject):
         """Stop jobs, the sampler and the worker threads."""
         if self.replay.playing:
             self.replay.stop()
+        self.consent.close()
         write_states(self.window, self.run_view)  # which has no window before it is shown
         close_jobs(self.window)
         self._later.deleteLater()  # with its connections, whose lambdas would keep the workbench for ever
@@ -299,7 +304,9 @@ class Workbench(QObject):
         from app.gui.run.sessions import SessionFactory
 
         if self._factory is None:
-            self._factory = SessionFactory(self.database, self.feed, self.bridge, self.hosts.hosts.connections)
+            self._factory = SessionFactory(
+                self.database, self.feed, self.bridge, self.hosts.hosts.connections, self.consent.ask
+            )
         return self._factory
 
     def _prepare_worker(self) -> None:
@@ -404,7 +411,7 @@ def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
 
     def open_workload(path: Path) -> None:
         workbench.window.show_page(RUN)
-        workbench.custom_workloads.open(path)
+        workbench.custom_workloads.open_dropped(path)
 
     return {
         "database": workbench.stored.add_file,

@@ -161,6 +161,7 @@ def detach_run(spec: RunSpec, services: RunServices, link: SpoolLink, hz: float)
     """
     devices = candidate_devices(spec, services.host.machine)
     count = int(spec.variant["gpus"]) or 1
+    services.admit([spec])
     with Store.open(services.database) as store:
         source = stored_source(spec, services.database)
         start = start_order(store, spec, devices[:count], services.host, source, _WEIGHTS)

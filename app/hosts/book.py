@@ -1,19 +1,17 @@
 """The user's hosts: names for addresses, in one JSON file of the user's config folder."""
 
-import contextlib
 import dataclasses
 import difflib
-import fcntl
-import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from app.errors import UserError, read_error, write_error
+from app.grants import Consent, Grant, refuse, require
 from app.hosts.address import Address, checked_value, is_address, parse_address
-from app.paths import PROGRAM, open_private
+from app.paths import PROGRAM, config_path, rewrite_private
 from workloads.catalog import UsageError
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
@@ -51,11 +49,7 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def book_path() -> Path:
     """Return the file of the user's hosts."""
-    import platformdirs  # here, for few commands need it
-
-    if named := os.environ.get(FILE_VARIABLE):
-        return Path(named).expanduser()
-    return platformdirs.user_config_path("variantscope") / "hosts.json"
+    return config_path("hosts.json", FILE_VARIABLE)
 
 
 def read_hosts() -> tuple[HostEntry, ...]:
@@ -71,11 +65,13 @@ def read_hosts() -> tuple[HostEntry, ...]:
         raise UserError(f"{path} is no list of hosts ({error}): correct it, or delete it.") from None
 
 
-def find_host(word: str) -> HostEntry:
-    """Return the host that a word names: one of the user's, or an address; raises `UserError`."""
-    if is_address(word):
-        return HostEntry(name=parse_address(word).shown, address=word)
-    return _named(word)
+def find_host(word: str, consent: Consent = refuse) -> HostEntry:
+    """Return the host that a word names: one of the user's, or an address that `consent` allows; raises `UserError`."""
+    if not is_address(word):
+        return _named(word)
+    address = parse_address(word)
+    require([Grant(kind="host", value=str(address))], consent)
+    return HostEntry(name=address.shown, address=word)
 
 
 def split_hosts(word: str) -> list[str]:
@@ -120,25 +116,8 @@ def remove_host(name: str) -> HostEntry:
 
 
 def _change(change: Callable[[tuple[HostEntry, ...]], tuple[HostEntry, ...]]) -> None:
-    """Replace the file whole, while no other program does."""
     path = book_path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.parent):
-            text = msgspec.json.format(msgspec.json.encode(change(read_hosts())), indent=2)
-            new = path.with_name(f".{path.name}.new")
-            with open(new, "wb", opener=open_private) as file:
-                file.write(text + b"\n")
-            new.replace(path)
+        rewrite_private(path, lambda: msgspec.json.format(msgspec.json.encode(change(read_hosts())), indent=2))
     except OSError as error:
         raise write_error(path, error) from None
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from app.errors import UserError, bug_message
+from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, read_hosts
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.hosts import HostState, Stage
@@ -37,12 +38,18 @@ class OpenHost(Protocol):
         """Return the connection; raises `UserError` or `UsageError`."""
 
 
-def _open_host(
-    word: str, *, hz: float, notify: Callable[[str], None], is_cancelled: Callable[[], bool]
+def open_late(
+    word: str,
+    *,
+    hz: float,
+    notify: Callable[[str], None],
+    is_cancelled: Callable[[], bool],
+    consent: Consent = refuse,
 ) -> "HostConnection":
-    from app.hosts.open import open_host  # here, for the window opens without it
+    """Connect as `app.hosts.open.open_host` does, which the window's first paint does not wait for."""
+    from app.hosts.open import open_host
 
-    return open_host(word, hz=hz, notify=notify, is_cancelled=is_cancelled)
+    return open_host(word, consent=consent, hz=hz, notify=notify, is_cancelled=is_cancelled)
 
 
 class _Slot:
@@ -130,7 +137,7 @@ class Connections:
         self,
         listen: Callable[[str, SamplerMessage], None],
         changed: Callable[[], None],
-        open_host: OpenHost = _open_host,
+        open_host: OpenHost = open_late,
     ) -> None:
         self.listen = listen
         self.changed = changed

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 
+from app.grants import Consent, refuse
 from app.hosts.address import Address
 from app.hosts.book import HostEntry, find_host, split_hosts
 from app.hosts.carriers import Carrier, docker_carrier, shell_carrier, ssh_carrier
@@ -30,6 +31,7 @@ def carrier_of(address: Address) -> Carrier:
 def open_host(
     word: str,
     *,
+    consent: Consent = refuse,
     hz: float = HZ,
     notify: Callable[[str], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
@@ -38,15 +40,16 @@ def open_host(
 
     Args:
         word: The name of one of the user's hosts, or an address; several with commas between them are a pool.
+        consent: Returns whether to connect to an address that was never allowed.
         hz: Readings a second.
         notify: Gets a sentence for what is waited for, and when the host falls silent or is lost; on any thread.
         is_cancelled: Returns whether to connect no longer.
 
     Raises:
         UsageError: No host has that name, or it is no address.
-        UserError: It cannot be reached, or cannot serve; with what to do.
+        UserError: It cannot be reached, cannot serve, or is not allowed; with what to do.
     """
-    entries = [find_host(each) for each in split_hosts(word)]
+    entries = [find_host(each, consent) for each in split_hosts(word)]
     if len(entries) == 1:
         return open_entry(entries[0], hz=hz, notify=notify, is_cancelled=is_cancelled)
     with contextlib.ExitStack() as opened:

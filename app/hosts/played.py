@@ -94,7 +94,9 @@ class PlayedRun:
         self._end_worker = end_worker
         self._of_host = {HOST_KEY: name, HOST_ID_KEY: spooled.host_id, BOOT_ID_KEY: spooled.boot_id, CARRIER_KEY: kind}
         self._feed = _PlayedFeed(lambda: self._now().t_ns)
-        self.host = Host(telemetry=self._feed, launcher=self, now=self._now, describe=self._describe, name=name)
+        self.host = Host(
+            telemetry=self._feed, launcher=self, now=self._now, describe=self._describe, name=name, is_played=True
+        )
         # Each is one reference or flag, written by the player before it sets an event.
         self._t_ns = spooled.t_ns
         self._described: dict[str, str] = {}

@@ -13,6 +13,7 @@ import msgspec
 
 from app import units
 from app.errors import UserError
+from app.grants import Consent, refuse, require, source_grant
 from app.paths import PROGRAM
 from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
 from app.runs.leases import CPU, DeviceLeases, Leases, sleep_unstoppable
@@ -39,12 +40,14 @@ class ReadOptions:
         notify: Takes a sentence for the user.
         wait_for_stop: Sleeps so many seconds; returns whether to give up.
         leases: Leases of this machine.
+        consent: Returns whether a text may be read that was never allowed: reading it runs it.
     """
 
     limit_s: float = 60.0
     notify: Notify = _discard
     wait_for_stop: Callable[[float], bool] = sleep_unstoppable
     leases: DeviceLeases = field(default_factory=Leases)
+    consent: Consent = refuse
 
 
 class UnreadFileError(UserError):
@@ -77,7 +80,7 @@ def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> 
 
     Raises:
         UsageError: There is no such workload or file.
-        UserError: The file has an error.
+        UserError: The file has an error, or its text is not allowed to run.
         UnreadFileError: The text was never read, and `options` is None.
     """
     parsed = parse_workload_path(word)
@@ -101,10 +104,12 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
 
     Raises:
         UsageError: There is no such file.
-        UserError: The file has an error.
+        UserError: The file has an error, or its text is not allowed to run.
         UnreadFileError: The text was never read, and `options` is None.
     """
     source = read_source(path)
+    if options is not None:
+        require([source_grant(source)], options.consent)
     stored = _load_stored(database, source.sha256) or _StoredFile(source)
     known = [each for each in stored.workloads if each.name == name or (not name and stored.whole)]
     # The same text at another path is the same workload, with other data next to it.
@@ -138,11 +143,12 @@ def stored_source(spec: RunSpec, database: Path) -> Source | None:
     """Return the text that a variant of a custom workload was made from; None for other workloads.
 
     Raises:
-        UserError: It was never read on this machine: code that came with imported runs is not run unasked.
+        UserError: It was never read by a program on this database: an import brings none.
     """
     if not catalog.is_custom(spec.workload):
         return None
-    if (stored := _load_stored(database, str(spec.variant.get(catalog.SOURCE)))) is not None:
+    sha256 = str(spec.variant.get(catalog.SOURCE))
+    if (stored := _load_stored(database, sha256)) is not None and stored.source.sha256 == sha256:
         return stored.source
     raise UserError(
         f"The file of {spec.workload} was never opened here as it was then: bring it here, or save what "

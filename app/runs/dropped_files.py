@@ -76,7 +76,10 @@ def _look_into(path: Path, database: Path, *, busy: bool) -> tuple[DropKind | No
     match path.suffix.lower():
         case ".py":
             when = " when the current run has ended" if busy else ""
-            return "workload", f"Reads its workloads{when}, and chooses the first one in the form."
+            return (
+                "workload",
+                f"Asks whether to run it{when}: that reads its workloads, and chooses the first one in the form.",
+            )
         case ".toml":
             return "preset", f"Lists the experiment “{load_preset(str(path)).title}” among the prepared ones."
     if is_trace(path):

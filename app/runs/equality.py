@@ -77,7 +77,8 @@ class EqualityChecker:
     may_continue: Callable[[], bool]
 
     def check(self, specs: Sequence[RunSpec]) -> Iterator[tuple[RunSpec, EqualityCheck]]:
-        """Yield each variant with its check, until it may not go on."""
+        """Yield each variant with its check, until it may not go on; raises `UserError` where one is not allowed."""
+        self.services.admit([self.baseline, *specs])
         with tempfile.TemporaryDirectory(prefix="variantscope-equality-") as folder:
             baselines: dict[int, _Computed | str] = {}
             for spec in specs:

@@ -23,7 +23,7 @@ from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
 from app.samples import LogLine, Waiting
-from workloads.catalog import MISSING_ENVIRONMENT, default_interpreter, environment_folder, find_python
+from workloads.catalog import default_interpreter, find_python, missing_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
 
@@ -138,10 +138,9 @@ class Launcher(Protocol):
 def _external_command(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
     """Return the command `python -m module …` for the Python of another environment."""
     _, _, *arguments = command
-    python = find_python(interpreter)
-    if python is None and environment_folder(interpreter) is not None:
-        raise UserError(MISSING_ENVIRONMENT.format(interpreter=interpreter))
-    return (str(python or interpreter), str(ROOT / "workloads" / "entry.py"), *arguments)
+    if reason := missing_python(interpreter):
+        raise UserError(reason)
+    return (str(find_python(interpreter)), str(ROOT / "workloads" / "entry.py"), *arguments)
 
 
 def _external_environment() -> dict[str, str]:
@@ -172,7 +171,7 @@ class ProcessSpec:
                 that.
 
         Raises:
-            UserError: This machine has no complete environment of that name.
+            UserError: This machine has no Python of that name or path.
         """
         if interpreter:
             command, environment = _external_command(command, interpreter), _external_environment()

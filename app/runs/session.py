@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from app.analysis.summary import phases_with_energy, summarise
 from app.crash import write_report
 from app.environment_keys import CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY, GPUS_USED_KEY
 from app.errors import DatabaseError, DatabaseLockedError, UserError, bug_message
+from app.grants import Consent, interpreter_grant, refuse, require, source_grant
 from app.log import run_number
 from app.paths import weights_path
 from app.records import (
@@ -57,16 +58,37 @@ class RunServices:
     """What every run needs: where it is stored, where it happens, and how long its worker may take.
 
     `open_host` reaches another host by the word that the user calls it by; it may take a while, and raises `UserError`.
+    `consent` is asked, on the thread that starts something, for what was never allowed here.
     """
 
     database: Path
     host: Host
     open_host: Callable[[str], Host] = _no_other_host
+    consent: Consent = refuse
     timeouts: WorkerTimeouts = field(default_factory=WorkerTimeouts)
 
     def on(self, word: str) -> "RunServices":
         """Return the services of another host; "" is the one of these. Raises `UserError` if it cannot be reached."""
         return replace(self, host=self.open_host(word)) if word else self
+
+    def admit(self, specs: Iterable[RunSpec], consent: Consent | None = None) -> None:
+        """Let variants pass the gate of `app.grants`, all by one question; every start passes it first.
+
+        What the host refuses is not asked for, nor what is only played.
+
+        Args:
+            specs: The variants.
+            consent: In place of the services' own, where the user typed them.
+
+        Raises:
+            UserError: One of them names a Python or a text that is not allowed.
+        """
+        possible = [] if self.host.is_played else [spec for spec in specs if self.host.refusal(spec) is None]
+        pythons = filter(
+            None, (interpreter_grant(spec.variant.get("interpreter", ""), self.host.name) for spec in possible)
+        )
+        texts = map(source_grant, filter(None, (stored_source(spec, self.database) for spec in possible)))
+        require((*pythons, *texts), consent or self.consent)
 
 
 class RunSession:
@@ -142,6 +164,7 @@ class RunSession:
 
     def _run(self) -> Outcome:
         inventory = self._host.inventory()
+        self._services.admit([self._spec])
         self._source = stored_source(self._spec, self._services.database)
         with RunStore.open(self._services.database) as store:
             # The form checked it on the machine as it was then; the worker knows only its own GPUs.

@@ -18,7 +18,7 @@ from app.storage.database import transaction, translate_sqlite_errors
 
 Result = TypeVar("Result")
 
-_QUEUE = "uid name preset plan state added_utc_ns place experiment owner_pid owner_started_s owner_boot_id"
+_QUEUE = "uid name preset plan state added_utc_ns place experiment imported owner_pid owner_started_s owner_boot_id"
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tags": (("run", "tag"), ()),
     "runs": (("run",), ("note", "deleted_utc_ns")),

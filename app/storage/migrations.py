@@ -330,3 +330,9 @@ def m015_search_fields(db: Database) -> None:
     """In which field of a run a search finds a word."""
     for statement in search_field_statements():
         db.execute(statement)
+
+
+@migrations()
+def m016_imported_entries(db: Database) -> None:
+    """Which experiments of the queue came from another database; of the older ones that is unknown."""
+    db.execute("ALTER TABLE queue ADD COLUMN imported INTEGER NOT NULL DEFAULT 0")

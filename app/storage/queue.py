@@ -95,7 +95,18 @@ def delete_empty(db: Database) -> None:
 
 
 _OWNER_COLUMNS = ("owner_pid", "owner_started_s", "owner_boot_id")
-_COLUMNS = ("entry", "uid", "name", "preset", "plan", "state", "added_utc_ns", "experiment", *_OWNER_COLUMNS)
+_COLUMNS = (
+    "entry",
+    "uid",
+    "name",
+    "preset",
+    "plan",
+    "state",
+    "added_utc_ns",
+    "experiment",
+    "imported",
+    *_OWNER_COLUMNS,
+)
 
 
 class Queue:
@@ -146,7 +157,8 @@ class Queue:
     ) -> tuple[QueueEntry, bool]:
         """Update the first entry that `is_same`, or add one; return it, and whether it is new.
 
-        An existing entry waits again, with its new plan. One that a living process owns keeps its state.
+        An existing entry waits again, with its new plan, as one that was made here. One that a living process owns
+        keeps its state.
 
         Args:
             name: Name of the experiment.
@@ -160,6 +172,7 @@ class Queue:
             if found is None:
                 return self.entry(self._add(name, preset, plan)), True
             self._set_plan(found.entry, merged_plan(found))
+            self._db.execute("UPDATE queue SET imported = 0 WHERE entry = ?", (found.entry,))
             if not found.owned:
                 self._set_state(found.entry, "waiting")
             return self.entry(found.entry), False
@@ -289,4 +302,5 @@ def _parse_entry(row: Sequence[Any]) -> QueueEntry:
     owner = _parse_owner([values.pop(name) for name in _OWNER_COLUMNS])
     owned = owner is not None and owner.is_alive()
     is_running = owned and values["state"] == "waiting"
-    return QueueEntry(**{**values, "state": "running" if is_running else values["state"]}, owned=owned)
+    changed = {"state": "running" if is_running else values["state"], "imported": bool(values["imported"])}
+    return QueueEntry(**{**values, **changed}, owned=owned)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 from app.gui.actions import Actions
 
@@ -13,5 +14,5 @@ class RecordedActions:
         self.calls: list[tuple[object, ...]] = []
         self.actions = Actions(**{field.name: self._recorder(field.name) for field in fields(Actions)})
 
-    def _recorder(self, name: str) -> Callable[..., None]:
+    def _recorder(self, name: str) -> Callable[..., Any]:
         return lambda *args: self.calls.append((name, *args))

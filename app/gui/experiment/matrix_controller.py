@@ -1,5 +1,6 @@
 """The experiment builder's controller: chosen values, time estimates, presets, and the resulting plan."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -8,14 +9,15 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QGuiApplication
 
 from app.errors import UserError
+from app.grants import allow_pythons
 from app.gui.actions import Actions
 from app.gui.experiment.matrix import MatrixView
-from app.gui.experiment.preset_reader import preset_lines, preset_reference_runs, preset_runs
+from app.gui.experiment.preset_reader import known_workloads, preset_lines, preset_reference_runs, preset_runs
 from app.gui.threads import Background, CancellableJob, JobControl
 from app.gui.window_state import WindowState
 from app.plan import Plan
 from app.queries import RemainingWork
-from app.runs.custom import ReadOptions, resolve_workload
+from app.runs.custom import ReadOptions, UnreadFileError, resolve_workload
 from app.runs.experiment.presets import FindWorkload, list_user_preset_file, load_preset
 from app.runs.experiment.progress import estimate_remaining
 from app.runs.experiment.schedule import MAX_REPEATS
@@ -92,7 +94,7 @@ class MatrixController(QObject):
         rows, foot, presets = self._view.rows, self._view.footer, self._view.presets
         database, inventory = self._database, self._inventory
         rows.value_toggled.connect(lambda name, value, on: self._change(lambda: self._matrix.tick(name, value, on=on)))
-        rows.list_edited.connect(lambda name, text: self._change(lambda: self._matrix.enter_list(name, text)))
+        rows.list_edited.connect(lambda name, text: self._change(lambda: self._enter_list(name, text)))
         typed_problem = self._matrix.problem_while_typing
         rows.list_typed.connect(lambda name, text: rows.show_problem(name, typed_problem(name, text)))
         foot.baseline_chosen.connect(lambda index: self._change(lambda: self._matrix.choose_baseline(index)))
@@ -119,6 +121,14 @@ class MatrixController(QObject):
         change()
         self._state.keep("choices", self._matrix.choices)
         self._show()
+
+    def _enter_list(self, name: str, text: str) -> None:
+        self._matrix.enter_list(name, text)
+        if name == "interpreter":
+            try:
+                allow_pythons(self._matrix.typed_values(name), self._form.host)
+            except UserError as error:
+                self._preset_failed(error)
 
     def _extend(self, name: str, value: Value | None) -> None:
         self._change(lambda: self._matrix.update_extent(**{name: value}))
@@ -195,11 +205,12 @@ class MatrixController(QObject):
         self._view.presets.show_problem(str(error))
 
     def add_file(self, file: str) -> None:
-        """List one of the user's presets from now on."""
+        """List one of the user's presets from now on; no file that it names is read, for that would run it."""
         machine = self._form.machine
 
-        def work(find: FindWorkload) -> tuple[PresetLine, ...]:
-            load_preset(file, find).plan(machine)
+        def work() -> tuple[PresetLine, ...]:
+            with contextlib.suppress(UnreadFileError):
+                load_preset(file, known_workloads(self._database)).plan(machine)
             list_user_preset_file(self._database, file)
             return preset_lines(self._database, self._inventory())
 
@@ -208,7 +219,7 @@ class MatrixController(QObject):
             self._show_presets(lines)
 
         self._view.presets.show_problem("")
-        self._run_on_files(work, show)
+        self._reads.run(work, show, self._preset_failed)
 
     def _remove_file(self, file: str) -> None:
         """Take one of the user's presets from the list; its file stays."""
@@ -228,7 +239,8 @@ class MatrixController(QObject):
         """Do work that may have to read files of custom workloads; the list of presets says what it waits for."""
 
         def run_work(control: JobControl[str]) -> Result:
-            reading = ReadOptions(notify=control.report, wait_for_stop=control.stop.wait)
+            consent = self._actions.consent
+            reading = ReadOptions(notify=control.report, wait_for_stop=control.stop.wait, consent=consent)
             try:
                 return work(lambda word: resolve_workload(word, self._database, reading))
             finally:

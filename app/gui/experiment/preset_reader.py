@@ -39,7 +39,7 @@ def _read_line(
         status = preset_status(key, find, store, inventory, stored)
     except UnreadFileError as error:
         named = load_preset(key)
-        question, notes = named.experiment_for(machine).question, (f"{error} Start reads it.",)
+        question, notes = named.experiment_for(machine).question, (f"{error} Start asks before it runs it.",)
         return PresetLine(key=key, name=named.name, title=named.title, question=question, notes=notes)
     except (UserError, UsageError) as error:
         return PresetLine(key=key, name=Path(key).stem, title=Path(key).stem, problem=str(error))

@@ -47,11 +47,16 @@ class QueueDatabase:
         return self._change(lambda store: store.queue.move(entry, before))
 
     def set_state(self, entry: int | None, state: SettableState) -> Sequence[QueueProgress]:
-        """Pause an entry, or let it wait for its turn; None is every entry."""
+        """Pause an entry, or let it wait for its turn; None is every entry.
+
+        Imported ones, which nobody requested here, do not go on with all others: only one that is named, or alone.
+        """
 
         def change(store: Store) -> None:
-            for each in store.queue.entries():
-                if entry in (None, each.entry):
+            entries = store.queue.entries()
+            for each in entries:
+                stays = each.imported and state == "waiting" and len(entries) > 1
+                if entry == each.entry or (entry is None and not stays):
                     store.queue.set_state(each.entry, state)
 
         return self._change(change)

@@ -22,6 +22,7 @@ from app.viewmodels.experiment.queue import (
     BAR_COLUMN,
     HOST_COLUMN,
     NAME_COLUMN,
+    PYTHON_COLUMN,
     QUEUE_COLUMNS,
     WIDEST_CELLS,
     QueueRow,
@@ -146,6 +147,7 @@ class QueueTable(CellTable):
         before, position = self.chosen, max(0, self.currentIndex().row())
         self._rows.show_rows(rows)
         self.setColumnHidden(HOST_COLUMN, not any(row.host for row in rows))
+        self.setColumnHidden(PYTHON_COLUMN, not any(row.interpreters for row in rows))
         previous = None if before is None else (before.entry, before.in_queue)
         same = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == previous]
         target = same[0] if same else min(position, len(rows) - 1)

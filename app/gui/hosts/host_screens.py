@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
+from app.grants import Consent
 from app.gui.actions import Actions
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.hosts.hosts_controller import HostsController
@@ -30,7 +31,15 @@ class HostScreens(QObject):
     Thread: GUI only.
     """
 
-    def __init__(self, window: MainWindow, theme: Theme, run_view: RunView, run: RunController, bridge: Bridge) -> None:
+    def __init__(
+        self,
+        window: MainWindow,
+        theme: Theme,
+        run_view: RunView,
+        run: RunController,
+        bridge: Bridge,
+        consent: Consent,
+    ) -> None:
         """Prepare; nothing is connected yet.
 
         Args:
@@ -39,13 +48,14 @@ class HostScreens(QObject):
             run_view: The Run screen, whose form has the choice.
             run: Its controller.
             bridge: Brings telemetry of other hosts to the GUI thread.
+            consent: Is asked for an address that was never allowed.
         """
         super().__init__(run_view)
         self._window = window
         self._theme = theme
         self._run = run
         self._queue: QueueController | None = None
-        self.hosts = HostsController(run_view.form.host, bridge, MonitorModel(run.recent))
+        self.hosts = HostsController(run_view.form.host, bridge, MonitorModel(run.recent), consent)
         self.monitor = MonitorController(self.hosts.model, self)
 
     def start(self, queue: QueueController) -> None:

@@ -1,12 +1,14 @@
 """The hosts of the window: the one chosen for runs, the one whose telemetry is shown, and all connections."""
 
 from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
+from app.grants import Consent, refuse
 from app.gui.run.form_controls import HostChoice
 from app.gui.threads import Bridge, HostMessage
-from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections
+from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections, open_late
 from app.samples import Inventory
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.hosts import MANAGE, HostState, host_field
@@ -30,7 +32,7 @@ class HostsController(QObject):
     states_changed = Signal()
     _woken = Signal()
 
-    def __init__(self, choice: HostChoice, bridge: Bridge, model: MonitorModel) -> None:
+    def __init__(self, choice: HostChoice, bridge: Bridge, model: MonitorModel, consent: Consent = refuse) -> None:
         super().__init__(choice)
         self._choice = choice
         self._bridge = bridge
@@ -40,7 +42,7 @@ class HostsController(QObject):
         self._run_host: str | None = None
         self._known: Inventory | None = None
         self.model = model
-        self.connections = Connections(self._take, self._woken.emit)
+        self.connections = Connections(self._take, self._woken.emit, partial(open_late, consent=consent))
         # Ages of links and of what was heard last change without an event.
         self._timer = QTimer(self)
         self._timer.setInterval(_LOOK_MS)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QGuiApplication
 
 from app.analysis.largest_batch import LargestBatch
 from app.errors import DatabaseError, RunRescuedError, UserError
+from app.grants import allow_pythons
 from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
@@ -22,7 +23,7 @@ from app.viewmodels.run.largest_batch import describe_largest_batch, describe_tr
 from app.viewmodels.run.live import LiveModel
 from app.viewmodels.run.time_view import WINDOWS
 from workloads.catalog import UsageError
-from workloads.protocol import RunSpec
+from workloads.protocol import RunSpec, Value
 
 if TYPE_CHECKING:
     from app.runs.probes import LargestBatchSession
@@ -174,7 +175,7 @@ class RunController(QObject):
         """Connect the view and show the first state."""
         form, live = self._view.form, self._view.live
         form.workload_chosen.connect(lambda name: self._change(lambda: self._form.choose(name)))
-        form.edited.connect(lambda name, value: self._change(lambda: self._form.edit(name, value)))
+        form.edited.connect(lambda name, value: self._change(lambda: self._edit(name, value)))
         form.reset_requested.connect(lambda: self._change(self._form.reset))
         form.run_or_stop_requested.connect(self.run_or_stop)
         form.queue_requested.connect(self.run)
@@ -334,6 +335,14 @@ class RunController(QObject):
         change()
         self._state.keep("form", self._form.choices)
         self.show_form()
+
+    def _edit(self, name: str, value: Value) -> None:
+        self._form.edit(name, value)
+        if name == "interpreter":
+            try:
+                allow_pythons([self._form.spec().variant[name]], self._form.host)
+            except UserError as error:
+                self.messages.set_error(error)
 
     def _end_search(self, result: LargestBatch) -> None:
         self.messages.result = describe_largest_batch(result)

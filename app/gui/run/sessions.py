@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.analysis.largest_batch import search_bounds
+from app.grants import Consent
 from app.gui.threads import Bridge, BridgeSink
 from app.hosts.connections import Connections
 from app.queries import QueueProgress
@@ -30,7 +31,9 @@ class SessionFactory:
     Thread: any; each session blocks the thread that runs it.
     """
 
-    def __init__(self, database: Path, feed: TelemetryFeed, bridge: Bridge, hosts: Connections) -> None:
+    def __init__(
+        self, database: Path, feed: TelemetryFeed, bridge: Bridge, hosts: Connections, consent: Consent
+    ) -> None:
         """Make what runs need.
 
         Args:
@@ -38,6 +41,7 @@ class SessionFactory:
             feed: Telemetry of this machine.
             bridge: Brings events of runs to the window.
             hosts: Other hosts.
+            consent: Is asked for what was never allowed, on the threads that start something.
         """
         self._bridge = bridge
         self._hosts = hosts
@@ -48,6 +52,7 @@ class SessionFactory:
         self._services = RunServices(
             database=database,
             host=Host(telemetry=feed, launcher=self._launcher, leases=leases),
+            consent=consent,
         )
 
     def prepare(self) -> None:

@@ -144,8 +144,9 @@ class EntrySession:
         """Make the runs and the trials, and return what they came to; its state is that of the experiment.
 
         Raises:
-            UserError: A run cannot be stored.
+            UserError: A run cannot be stored, or the plan names what is not allowed to start.
         """
+        self._services.admit(self._plan.specs)
         status = entry_status(self._entry, self._services, self._throttle_filter)
         self._add_runs(run.row.run for run in status.experiment.runs)
         self._drop_excluded(status)

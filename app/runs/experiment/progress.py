@@ -161,6 +161,8 @@ def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, store
         experiment=entry.experiment,
         message=" ".join(filter(None, (imported, _describe_changed_source(entry, plan, store.path)))),
         host=plan.host,
+        interpreters=plan.interpreters,
+        imported=entry.imported,
     )
 
 
@@ -202,6 +204,8 @@ class ProgressReporter:
             experiment=status.entry.experiment,
             message=describe_imported(status.reusable.imported, status.reusable.imported_differences),
             host=status.experiment.plan.host,
+            interpreters=status.experiment.plan.interpreters,
+            imported=status.entry.imported,
         )
         self._notify(self._progress)
 

@@ -164,6 +164,7 @@ class RunCopier:
             "experiment": None if experiment is None else self._copy_experiment(experiment),
             "place": last + 1,
             "state": "paused",
+            "imported": 1,
         }
         return self._copy_row(QUEUE.name, QUEUE.key, entry, overrides)
 

@@ -106,6 +106,10 @@ class MatrixForm:
         else:
             self._selection.lists[name] = parse_values(parameter, text)
 
+    def typed_values(self, name: str) -> tuple[Value, ...]:
+        """Return the valid values of the list that was typed for a parameter; none where none was."""
+        return self._selection.lists.get(name, ())
+
     def problem_while_typing(self, name: str, text: str) -> str:
         """Return what is wrong with the values typed so far, but for the last one; "" for nothing."""
         return describe_invalid(self._parameter(name), text, typing=True)

@@ -6,7 +6,14 @@ from typing import Literal
 
 from app import units
 from app.queries import QUEUED_STATES, QueueProgress
-from app.viewmodels.experiment.queue_banner import STATE_STYLES, Banner, VerdictText, ended_banner, resume_banner
+from app.viewmodels.experiment.queue_banner import (
+    STATE_STYLES,
+    Banner,
+    VerdictText,
+    describe_place,
+    ended_banner,
+    resume_banner,
+)
 from app.viewmodels.format.cells import Cell, Column, Tone
 from app.viewmodels.format.naming import short_name, variant_names
 
@@ -31,6 +38,7 @@ class QueueRow:
     in_queue: bool = True
     experiment: int | None = None
     host: str = ""
+    interpreters: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,11 +279,14 @@ def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
         done=f"{progress.done}/{progress.planned}",
         fraction=progress.done / progress.planned if progress.planned else 0.0,
         time_left=left,
-        tooltip="\n".join(filter(None, (progress.name, _describe_runs(progress), progress.message))),
+        tooltip="\n".join(
+            filter(None, (progress.name, _describe_runs(progress), describe_place(progress), progress.message))
+        ),
         pause_action=("resume" if progress.state == "paused" else "pause") if in_queue and not elsewhere else "",
         in_queue=in_queue,
         experiment=progress.experiment,
         host=progress.host,
+        interpreters=", ".join(progress.interpreters),
     )
 
 
@@ -290,15 +301,17 @@ def _describe_runs(progress: QueueProgress) -> str:
 QUEUE_COLUMNS = (
     Column("Experiment", "Name of the experiment", numeric=False),
     Column("Host", "The host it is made on; empty for this machine", numeric=False),
+    Column("Python", "The Pythons that its runs name; empty for this program's own", numeric=False),
     Column("State", "Its state", numeric=False),
     Column("Progress", "Share of its runs that are done", numeric=False),
     Column("Runs", "Runs with a result, of all planned"),
     Column("Left", "Expected time for the remaining runs"),
 )
-NAME_COLUMN, HOST_COLUMN, BAR_COLUMN = 0, 1, 3
+NAME_COLUMN, HOST_COLUMN, PYTHON_COLUMN, BAR_COLUMN = 0, 1, 2, 4
 WIDEST_CELLS = (
     Cell(text=""),
     Cell(text="gpu-server-1"),
+    Cell(text="tf219, tf216"),
     Cell(text="running elsewhere"),
     Cell(text="▮" * 8),
     Cell(text="000/000"),
@@ -312,6 +325,7 @@ def queue_cells(row: QueueRow) -> tuple[Cell, ...]:
     return (
         Cell(text=row.name, symbol=row.symbol, tooltip=row.tooltip),
         Cell(text=row.host, tone="quiet", tooltip=row.host),
+        Cell(text=row.interpreters, tone="quiet", tooltip=row.interpreters),
         Cell(text=row.state, tone=row.tone, tooltip=row.tooltip),
         Cell(text="", tooltip=row.tooltip),
         Cell(text=row.done, key=row.fraction),

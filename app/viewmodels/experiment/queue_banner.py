@@ -73,19 +73,36 @@ def _format_runs_made(done: int, planned: int) -> str:
 def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
     """Return the offer to resume what is unfinished."""
     done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
+    imported = sum(entry.imported for entry in entries)
+    resume: tuple[tuple[BannerAction, str], ...] = (("go on", "Resume"),)
     if len(entries) == 1:
         text = f"{quote_name(entries[0].name)} is unfinished: {_format_runs_made(done, planned)}."
+        text = " ".join(filter(None, (text, describe_place(entries[0]))))
         other_actions: tuple[tuple[BannerAction, str], ...] = (("remove", "Remove"),)
     else:
         text = f"{len(entries)} experiments are unfinished: {_format_runs_made(done, planned)}."
         other_actions = (("unfold", "Show them"),)
+        if imported:
+            came, each = ("comes", "it is") if imported == 1 else ("come", "each is")
+            text += (
+                f" {imported} of them {came} from another database: {each} resumed by itself, once you have seen it."
+            )
+        resume = resume if imported < len(entries) else ()
     sentences = dict.fromkeys(entry.message for entry in entries if entry.message)
     return Banner(
         text=" ".join([text, *sentences]),
         symbol=STATE_STYLES["paused"].symbol,
         tone="busy",
-        actions=(("go on", "Resume"), ("not now", "Not now"), *other_actions),
+        actions=(*resume, ("not now", "Not now"), *other_actions),
     )
+
+
+def describe_place(progress: QueueProgress) -> str:
+    """Return in a sentence on which host and by which Pythons its runs are made, in full; "" for the program's own."""
+    host = f"on {progress.host}" if progress.host else ""
+    pythons = f"by the Python {', '.join(progress.interpreters)}" if progress.interpreters else ""
+    place = " ".join(filter(None, (host, pythons)))
+    return f"Its runs are made {place}." if place else ""
 
 
 def describe_ending(progress: QueueProgress) -> str:

@@ -1,0 +1,146 @@
+"""The gate: what is executed or connected to is a grant of this user on this machine, never a value of a run.
+
+A run, a plan, a preset or a setting of a database may name a Python, a host or a source text; each may come from
+somebody else. It is started only where the user has typed it on this machine, or has answered one question that shows
+it in full. Grants are in one private file of the user's config folder, outside any database.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from app.errors import UserError, read_error, write_error
+from app.paths import PROGRAM, config_path, rewrite_private
+from app.plain import plain_text
+from workloads.catalog import complete_environments
+from workloads.protocol import Source
+
+FILE_VARIABLE = "VARIANTSCOPE_GRANTS"
+"""The environment variable that names another file."""
+
+_REQUESTS = {
+    "interpreter": "run {value} as Python{place}",
+    "host": "connect to {value}",
+    "source": "run the code of {path} (SHA-256 {value})",
+}
+_COMMANDS = {
+    "interpreter": "run dummy -s {setting}{on}",
+    "host": "hosts check {word}",
+    "source": "run {file} --parameters",
+}
+"""By kind, a command whose words grant it."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the user allows.
+
+    Attributes:
+        kind: What it is.
+        value: The path of a Python, the whole address of a host, or the SHA-256 of a source text.
+        host: The host of a Python, as the user calls it; "" is this machine.
+        path: Where a source text was read: next to it is the data that it reads.
+    """
+
+    kind: Literal["interpreter", "host", "source"]
+    value: str
+    host: str = ""
+    path: str = ""
+
+    @property
+    def request(self) -> str:
+        """Return what is to be allowed, in full and in one plain line."""
+        place = f" on {self.host}" if self.host else ""
+        words = _REQUESTS[self.kind].format(value=self.value, place=place, path=self.path)
+        return plain_text(words.replace("\n", "\\n").replace("\t", "\\t"))
+
+    @property
+    def command(self) -> str:
+        """Return a command whose words grant it."""
+        words = _COMMANDS[self.kind].format(
+            setting=shlex.quote(f"interpreter={self.value}"),
+            on=f" --on {shlex.quote(self.host)}" if self.host else "",
+            word=shlex.quote(self.value),
+            file=shlex.quote(self.path),
+        )
+        return f"{PROGRAM} {words}"
+
+
+Consent = Callable[[Sequence[Grant]], bool]
+"""Returns whether the user allows all of these; it may ask, and wait."""
+
+
+def typed(_grants: Sequence[Grant]) -> bool:
+    """Allow what the user has typed or chosen just now."""
+    return True
+
+
+def refuse(_grants: Sequence[Grant]) -> bool:
+    """Allow nothing: nobody is asked."""
+    return False
+
+
+def require(needed: Iterable[Grant], consent: Consent) -> None:
+    """Let pass what is granted, and grant what `consent` allows; raises `UserError` for the rest."""
+    granted = read_grants()
+    missing = list(dict.fromkeys(grant for grant in needed if grant not in granted))
+    if not missing:
+        return
+    if not consent(missing):
+        raise UserError(f"Nothing was started, for nobody has allowed to {describe(missing)}.")
+    path = grants_path()
+    try:
+        rewrite_private(path, lambda: _encode((*read_grants(), *missing)))
+    except OSError as error:
+        raise write_error(path, error) from None
+
+
+def allow_pythons(pythons: Iterable[object], host: str) -> None:
+    """Grant the values of `interpreter` that the user has just typed for a host; raises `UserError`."""
+    require(filter(None, (interpreter_grant(python, host) for python in pythons)), typed)
+
+
+def describe(grants: Sequence[Grant]) -> str:
+    """Return what is to be allowed, in one sentence's part."""
+    return ", and to ".join(grant.request for grant in grants)
+
+
+def interpreter_grant(python: object, host: str) -> Grant | None:
+    """Return what the value of `interpreter` needs on a host, "" for this machine.
+
+    None for the program's own Python, and for an environment that `env add` made, which has a name.
+    """
+    python = str(python)
+    own = () if host else (sys.executable, sys.prefix, *map(str, complete_environments()))
+    return None if os.sep not in python or python in own else Grant(kind="interpreter", value=python, host=host)
+
+
+def source_grant(source: Source) -> Grant:
+    """Return what a custom workload's text needs."""
+    return Grant(kind="source", value=source.sha256, path=source.path)
+
+
+def grants_path() -> Path:
+    """Return the file of the user's grants."""
+    return config_path("grants.json", FILE_VARIABLE)
+
+
+def read_grants() -> tuple[Grant, ...]:
+    """Return what the user has allowed so far; raises `UserError` for a file that is damaged."""
+    path = grants_path()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=tuple[Grant, ...])
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise read_error(path, error) from None
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path} is no list of grants ({error}): delete it, and what it held is asked again.") from None
+
+
+def _encode(grants: Sequence[Grant]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(grants), indent=2)
