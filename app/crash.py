@@ -49,7 +49,7 @@ def watch_faults() -> None:
 
     path = log_folder() / f"fault-{_stamp()}.txt"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         file = open(path, "w", encoding="utf-8", opener=open_private)  # noqa: SIM115
     except OSError:
         return
@@ -75,7 +75,7 @@ def write_report(title: str, details: str) -> Path | None:
     sections = (title, _describe_versions(), details.rstrip(), f"End of the program's log:\n{log_tail(_TAIL_LINES)}")
     path = log_folder() / f"crash-{_stamp()}.txt"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         remove_oldest(path.parent.glob(_REPORTS), _MAX_REPORTS - 1)
         with open(path, "w", encoding="utf-8", opener=open_private) as file:
             file.write("\n\n".join(sections) + "\n")

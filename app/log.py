@@ -55,7 +55,7 @@ def configure(level: str | None = None) -> None:
         logger.setLevel(_DEFAULT_LEVEL.upper())
     folder = log_folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
         remove_oldest(folder.glob("*.log*"), _MAX_FILES)
     except OSError:
         # A program without a log works as well: the folder may be read-only.

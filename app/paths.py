@@ -81,7 +81,7 @@ def config_path(name: str, variable: str) -> Path:
 
 def rewrite_private(path: Path, change: Callable[[], bytes]) -> None:
     """Replace a file of the user's whole, while no other program does; `change` returns its text. Raises `OSError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
     with _locked(path.parent):
         new = path.with_name(f".{path.name}.new")
         with open(new, "wb", opener=open_private) as file:

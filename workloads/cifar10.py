@@ -136,7 +136,7 @@ def _split(content: bytes, path: Path) -> Split:
     """Return the images and classes of one file."""
     try:
         fields = _Reader(io.BytesIO(content), encoding="bytes").load()
-        images = np.asarray(fields[b"data"], dtype=np.uint8).reshape(-1, *_IMAGE_SHAPE)
+        images = fields[b"data"].values.reshape(-1, *_IMAGE_SHAPE)
         classes = np.array(fields[b"labels"], dtype=np.int64)
         if classes.shape != images.shape[:1] or classes.min() < 0 or classes.max() >= _CLASSES:
             raise ValueError("its classes do not fit its images")
@@ -159,19 +159,31 @@ class _Reader(pickle.Unpickler):
         return _ALLOWED_NAMES[module, name]
 
 
-def _byte_type(code: bytes | str, *_: object) -> np.dtype[Any]:
-    """Return the only number type of these files; a new one, since what follows in the file changes it."""
-    if code not in (b"u1", "u1"):
-        raise pickle.UnpicklingError(f"it holds numbers of the type {code!r} instead of bytes")
-    return np.dtype(np.uint8, copy=True)
+class _ByteType:
+    """The only number type of these files; what a file sets of it would reach NumPy's C code unchecked."""
+
+    def __init__(self, code: bytes | str, *_: object) -> None:
+        if code not in (b"u1", "u1"):
+            raise pickle.UnpicklingError(f"it holds numbers of the type {code!r} instead of bytes")
+
+    def __setstate__(self, _state: object) -> None:
+        """Change nothing."""
 
 
-_RECONSTRUCT_ARRAY = np.empty(0, dtype=np.uint8).__reduce__()[0]
-"""NumPy's own maker of the array that a file then fills."""
+class _Bytes:
+    """Stands for an array: `values` are the bytes that a file fills it with."""
+
+    def __init__(self, *_: object) -> None:
+        self.values = np.empty(0, np.uint8)
+
+    def __setstate__(self, state: tuple[object, object, _ByteType, object, bytes]) -> None:
+        """Take the bytes of an array's state: version, shape, type, order and content."""
+        self.values = np.frombuffer(state[4], np.uint8)
+
 
 _ALLOWED_NAMES: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT_ARRAY,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT_ARRAY,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _byte_type,
+    ("numpy.core.multiarray", "_reconstruct"): _Bytes,
+    ("numpy._core.multiarray", "_reconstruct"): _Bytes,
+    ("numpy", "ndarray"): _Bytes,
+    ("numpy", "dtype"): _ByteType,
 }

@@ -80,7 +80,7 @@ def _without_secrets(value: str) -> str:
     """Return a variable's value, which may be JSON, flags or an address, without what is named as a secret in it."""
     try:
         found = json.loads(value) if value.lstrip().startswith(("{", "[")) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if found is None:
         return _masked(value)
@@ -94,7 +94,7 @@ def _public(part: object) -> object:
         return {name: "…" if _SECRET.search(name) else _public(member) for name, member in part.items()}
     if isinstance(part, list):
         return [_public(member) for member in part]
-    return _masked(part) if isinstance(part, str) else part
+    return _without_secrets(part) if isinstance(part, str) else part
 
 
 def _masked(text: str) -> str:

@@ -40,7 +40,7 @@ def remember_windows(application: QApplication, path: Path) -> None:
     """Let the windows of an application remember their state in a file, which its user alone may read."""
     application.setProperty(FILE_PROPERTY, str(path))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         open(path, "ab", opener=open_private).close()
     except OSError:
         return  # the folder may be read-only: then every start is like the first

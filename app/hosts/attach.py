@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from app.agent_protocol import EndWorker, Refused
-from app.environment_keys import DETACHED_KEY
+from app.environment_keys import DETACHED_KEY, HOST_KEY
 from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.channel import Channel
@@ -260,12 +260,25 @@ class Attachment:
         return stored
 
     def _stored_run(self, store: Store) -> int | None:
-        """Return the number of the run if all of it is stored; one that was left half-way is deleted."""
+        """Return the number of the run if all of it is stored; set aside what an attachment that was killed has left.
+
+        Raises:
+            UserError: Another run has its id: a host can name any.
+        """
+        name = self._link.entry.name
         for deleted in (False, True):
             for run in store.library.runs_with_uids([self.uid], deleted=deleted):
-                if DETACHED_KEY in store.load_header(run).environment:
-                    return run
-                self._purge(store, run)
+                environment = store.load_header(run).environment
+                match environment.get(DETACHED_KEY):
+                    case "yes":
+                        return run
+                    case "in part" if environment.get(HOST_KEY) == name:
+                        store.library.set_aside(run)
+                    case _:
+                        raise UserError(
+                            f"Run {run} of this database has the id of the run on {name}, and is another one: nothing "
+                            "was fetched. It can be fetched into another database, by --db."
+                        )
         return None
 
     @staticmethod
@@ -283,7 +296,14 @@ class Attachment:
             host=played.host,
             timeouts=WorkerTimeouts(hello_s=run.hello_s, message_gap_s=run.message_gap_s),
         )
-        session = self._session = RunSession(run.start.spec, services, sinks, lease=played.lease, uid=run.uid)
+        session = self._session = RunSession(
+            run.start.spec,
+            services,
+            sinks,
+            environment={DETACHED_KEY: "in part"},
+            lease=played.lease,
+            uid=run.uid,
+        )
         if self._is_left or self._stop_wanted:
             session.stop()
         session.run()
@@ -294,6 +314,8 @@ class Attachment:
                 self._purge(store, session.number)
                 return None
             store.add_environment(session.number, {DETACHED_KEY: "yes"})
+            for part in store.library.parts(self.uid):
+                self._purge(store, part)
             return store.load(session.number)
 
     def _begins(self, played: PlayedRun) -> bool:

@@ -97,6 +97,22 @@ class Library:
             )
             return [number for (number,) in found]
 
+    def set_aside(self, run: int) -> None:
+        """Give a run that was left half-way another uid, so that all of it can be stored beside it; see `parts`.
+
+        Raises:
+            UserError: A living process stores it.
+        """
+        with transaction(self._db, self.path):
+            self._forbid_running([run])
+            self._db.execute("UPDATE runs SET uid = uid || '-part' || run WHERE run = ?", (run,))
+
+    def parts(self, uid: str) -> list[int]:
+        """Return what was set aside of the run with this uid, in the trash or out of it."""
+        with translate_sqlite_errors(self.path):
+            found = self._db.execute("SELECT run FROM runs WHERE uid = ? || '-part' || run", (uid,))
+            return [number for (number,) in found]
+
     def set_note(self, run: int, note: str) -> None:
         """Set the note of a run in place of the one before; "" removes it."""
         text = checked_note(note)

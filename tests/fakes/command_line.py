@@ -30,8 +30,8 @@ class CommandLine:
         self.database = folder / "profiles.db"
         # It must not wait for runs of other tests.
         ours = {FOLDER_VARIABLE: str(folder), "PYTHONUNBUFFERED": ""}
-        self._own = {**(more or {}), **ours}
-        self._environment = {**os.environ, **self._own}
+        self.own = {**(more or {}), **ours}
+        self._environment = {**os.environ, **self.own}
 
     def start(
         self,
@@ -75,7 +75,7 @@ class CommandLine:
         """Run in this process, which costs half a second less, where the process is not what is tested."""
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            for name, value in self._own.items():
+            for name, value in self.own.items():
                 patch.setenv(name, value)
             status = main([*words, "--db", str(database or self.database)])
         return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.grants import typed
 from app.hosts.address import parse_address
 from app.hosts.carriers import Carrier, shell_carrier
 from app.hosts.channel import ProcessChannel
@@ -52,7 +53,7 @@ def connected(
 
 def services_on(connection: Connection, folder: Path) -> RunServices:
     """Return services for runs there, with a database in a folder here."""
-    return RunServices(database=folder / "profiles.db", host=connection.host, timeouts=PATIENT)
+    return RunServices(database=folder / "profiles.db", host=connection.host, consent=typed, timeouts=PATIENT)
 
 
 def processes_of(connection: Connection) -> list[psutil.Process]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from app.grants import typed
 from app.records import Outcome, RunEvent, StoredRun
 from app.runs.host import Host
 from app.runs.launcher import Launcher, LocalLauncher
@@ -165,6 +166,7 @@ def services(
     return RunServices(
         database=folder / "profiles.db",
         host=Host(telemetry=feed, launcher=launcher, leases=Leases(folder)),
+        consent=typed,
         timeouts=limits or PATIENT,
     )
 

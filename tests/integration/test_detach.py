@@ -28,6 +28,7 @@ from app.spool_protocol import Spool
 from app.storage.store import Store
 from tests.fakes.command_line import dummy_arguments
 from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.fakes.runs import keep
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy
 from workloads.protocol import Block, RunSpec
 
@@ -176,3 +177,27 @@ def test_the_commands_detach_list_and_attach(
     assert main(["attach", "gpu1", *words]) == 0
     assert "No run is in the spool of gpu1." in capsys.readouterr().out
     assert len(stored_runs(database_path)) == 1
+
+
+def test_what_is_stored_here_stays_until_the_whole_run_is(
+    entry: HostEntry, link: SpoolLink, database_path: Path
+) -> None:
+    """A host that names the id of a run that it never had gets nothing deleted; what a kill left goes at the end."""
+    spool = detach(entry, link, database_path, lambda host: dummy(host.inventory()))
+    with Store.open(database_path) as store:
+        own = keep(store, uid=spool.spooled.run.uid)
+        store.library.set_note(own, "precious")
+    with pytest.raises(UserError, match=rf"^Run {own} of this database has the id of the run on gpu1"):
+        Attachment(link, spool, database_path, lambda _: None).fetch([])
+    with Store.open(database_path) as store:
+        assert store.load_header(own).row.note == "precious"
+        store.add_environment(own, {DETACHED_KEY: "in part", HOST_KEY: "another"})
+    with pytest.raises(UserError, match="and is another one"):
+        Attachment(link, spool, database_path, lambda _: None).fetch([])
+    with Store.open(database_path) as store:
+        store.add_environment(own, {HOST_KEY: "gpu1"})
+    stored = Attachment(link, spool, database_path, lambda _: None).fetch([])
+    assert stored is not None
+    assert stored.row.completed
+    assert stored_runs(database_path) == [stored.row.run]
+    assert stored.row.run != own

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
+from app.grants import typed
 from app.plan import Plan
 from app.runs.custom import (
     ReadOptions,
@@ -56,7 +57,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reading(tmp_path: Path) -> ReadOptions:
-    return ReadOptions(leases=Leases(tmp_path))
+    return ReadOptions(consent=typed, leases=Leases(tmp_path))
 
 
 def readers(file: Path) -> list[int]:
@@ -169,7 +170,7 @@ def test_a_file_that_never_ends_is_given_up(file: Path, database_path: Path, tmp
     file.write_text("while True: pass\n")
     start_s = time.monotonic()
     with pytest.raises(UserError, match=r"mine.py was not read within 1\xa0s; what it computes when it is imported"):
-        load_custom_workloads(file, "", database_path, ReadOptions(limit_s=1.0, leases=Leases(tmp_path)))
+        load_custom_workloads(file, "", database_path, ReadOptions(consent=typed, limit_s=1.0, leases=Leases(tmp_path)))
     assert time.monotonic() - start_s < 50, "the usual limit is a minute"
 
 
@@ -191,7 +192,10 @@ def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, datab
         return False
 
     load_custom_workloads(
-        file, "", database_path, ReadOptions(leases=Leases(tmp_path), notify=notices.append, wait_for_stop=stopped)
+        file,
+        "",
+        database_path,
+        ReadOptions(consent=typed, leases=Leases(tmp_path), notify=notices.append, wait_for_stop=stopped),
     )
     assert notices == ["Reading mine.py …", "mine.py will be read when the run on the CPU ends …"]
 
@@ -222,7 +226,7 @@ def test_a_variant_whose_file_was_never_opened_here_is_not_run(
 
 def test_a_run_that_crashes_names_the_file(file: Path, tmp_path: Path, feed: TelemetryFeed) -> None:
     ends = services(tmp_path, feed, command=(sys.executable, "-c", ""))
-    (small,) = load_custom_workloads(file, "small", ends.database, ReadOptions(leases=ends.host.leases))
+    (small,) = load_custom_workloads(file, "small", ends.database, ReadOptions(consent=typed, leases=ends.host.leases))
     outcome = RunSession(fill_defaults(small, {"gpus": 0}, Machine()), ends).run()
     assert outcome.name == "crashed"
     assert (outcome.reason or "").startswith("mine.py: ")

@@ -106,6 +106,16 @@ def test_damaged_files_are_refused(tmp_path: Path, damaged: bytes, words: str) -
     assert words in refusal(tmp_path, fakes.checksums(tmp_path, content))
 
 
+def test_a_file_s_number_type_sets_nothing_of_numpy_s(tmp_path: Path) -> None:
+    """Its state says that the numbers are objects of Python, which NumPy would take for addresses."""
+    flags = b"J\xff\xff\xff\xffK%ctb\x89T"
+    content = {name: data.replace(flags % 0, flags % 63) for name, data in CONTENT.items()}
+    assert content != CONTENT
+    fakes.write_folder(tmp_path, content)
+    found = read(tmp_path, fakes.checksums(tmp_path, content))
+    assert (found.test.images == DATA.test.images).all()
+
+
 def test_the_place_is_the_one_named_or_the_variable_s_or_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VARIANTSCOPE_DATA", "/somewhere")
     assert data_folder(" /named ") == Path("/named")

@@ -47,6 +47,11 @@ class MadeUpHost:
     batch: tuple[float, ...] = (0.5,)
     requests: list[ComputeGradients] = field(default_factory=list)
     machine: Machine = CPU
+    name = ""
+    is_played = False
+
+    def refusal(self, _spec: RunSpec) -> None:
+        """Refuse nothing."""
 
     def lease_for_run(self, spec: RunSpec, **_: Any) -> Any:
         return Leases(self.folder).take(["cpu"], 1)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
+from app.grants import typed
 from app.runs.custom import ReadOptions, UnreadFileError, resolve_workload, stored_source
 from app.runs.experiment.article import Article, RatioTable
 from app.runs.experiment.article_runs import replicated_articles
@@ -153,7 +154,7 @@ def test_a_workload_of_the_users_own_is_named_by_its_place_as_seen_from_the_pres
     tmp_path: Path, database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find(word: str) -> Workload:
-        return resolve_workload(word, database_path, ReadOptions(leases=Leases(tmp_path)))
+        return resolve_workload(word, database_path, ReadOptions(consent=typed, leases=Leases(tmp_path)))
 
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "mine.py").write_text("def mine(batch_size: int = 4, units: int = 8): ...\n")
@@ -175,7 +176,7 @@ def test_a_workload_of_the_users_own_is_named_by_its_place_as_seen_from_the_pres
 
 def test_a_workload_that_cannot_be_had_is_told_with_the_presets_file(tmp_path: Path, database_path: Path) -> None:
     def find(word: str) -> Workload:
-        return resolve_workload(word, database_path, ReadOptions(leases=Leases(tmp_path)))
+        return resolve_workload(word, database_path, ReadOptions(consent=typed, leases=Leases(tmp_path)))
 
     with pytest.raises(UsageError, match=r"^own.toml names a workload .*work/mine.py cannot be read \(No such file"):
         load_preset(of_mine(tmp_path), find)

@@ -149,6 +149,7 @@ def test_processors_that_some_runs_were_kept_from_are_told() -> None:
             '{"cluster": {"worker": ["grpc://me:hush@a:1"]}, "rpc": {"token": "hush", "headers": ["api-key: hush"]}}',
             '{"cluster": {"worker": ["grpc://…@a:1"]}, "rpc": {"token": "…", "headers": ["api-key: …"]}}',
         ),
+        (r'{"env": "{\"token\": \"hush\"}"}', r'{"env": "{\"token\": \"…\"}"}'),
         ('{"token": "hush hush", "task"', '{"token": …, "task"'),
         (
             "--xla_gpu_autotune_level=4 --upload_token=hush --xla_dump_to=/tmp",

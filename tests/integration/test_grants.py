@@ -1,0 +1,309 @@
+"""Nothing from elsewhere runs unasked: every way from a file or a database to a process, tried with a real payload.
+
+Each payload makes the file `marker`. Its Python is a script, its source a module, its host `sh:`, an agent on this
+machine.
+"""
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.grants import read_grants
+from app.plan import Plan
+from app.records import Outcome
+from app.runs.experiment.presets import list_user_preset_file
+from app.runs.experiment.queue import add_plan
+from app.storage.database import save_setting
+from app.storage.known_settings import DETACHED, custom_source
+from app.storage.store import Store
+from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
+from tests.fakes.runs import SUMMARY, UTC_NS, S, begin
+from workloads.catalog import CustomFile, Machine, complete, custom_workload, fill_defaults
+from workloads.job_protocol import CustomWorkload
+from workloads.protocol import RunSpec, Source, Value
+
+REFUSED = "Nobody can be asked here whether to "
+
+
+class Attacker:
+    """Files of somebody else in a folder, among them a database with whatever the user is to run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.marker = folder / "marker"
+        self.database = folder / "gift.vscope"
+        self.python = folder / "env" / "bin" / "python"
+        self.python.parent.mkdir(parents=True)
+        self.python.write_text(f"#!/bin/sh\ntouch {self.marker}\n")
+        self.python.chmod(0o755)
+        self.module = folder / "evil.py"
+        self.module.write_text(f"open({str(self.marker)!r}, 'w')\ndef net(batch_size: int = 4): ...\n")
+
+    def specs(self, workload: str = "dummy", **given: Value) -> tuple[RunSpec, RunSpec]:
+        first, second = (
+            complete(workload, {"gpus": 0, "seconds": 0.1, "batch_size": size}, Machine()) for size in (4, 8)
+        )
+        return tuple(RunSpec(workload=each.workload, variant={**each.variant, **given}) for each in (first, second))
+
+    def custom_specs(self) -> tuple[RunSpec, RunSpec]:
+        source = Source(path=str(self.module), text=self.module.read_text())
+        net = CustomWorkload(name="net", help="", batch_size=4)
+        found = custom_workload(net, CustomFile(path=source.path, sha256=source.sha256))
+        stored = {"source": {"path": source.path, "text": source.text}, "workloads": [], "whole": False}
+        save_setting(self.database, custom_source(source.sha256), json.dumps(stored))
+        return tuple(fill_defaults(found, {"gpus": 0, "batch_size": size}, Machine()) for size in (4, 8))
+
+    def queue(self, *specs: RunSpec, host: str = "") -> None:
+        with Store.open(self.database) as store:
+            add_plan(store, Plan(name="Layouts", variants=specs, repeats=1, host=host, max_idle_wait_s=0.0))
+
+    def keep(self, *specs: RunSpec) -> None:
+        with Store.open(self.database) as store:
+            for number, spec in enumerate(specs):
+                run = begin(store, uid=f"uid-{number}", spec=spec)
+                done = Outcome(name="completed", exit_code=0)
+                store.finish(run, outcome=done, summary=SUMMARY, t_ns=6 * S, utc_ns=UTC_NS + 6 * S)
+
+    def preset(self) -> Path:
+        file = self.folder / "evil.toml"
+        file.write_text(
+            '[gpu]\nquestion = "?"\nrepeats = 1\n[[gpu.matrix]]\nworkload = "evil.py:net"\n'
+            "[gpu.matrix.settings]\ngpus = 0\nbatch_size = [4, 8]\n"
+        )
+        return file
+
+
+@pytest.fixture
+def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config" / "grants.json"
+    monkeypatch.setenv("VARIANTSCOPE_GRANTS", str(path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return path
+
+
+@pytest.fixture
+def attacker(tmp_path: Path) -> Attacker:
+    (tmp_path / "theirs").mkdir()
+    return Attacker(tmp_path / "theirs")
+
+
+@pytest.fixture
+def command(tmp_path: Path, grants: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+GO_ON = ("queue", "go-on", "1", "--no-standby")
+"""For entries that came from elsewhere."""
+
+
+def by_a_python(attacker: Attacker) -> None:
+    attacker.queue(*attacker.specs(interpreter=str(attacker.python)))
+
+
+def by_a_shell_on_a_host(attacker: Attacker) -> None:
+    """The first run would write its order over the agent's `entry.py`, which the second would have a shell read."""
+    tee, sh = attacker.specs(x=f"$(touch {attacker.marker})")
+    by_tee, by_sh = (
+        RunSpec(workload=spec.workload, variant={**spec.variant, "interpreter": program})
+        for spec, program in ((tee, "/usr/bin/tee"), (sh, "/bin/sh"))
+    )
+    attacker.queue(by_tee, by_sh, host="sh:")
+
+
+def by_a_host(attacker: Attacker) -> None:
+    attacker.queue(*attacker.specs(), host=f"sh:?python={attacker.python}")
+
+
+def by_the_interpreter_of_a_host(attacker: Attacker) -> None:
+    attacker.queue(*attacker.specs(), host=f"sh:?interpreter={attacker.python.parents[1]}")
+
+
+def by_one_of_several_hosts(attacker: Attacker) -> None:
+    attacker.queue(*attacker.specs(), host=f"sh:,sh:?python={attacker.python}")
+
+
+def by_a_source(attacker: Attacker) -> None:
+    attacker.queue(*attacker.custom_specs())
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [by_a_python, by_a_shell_on_a_host, by_a_host, by_the_interpreter_of_a_host, by_one_of_several_hosts, by_a_source],
+)
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_an_entry_of_the_queue_starts_nothing(
+    command: CommandLine, attacker: Attacker, grants: Path, plant: Callable[[Attacker], None], is_opened: bool
+) -> None:
+    plant(attacker)
+    if not is_opened:
+        assert command.inside("import", str(attacker.database)).returncode == 0
+    done = command.inside(*GO_ON, database=attacker.database if is_opened else None)
+    assert done.returncode == 1, done.stderr
+    expected = REFUSED if is_opened or plant is not by_a_source else "was never opened here"
+    assert expected in done.stderr
+    assert not attacker.marker.exists()
+    assert not grants.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("experiment", "--variants-of", "1,2", "--no-gate", "--no-standby", "--no-check-equal"),
+        ("experiment", "--variants-of", "1,2", "--no-gate", "--no-standby", "--on", "sh:"),
+        ("check-equal", "1", "2"),
+        ("check-equal", "1", "2", "--on", "sh:"),
+    ],
+)
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_what_stored_runs_were_of_is_not_started_by_their_python(
+    command: CommandLine, attacker: Attacker, words: tuple[str, ...], is_opened: bool
+) -> None:
+    attacker.keep(*attacker.specs("lstm", interpreter=str(attacker.python)))
+    if not is_opened:
+        assert command.inside("import", str(attacker.database)).returncode == 0
+    done = command.inside(*words, database=attacker.database if is_opened else None)
+    assert done.returncode == 1
+    assert f"{REFUSED}run {attacker.python} as Python" in done.stderr
+    assert not attacker.marker.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("queue", "go-on", "1"),
+        ("experiment", "--variants-of", "1,2", "--no-gate"),
+        ("check-equal", "1", "2"),
+        ("experiment", "--variants-of", "1,2", "--no-gate", "--on", "sh:"),
+    ],
+)
+def test_a_relative_path_is_no_python_wherever_the_program_is_started(
+    command: CommandLine, attacker: Attacker, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(attacker.folder)
+    specs = attacker.specs("lstm", interpreter="./env")
+    attacker.keep(*specs)
+    attacker.queue(*specs)
+    assert command.inside("import", str(attacker.database)).returncode == 0
+    done = command.inside(*words)
+    assert done.returncode == 1
+    assert "./env" in done.stderr
+    assert not attacker.marker.exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--show",), ("--queue",)])
+def test_a_preset_does_not_run_the_file_that_it_names(
+    command: CommandLine, attacker: Attacker, options: tuple[str, ...]
+) -> None:
+    done = command.inside("experiment", "--preset", str(attacker.preset()), *options)
+    assert done.returncode == 1
+    assert (
+        "has not been read yet" if "--show" in options else f"{REFUSED}run the code of {attacker.module}"
+    ) in done.stderr
+    assert not attacker.marker.exists()
+
+
+def test_a_database_that_is_opened_makes_nothing_allowed(command: CommandLine, attacker: Attacker) -> None:
+    """Its settings name the source of its runs, files to offer, presets to list, and hosts to fetch runs from."""
+    attacker.keep(*attacker.custom_specs())
+    list_user_preset_file(attacker.database, str(attacker.preset()))
+    save_setting(attacker.database, DETACHED, {"uid-9": f"sh:?python={attacker.python}"})
+    for words, status in (
+        (("experiment", "--presets"), 0),
+        (("attach",), 1),
+        (("attach", "--list"), 1),
+        (("experiment", "--variants-of", "1,2", "--no-gate"), 1),
+    ):
+        done = command.inside(*words, database=attacker.database)
+        assert done.returncode == status, done.stderr
+        assert not attacker.marker.exists(), words
+    assert read_grants() == ()
+
+
+def test_what_is_typed_runs_and_is_allowed_from_then_on(command: CommandLine, attacker: Attacker, grants: Path) -> None:
+    attacker.queue(*attacker.specs(interpreter=str(attacker.python)))
+    assert command.inside("import", str(attacker.database)).returncode == 0
+    words = ("run", "dummy", "-s", "gpus=0", "-s", f"interpreter={attacker.python}")
+    assert command.inside(*words).returncode == 1, "the payload is no Python"
+    assert attacker.marker.exists()
+    attacker.marker.unlink()
+    command.inside(*GO_ON)
+    assert attacker.marker.exists()
+    assert stat.S_IMODE(grants.stat().st_mode) == 0o600
+    assert [(grant.kind, grant.value, grant.host) for grant in read_grants()] == [
+        ("interpreter", str(attacker.python), "")
+    ]
+
+
+def test_a_typed_file_and_a_typed_host_are_allowed(command: CommandLine, attacker: Attacker) -> None:
+    assert command.inside("run", str(attacker.module), "--parameters").returncode == 0
+    assert attacker.marker.exists()
+    attacker.marker.unlink()
+    command.inside("hosts", "check", f"sh:?python={attacker.python}")
+    assert attacker.marker.exists()
+    assert {grant.kind for grant in read_grants()} == {"source", "host"}
+
+
+def test_a_python_of_a_host_is_one_of_that_host(command: CommandLine, attacker: Attacker) -> None:
+    typed = ("run", "dummy", "-s", "gpus=0", "-s", f"interpreter={attacker.python}")
+    command.inside(*typed, "--on", "sh:")
+    assert attacker.marker.exists()
+    attacker.marker.unlink()
+    attacker.queue(*attacker.specs(interpreter=str(attacker.python)))
+    done = command.inside(*GO_ON, database=attacker.database)
+    assert REFUSED in done.stderr, "here it was never typed"
+    assert not attacker.marker.exists()
+
+
+@pytest.mark.parametrize("program", ["/usr/bin/tee", "/bin/sh"])
+def test_a_host_starts_no_program_that_is_no_python_even_if_it_was_typed(
+    command: CommandLine, tmp_path: Path, program: str
+) -> None:
+    words = ("run", "dummy", "-s", "gpus=0", "-s", f"interpreter={program}", "--on", "sh:")
+    found = json.loads(command.inside(*words, "--json").stdout)
+    assert found["outcome"] == "refused"
+    assert f"{program} is neither a virtual environment's folder nor a Python on sh:" in found["reason"]
+
+
+@pytest.mark.parametrize(("answer", "is_allowed"), [("y", True), ("n", False), ("", False)])
+def test_a_terminal_asks_once_and_shows_all_of_it(
+    command: CommandLine, attacker: Attacker, answer: str, is_allowed: bool
+) -> None:
+    attacker.queue(*attacker.specs(interpreter=str(attacker.python)))
+    assert command.inside("import", str(attacker.database)).returncode == 0
+    said = answered(command, answer, *GO_ON)
+    assert f"  run {attacker.python} as Python" in said
+    assert said.count("Allow that") == 1
+    assert attacker.marker.exists() == is_allowed
+    assert len(read_grants()) == int(is_allowed)
+
+
+def answered(command: CommandLine, answer: str, *words: str) -> str:
+    """Run a command in a terminal, give one answer, and return what it showed."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", *words, "--db", str(command.database)],
+        cwd=ROOT,
+        env={**os.environ, **command.own},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 4096):
+            said += part
+            if said.endswith(b"[y/N] "):
+                os.write(ours, answer.encode() + b"\n")
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    process.wait(LIMIT_S)
+    return said.decode().replace("\r\n", "\n")
