@@ -49,7 +49,7 @@ SLURM_JOB_KEY = "slurm_job_id"
 SLURM_NODE_KEY = "slurm_node"
 """Key of a run's environment: the node of that job, as Slurm calls it."""
 DETACHED_KEY = "detached"
-"""Key of a run's environment: whether it, which went on without the program, was fetched whole (`yes`) or so far `in part`."""
+"""Key of a run's environment: it went on without the program, and was fetched whole (`yes`) or so far `in part`."""
 
 RAY_KEY = "ray"
 """Key of a run's environment: the version of the Ray that placed it; absent without Ray."""

@@ -13,6 +13,7 @@ from app.cli.commands import HELP
 from app.cli.options import OneOf
 from app.errors import write_error
 from app.paths import PROGRAM, ROOT
+from app.plain import one_line
 
 _BASH = r"""# VariantScope: completion of `variantscope`, `python -m app` and `python3 start.py`.
 _variantscope() {
@@ -128,9 +129,10 @@ def candidates(context: click.Context, /, shell: str, line: str) -> int:
     # bash takes what is before = and : for words of their own.
     cut = max(word.rfind("="), word.rfind(":")) + 1 if shell == "bash" else 0
     for item in found:
-        if item.type == "plain":
+        # A candidate is a line, and somebody else's run may say what is in it.
+        if item.type == "plain" and one_line(item.value, len(item.value)) == item.value:
             value = f"{option}{item.value}"[cut:]
-            print(value if shell == "bash" or not item.help else f"{value}\t{item.help}")
+            print(value if shell == "bash" or not item.help else f"{value}\t{one_line(item.help)}")
     return 0
 
 

@@ -174,6 +174,11 @@ def _sentence(found: Found, name: str) -> str:
                 f"The agent cannot be stored on {name} in {found.folder} ({detail}): make it writable, or set"
                 " XDG_CACHE_HOME there."
             )
+        case "shared":
+            return (
+                f"Others can write in {found.folder} on {name}, so nothing is started from it: `chmod go-w` takes"
+                " that from them, or set XDG_CACHE_HOME there."
+            )
         case "library":
             return (
                 f"A library of the agent cannot be loaded on {name} ({detail}): if {found.folder} forbids programs"

@@ -81,6 +81,34 @@ def read_line():
     return json.loads(line)
 
 
+def is_own(folder):
+    status = os.lstat(folder)
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+
+
+def is_whole(name):
+    # By its name, which is the beginning of the hash of its files; Python's own copies of them are not sent.
+    import hashlib
+
+    found, folder, files = hashlib.sha256(), os.path.join(root, name), []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [each for each in folders if each != "__pycache__"]
+        files += [os.path.join(place, each) for each in names]
+    for path, file in sorted((os.path.relpath(file, folder), file) for file in files):
+        with open(file, "rb") as opened:
+            data = opened.read()
+        found.update(("%s\\0%d\\0" % (path, len(data))).encode() + data)
+    return is_own(folder) and found.hexdigest().startswith(name)
+
+
+def remove_damaged(names):
+    import shutil
+
+    for name in names:
+        if os.path.isdir(os.path.join(root, name)) and not is_whole(name):
+            shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+
+
 def unpack(name, data):
     import io, tempfile, zipfile
 
@@ -90,7 +118,7 @@ def unpack(name, data):
         try:
             os.rename(inner, os.path.join(root, name))
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not is_whole(name):
                 raise
 
 
@@ -121,8 +149,12 @@ def remove_unused(used):
 
 try:
     os.makedirs(root, exist_ok=True)
+    if not is_own(root):
+        fail("shared")
     disk = os.statvfs(root)
-    known = [name for name in os.listdir(root) if not name.startswith(".")]
+    known = [name for name in os.listdir(root) if not name.startswith(".") and not name.endswith(".lock")]
+    remove_damaged(known)
+    known = [name for name in known if os.path.isdir(os.path.join(root, name))]
 except OSError as error:
     fail("folder", error.strerror)
 say(

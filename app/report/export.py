@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from app import units
-from app.paths import PROGRAM
+from app.paths import DATABASE_SUFFIXES, PROGRAM
 from app.report.documents import run_document
 from app.report.table_files import TABLE_WRITERS, Format, OpenTable, csv_file
 from app.storage import retention
@@ -81,6 +81,8 @@ def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: Tra
         file.write(b"\n]}\n")
 
 
+_SOURCES = ", and the whole text of your own workloads' files"
+"""What a timeline is without."""
 _NAMED = 8
 """Runs that a sentence names one by one."""
 
@@ -116,10 +118,12 @@ def import_document(done: Imported) -> dict[str, Any]:
 
 
 def describe_export(done: Exported, target: Path) -> list[str]:
-    """Describe what was written and where, and what is not part of it."""
+    """Describe what was written and where, what of it may name the user or the machine, and what is no part of it."""
     files = "" if done.files == (target,) else f"{len(done.files)} files in "
     queued = f" and {_count_unfinished(done.entries)}" if done.entries else ""
     sentences = [f"Wrote {_count_runs(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
+    sources = "" if done.files == (target,) and target.suffix not in DATABASE_SUFFIXES else _SOURCES
+    sentences.append(f"It holds paths, environment variables, log lines, notes and names of hosts{sources}.")
     if done.weights:
         sentences.append(
             "Saved weights are not part of it; to export them too, copy "

@@ -37,7 +37,13 @@ class QueueExport(QObject):
 
     def _ask(self) -> None:
         path = self._folder / f"queue{RUNS_SUFFIX}"
-        ask_for_new_file(self._view, "Export the queue to a database", path, f"Runs (*{RUNS_SUFFIX})", self._export)
+        ask_for_new_file(
+            self._view,
+            "Export the queue to a database, with paths, variables and log lines",
+            path,
+            f"Runs (*{RUNS_SUFFIX})",
+            self._export,
+        )
 
     def _export(self, name: str) -> None:
         target = Path(name)

@@ -56,7 +56,7 @@ class TransferController(QObject):
         word, suffix, name_filter = _SINGLE_FILES.get(kind, (f"new folder of {kind} files", "", ""))
         ask_for_new_file(
             self._view,
-            f"Export {format_run_count(len(runs))} to a {word}",
+            f"Export {format_run_count(len(runs))} to a {word}, with paths, variables and log lines",
             self._folder / f"{name}{suffix}",
             name_filter,
             lambda file: self._export(tuple(runs), kind, Path(file)),

@@ -123,12 +123,16 @@ def choice_label(spec: RunSpec, name: str, value: Value) -> str:
 
 
 def path_name(path: str) -> str:
-    """Return a virtual environment by its folder, `tf216`; a common folder name with its project, `mine/.venv`."""
+    """Return a virtual environment by its folder, `…/tf216`; a common folder name with its project, `…/mine/.venv`.
+
+    An environment that the program made has a name alone, `tf216`, which no path is shown as.
+    """
     folder = PurePath(path)
     if folder.name in ("python", "python3") and folder.parent.name == "bin":
         folder = folder.parents[1]
     is_generic = folder.name.lstrip(".") in ("venv", "env")
-    return f"{folder.parent.name}/{folder.name}" if is_generic else folder.name
+    name = f"{folder.parent.name}/{folder.name}" if is_generic else folder.name
+    return f"…/{name}" if "/" in path else name
 
 
 def parameters_by_name(spec: RunSpec) -> dict[str, catalog.Parameter]:
@@ -309,8 +313,13 @@ def run_command(run: StoredRun) -> str:
 
 
 def workload_argument(path: str, workload: str) -> str:
-    """Return a workload as the command line names it: a custom one by the path of its file, if known."""
-    return f"{path}:{workload.rpartition(':')[2]}" if path else workload
+    """Return a workload as the command line names it: a custom one by the path of its file, if known.
+
+    What somebody else's file calls it is never read as an option.
+    """
+    is_file = catalog.is_custom(workload) and PurePath(path).is_absolute()
+    word = f"{path}:{workload.rpartition(':')[2]}" if is_file else workload
+    return f"./{word}" if word.startswith("-") else word
 
 
 def label_in_sentence(spec: RunSpec, name: str) -> str:

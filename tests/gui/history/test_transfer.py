@@ -59,7 +59,7 @@ def test_tables_go_into_a_new_folder(screen: HistoryPage, tmp_path: Path) -> Non
 def test_a_timeline_is_one_file(screen: HistoryPage, tmp_path: Path) -> None:
     screen.controller.transfer.export([1, 2], "trace")
     dialog = screen.dialog(QFileDialog)
-    assert dialog.windowTitle() == "Export 2 runs to a timeline"
+    assert dialog.windowTitle() == "Export 2 runs to a timeline, with paths, variables and log lines"
     assert [Path(file).name for file in dialog.selectedFiles()] == ["2-runs.trace.json"]
     pick(screen, tmp_path / "two.json")
     screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs to"), timeout=LIMIT_MS)

@@ -11,7 +11,8 @@ import pytest
 from app.cli.main import main
 from app.paths import ROOT
 from app.storage.store import Store
-from tests.fakes.runs import keep
+from tests.fakes.runs import SPEC, begin, keep
+from workloads.protocol import RunSpec
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,16 @@ def test_runs_are_those_of_the_database_newest_first(database_path: Path, capsys
         keep(store, uid="uid-2")
     assert main(["completion", "candidates", "zsh", line]) == 0
     assert [text.partition("\t")[0] for text in capsys.readouterr().out.splitlines()] == ["2", "1"]
+
+
+def test_no_run_s_author_makes_a_candidate(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(database_path) as store:
+        variant = {**SPEC.variant, "interpreter": "/a\n7;$(id)\tx", "implementation": "b\n8\u009b"}
+        begin(store, spec=RunSpec(workload="lstm\n9", variant=variant))
+    assert main(["completion", "candidates", "zsh", f"variantscope show --db {database_path} "]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("1\t")
+    assert line.count("\t") == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -53,6 +53,29 @@ def test_the_agent_is_sent_once_and_nobody_else_can_read_it(cache: Mapping[str, 
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
+def test_a_damaged_or_changed_agent_is_sent_anew(cache: Mapping[str, str], tmp_path: Path) -> None:
+    sent_bytes = prepare(cache)[0].sent_bytes
+    agent = tmp_path / "cache" / "variantscope" / "agents" / agent_name()
+    entry = agent / "workloads" / "entry.py"
+    (agent / "app" / "agent" / "__main__.py").unlink()
+    assert prepare(cache)[0].sent_bytes == sent_bytes
+    text = entry.read_text()
+    entry.write_text("raise SystemExit('planted')\n")
+    assert prepare(cache)[0].sent_bytes == sent_bytes
+    assert entry.read_text() == text
+    assert prepare(cache)[0].sent_bytes == 0
+
+
+def test_nothing_is_started_from_a_folder_that_others_can_write(cache: Mapping[str, str], tmp_path: Path) -> None:
+    sent_bytes = prepare(cache)[0].sent_bytes
+    folder = tmp_path / "cache" / "variantscope" / "agents"
+    (folder / agent_name()).chmod(0o777)
+    assert prepare(cache)[0].sent_bytes == sent_bytes
+    folder.chmod(0o777)
+    with pytest.raises(UserError, match=f"^Others can write in {folder} on gpu1"):
+        prepare(cache)
+
+
 def test_what_a_login_shell_prints_is_skipped(cache: Mapping[str, str]) -> None:
     chatty = ("sh", "-c", "echo Welcome; printf 'no end of line'; exec sh -c \"$0\"")
     assert prepare(cache, prefix=chatty)[2]

@@ -361,11 +361,16 @@ def test_an_export_says_what_was_written_and_what_stays() -> None:
     done = Exported(files=(target,), runs=2, bytes=2048, seconds=0.5, weights=(weights,))
     assert describe_export(done, target) == [
         "Wrote 2 runs to runs.db, 2.0\N{NO-BREAK SPACE}KiB.",
+        "It holds paths, environment variables, log lines, notes and names of hosts, and the whole text of your own "
+        "workloads' files.",
         f"Saved weights are not part of it; to export them too, copy {weights}",
     ]
     folder = Path("out")
     files = Exported(files=(folder / "a.csv", folder / "b.csv"), runs=1, bytes=10, seconds=0.5)
-    assert describe_export(files, folder) == ["Wrote 1 run to 2 files in out, 10\N{NO-BREAK SPACE}B."]
+    assert describe_export(files, folder)[0] == "Wrote 1 run to 2 files in out, 10\N{NO-BREAK SPACE}B."
+    assert describe_export(files, folder)[1] == describe_export(done, target)[1]
+    timeline = Exported(files=(Path("a.json"),), runs=1, bytes=10, seconds=0.5)
+    assert describe_export(timeline, Path("a.json"))[1].endswith(" notes and names of hosts.")
     assert export_document(done) == {
         "runs": 2,
         "files": ["runs.db"],

@@ -1,6 +1,9 @@
 """Names of variants, runs and GPUs."""
 
+import shlex
 from dataclasses import replace
+
+import pytest
 
 from app.viewmodels.format.naming import (
     differing_parameters,
@@ -53,11 +56,18 @@ def test_an_unknown_workload_still_has_a_name() -> None:
 
 
 def test_another_python_is_named_by_its_folder() -> None:
-    paths = ("", "/envs/TF216", "/envs/tf219/bin/python", "/mine/.venv", "/usr/bin/python3.12")
+    paths = ("", "/envs/TF216", "/envs/tf219/bin/python", "/mine/.venv", "/usr/bin/python3.12", "tf219")
     specs = [complete("lstm", {"interpreter": path}, Machine()) for path in paths]
-    names = ["own Python", "Python TF216", "Python tf219", "Python mine/.venv", "Python python3.12"]
+    names = [
+        "own Python",
+        "Python …/TF216",
+        "Python …/tf219",
+        "Python …/mine/.venv",
+        "Python …/python3.12",
+        "Python tf219",
+    ]
     assert variant_names(specs) == names
-    assert short_name(specs[1]) == "lstm Standard · CPU · batch 32 · python TF216"
+    assert short_name(specs[1]) == "lstm Standard · CPU · batch 32 · python …/TF216"
 
 
 def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
@@ -134,6 +144,24 @@ def test_the_command_of_a_stored_run_names_the_file_of_one_s_own_workload() -> N
     spec = RunSpec(workload="mlp.py:mlp", variant={"gpus": 0, "units": 8, "source": "ab" * 32})
     run = stored_run(replace(run_row(1), spec=spec), environment={"own_path": "/mine/mlp.py"})
     assert run_command(run) == "python -m app run /mine/mlp.py:mlp -s gpus=0 -s units=8"
+
+
+@pytest.mark.parametrize(
+    ("workload", "path", "word"),
+    [
+        ("lstm", "/theirs/evil.py", "lstm"),
+        ("evil.py:net", "--on=sh:?python=./evil", "evil.py:net"),
+        ("evil.py:net", "evil.py", "evil.py:net"),
+        ("--on=evil.py:net", "", "./--on=evil.py:net"),
+    ],
+)
+def test_a_copied_command_has_no_file_or_option_that_the_run_s_author_put_there(
+    workload: str, path: str, word: str
+) -> None:
+    run = stored_run(
+        replace(run_row(1), spec=RunSpec(workload=workload, variant={"gpus": 0})), environment={"own_path": path}
+    )
+    assert shlex.split(run_command(run)) == ["python", "-m", "app", "run", word, "-s", "gpus=0"]
 
 
 def test_a_parameter_without_a_label_has_one_made_of_its_name() -> None:
