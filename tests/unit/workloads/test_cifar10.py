@@ -112,7 +112,7 @@ def test_a_file_s_number_type_sets_nothing_of_numpy_s(tmp_path: Path) -> None:
     content = {name: data.replace(flags % 0, flags % 63) for name, data in CONTENT.items()}
     assert content != CONTENT
     fakes.write_folder(tmp_path, content)
-    found = read(tmp_path, fakes.checksums(tmp_path, content))
+    found = load(tmp_path, fakes.checksums(tmp_path, content))
     assert (found.test.images == DATA.test.images).all()
 
 
