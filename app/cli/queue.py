@@ -226,11 +226,8 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     if as_json:
         print_json({"queue": [_document(entries[each.entry], each) for each in found]})
     elif found:
-        places = {
-            "host": [each.host for each in found],
-            "Python": [", ".join(each.interpreters) for each in found],
-        }
-        named = {head: texts for head, texts in places.items() if any(texts)}
+        texts = {"host": [each.host for each in found], "Python": [", ".join(each.interpreters) for each in found]}
+        named = {head: cells for head, cells in texts.items() if any(cells)}
         header = ("entry", "name", *named, "state", "runs", "left")
         lines = [_row(each, cells) for each, *cells in zip(found, *named.values(), strict=True)]
         print_table(header, lines, right=frozenset({0, header.index("runs")}))
@@ -243,9 +240,9 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _row(progress: QueueProgress, places: Sequence[str]) -> tuple[str, ...]:
+def _row(progress: QueueProgress, cells: Sequence[str]) -> tuple[str, ...]:
     left = "not known yet" if progress.left_s is None else f"about {units.duration(progress.left_s)}"
-    return (str(progress.entry), progress.name, *places, progress.state, f"{progress.done}/{progress.planned}", left)
+    return (str(progress.entry), progress.name, *cells, progress.state, f"{progress.done}/{progress.planned}", left)
 
 
 def _describe_total(found: Sequence[QueueProgress]) -> str:

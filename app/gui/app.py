@@ -14,7 +14,6 @@ from PySide6.QtWidgets import QApplication
 
 from app.errors import UserError
 from app.gui.actions import Actions
-from app.gui.consent import ConsentQuestion
 from app.gui.database_question import DatabaseQuestion, prepare, space_warning
 from app.gui.diagnostics import Diagnostics
 from app.gui.experiment.experiment_controller import ExperimentController
@@ -37,7 +36,7 @@ from app.gui.shell.undo import UndoStack
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
-from app.gui.widgets.dialogs import ask_to_close
+from app.gui.widgets.dialogs import ConsentQuestion, ask_to_close
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, PROGRAM, default_database

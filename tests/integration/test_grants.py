@@ -16,68 +16,14 @@ from pathlib import Path
 import pytest
 
 from app.grants import read_grants
-from app.plan import Plan
-from app.records import Outcome
 from app.runs.experiment.presets import list_user_preset_file
-from app.runs.experiment.queue import add_plan
 from app.storage.database import save_setting
-from app.storage.known_settings import DETACHED, custom_source
-from app.storage.store import Store
+from app.storage.known_settings import DETACHED
+from tests.fakes.attacker import Attacker
 from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
-from tests.fakes.runs import SUMMARY, UTC_NS, S, begin
-from workloads.catalog import CustomFile, Machine, complete, custom_workload, fill_defaults
-from workloads.job_protocol import CustomWorkload
-from workloads.protocol import RunSpec, Source, Value
+from workloads.protocol import RunSpec
 
 REFUSED = "Nobody can be asked here whether to "
-
-
-class Attacker:
-    """Files of somebody else in a folder, among them a database with whatever the user is to run."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.marker = folder / "marker"
-        self.database = folder / "gift.vscope"
-        self.python = folder / "env" / "bin" / "python"
-        self.python.parent.mkdir(parents=True)
-        self.python.write_text(f"#!/bin/sh\ntouch {self.marker}\n")
-        self.python.chmod(0o755)
-        self.module = folder / "evil.py"
-        self.module.write_text(f"open({str(self.marker)!r}, 'w')\ndef net(batch_size: int = 4): ...\n")
-
-    def specs(self, workload: str = "dummy", **given: Value) -> tuple[RunSpec, RunSpec]:
-        first, second = (
-            complete(workload, {"gpus": 0, "seconds": 0.1, "batch_size": size}, Machine()) for size in (4, 8)
-        )
-        return tuple(RunSpec(workload=each.workload, variant={**each.variant, **given}) for each in (first, second))
-
-    def custom_specs(self) -> tuple[RunSpec, RunSpec]:
-        source = Source(path=str(self.module), text=self.module.read_text())
-        net = CustomWorkload(name="net", help="", batch_size=4)
-        found = custom_workload(net, CustomFile(path=source.path, sha256=source.sha256))
-        stored = {"source": {"path": source.path, "text": source.text}, "workloads": [], "whole": False}
-        save_setting(self.database, custom_source(source.sha256), json.dumps(stored))
-        return tuple(fill_defaults(found, {"gpus": 0, "batch_size": size}, Machine()) for size in (4, 8))
-
-    def queue(self, *specs: RunSpec, host: str = "") -> None:
-        with Store.open(self.database) as store:
-            add_plan(store, Plan(name="Layouts", variants=specs, repeats=1, host=host, max_idle_wait_s=0.0))
-
-    def keep(self, *specs: RunSpec) -> None:
-        with Store.open(self.database) as store:
-            for number, spec in enumerate(specs):
-                run = begin(store, uid=f"uid-{number}", spec=spec)
-                done = Outcome(name="completed", exit_code=0)
-                store.finish(run, outcome=done, summary=SUMMARY, t_ns=6 * S, utc_ns=UTC_NS + 6 * S)
-
-    def preset(self) -> Path:
-        file = self.folder / "evil.toml"
-        file.write_text(
-            '[gpu]\nquestion = "?"\nrepeats = 1\n[[gpu.matrix]]\nworkload = "evil.py:net"\n'
-            "[gpu.matrix.settings]\ngpus = 0\nbatch_size = [4, 8]\n"
-        )
-        return file
 
 
 @pytest.fixture

@@ -1,15 +1,18 @@
-"""Dialogs: their size, confirmation before something is lost, and file choosers."""
+"""Dialogs: their size, confirmation before something is lost, consent to what was not typed, and file choosers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
 
+from app.grants import Grant
 from app.gui.theme import DARK, GRID, LIGHT, Theme, tabular_font
 
 _ICON_PX = 32
+_LOOK_S = 0.2
 _FRAME = QSize(4 * GRID, 8 * GRID)
 """What a window manager puts around a window, at most."""
 
@@ -53,6 +56,52 @@ def ask_confirmation(
     box.setDefaultButton(box.addButton(no, QMessageBox.ButtonRole.RejectRole))
     box.open()
     return box
+
+
+class ConsentQuestion(QObject):
+    """Asks whether to allow what a file, a database or a stored run names (`app.grants`); other threads wait for it.
+
+    Thread: `ask` any but the GUI's; the others GUI only.
+    """
+
+    _requested = Signal(object, object)
+
+    def __init__(self, window: QMainWindow, theme: Theme) -> None:
+        super().__init__(window)
+        self._window = window
+        self._theme = theme
+        # One reference, read by the threads that wait: no lock is needed.
+        self._closed = False
+        self._requested.connect(self._show, Qt.ConnectionType.QueuedConnection)
+
+    def ask(self, grants: Sequence[Grant]) -> bool:
+        """Return whether the user allows all of these; no, once the window closes."""
+        answer: Future[bool] = Future()
+        self._requested.emit(grants, answer)
+        while not self._closed:
+            try:
+                return answer.result(_LOOK_S)
+            except TimeoutError:
+                continue
+        return False
+
+    def close(self) -> None:
+        """Allow nothing more, so that nobody waits."""
+        self._closed = True
+
+    def _show(self, grants: Sequence[Grant], answer: "Future[bool]") -> None:
+        requests = "\n\n".join(grant.request for grant in grants)
+        box = ask_confirmation(
+            self._window,
+            self._theme,
+            "Allow this?",
+            "This was not typed here. Allow it, now and from now on, to",
+            requests,
+            "&Allow",
+            "&Do not allow",
+        )
+        box.accepted.connect(lambda: answer.set_result(True))
+        box.rejected.connect(lambda: answer.set_result(False))
 
 
 def ask_to_close(window: QMainWindow, theme: Theme, on_accept: Callable[[], None], *, queue: bool) -> None:

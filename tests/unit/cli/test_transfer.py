@@ -67,7 +67,7 @@ def test_a_database_goes_out_and_comes_in_once(
     assert main(["import", "two.db", "--db", str(there)]) == 0
     assert main(["import", "two.db", "--db", str(there)]) == 0
     out, err = capsys.readouterr()
-    wrote, *rest = out.splitlines()
+    wrote, _, *rest = out.splitlines()
     assert wrote.startswith("Wrote 2 runs to two.db, ")
     assert rest == [
         "Imported 2 runs as runs 1 and 2.",

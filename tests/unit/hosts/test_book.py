@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
+from app.grants import typed
 from app.hosts.book import (
     FILE_VARIABLE,
     HostEntry,
@@ -39,7 +40,13 @@ def test_hosts_are_kept_in_a_file_that_only_the_user_reads(book: Path) -> None:
 
 
 def test_an_address_is_a_host_without_adding_it() -> None:
-    entry = find_host("ssh://me@gpu1:22?python=python3.12")
+    word = "ssh://me@gpu1:22?python=python3.12"
+    with pytest.raises(UserError, match=r"nobody has allowed to connect to ssh://me@gpu1:22\?python=python3.12\.$"):
+        find_host(word)
+    entry = find_host(word, typed)
+    assert find_host(word) == entry, "it stays allowed"
+    with pytest.raises(UserError, match="nobody has allowed"):
+        find_host("ssh://me@gpu1:22?python=./evil")
     assert (entry.name, entry.place.port) == ("ssh://me@gpu1:22", 22)
 
 

@@ -359,10 +359,10 @@ def test_the_document_of_an_import() -> None:
 def test_an_export_says_what_was_written_and_what_stays() -> None:
     target, weights = Path("runs.db"), Path("profiles.db.weights/uid.npz")
     done = Exported(files=(target,), runs=2, bytes=2048, seconds=0.5, weights=(weights,))
+    held = "It holds paths, environment variables, log lines, notes and names of hosts"
     assert describe_export(done, target) == [
         "Wrote 2 runs to runs.db, 2.0\N{NO-BREAK SPACE}KiB.",
-        "It holds paths, environment variables, log lines, notes and names of hosts, and the whole text of your own "
-        "workloads' files.",
+        f"{held}, and the whole text of your own workloads' files.",
         f"Saved weights are not part of it; to export them too, copy {weights}",
     ]
     folder = Path("out")
@@ -370,7 +370,7 @@ def test_an_export_says_what_was_written_and_what_stays() -> None:
     assert describe_export(files, folder)[0] == "Wrote 1 run to 2 files in out, 10\N{NO-BREAK SPACE}B."
     assert describe_export(files, folder)[1] == describe_export(done, target)[1]
     timeline = Exported(files=(Path("a.json"),), runs=1, bytes=10, seconds=0.5)
-    assert describe_export(timeline, Path("a.json"))[1].endswith(" notes and names of hosts.")
+    assert describe_export(timeline, Path("a.json"))[1] == f"{held}."
     assert export_document(done) == {
         "runs": 2,
         "files": ["runs.db"],
@@ -384,7 +384,8 @@ def test_an_export_says_what_was_written_and_what_stays() -> None:
 def test_unfinished_experiments_that_come_along_are_told() -> None:
     target = Path("q.db")
     done = Exported(files=(target,), runs=2, bytes=10, seconds=0.5, entries=1)
-    assert describe_export(done, target) == ["Wrote 2 runs and 1 unfinished experiment to q.db, 10\N{NO-BREAK SPACE}B."]
+    wrote = "Wrote 2 runs and 1 unfinished experiment to q.db, 10\N{NO-BREAK SPACE}B."
+    assert describe_export(done, target)[0] == wrote
     assert describe_import(replace(imported(), entries=(3, 4))) == [
         "2 unfinished experiments came into the queue: `python -m app queue go-on 3 4` goes on."
     ]
