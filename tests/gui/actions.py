@@ -4,15 +4,17 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from app.grants import typed
 from app.gui.actions import Actions
 
 
 class RecordedActions:
-    """`actions` for the screen, and the `calls` it made: the name of each with its arguments."""
+    """`actions` for the screen, which allow whatever is asked, and the `calls` it made: names with arguments."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
-        self.actions = Actions(**{field.name: self._recorder(field.name) for field in fields(Actions)})
+        recorders = {field.name: self._recorder(field.name) for field in fields(Actions)}
+        self.actions = Actions(**{**recorders, "consent": typed})
 
     def _recorder(self, name: str) -> Callable[..., Any]:
         return lambda *args: self.calls.append((name, *args))

@@ -191,7 +191,7 @@ def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time
 def entry_texts(view: QueueView) -> list[str]:
     """The entries in their order with their states."""
     model = view.table.model()
-    return [f"{model.index(row, 0).data()}: {model.index(row, 2).data()}" for row in range(model.rowCount())]
+    return [f"{model.index(row, 0).data()}: {model.index(row, 3).data()}" for row in range(model.rowCount())]
 
 
 def test_experiments_are_added_reordered_paused_resumed_and_cancelled_while_runs_go_on(
