@@ -221,11 +221,22 @@ def test_only_a_queue_at_rest_can_be_exported() -> None:
 def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None:
     board = QueueModel()
     board.update(
-        [QueueProgress(entry=1, name="layouts", state="waiting", done=2, planned=6, left_s=100.0, host="gpu1")]
+        [
+            QueueProgress(
+                entry=1,
+                name="layouts",
+                state="waiting",
+                done=2,
+                planned=6,
+                left_s=100.0,
+                host="gpu1",
+                interpreters=("/opt/tf", "tf216"),
+            )
+        ]
     )
     (row,) = board.state(0.0).rows
     cells = queue_cells(row)
     assert len(cells) == len(QUEUE_COLUMNS) == len(WIDEST_CELLS)
-    assert [cell.text for cell in cells] == ["layouts", "gpu1", "waiting", "", "2/6", "1:40"]
+    assert [cell.text for cell in cells] == ["layouts", "gpu1", "/opt/tf, tf216", "waiting", "", "2/6", "1:40"]
     assert (QUEUE_COLUMNS[NAME_COLUMN].title, QUEUE_COLUMNS[BAR_COLUMN].title) == ("Experiment", "Progress")
     assert cells[BAR_COLUMN].tooltip == row.tooltip
