@@ -36,6 +36,10 @@ _COMMANDS = {
 """By kind, a command whose words grant it."""
 
 
+_MOST_AT_ONCE = 20
+"""Requests that a question shows in full on any screen."""
+
+
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the user allows.
 
@@ -90,6 +94,11 @@ def require(needed: Iterable[Grant], consent: Consent) -> None:
     missing = list(dict.fromkeys(grant for grant in needed if grant not in granted))
     if not missing:
         return
+    if consent is not typed and len(missing) > _MOST_AT_ONCE:
+        raise UserError(
+            f"Nothing was started: {len(missing)} Pythons, hosts or files that were not typed here are more than one"
+            " question can show; start the variants in smaller parts."
+        )
     if not consent(missing):
         raise UserError(f"Nothing was started, for nobody has allowed to {describe(missing)}.")
     path = grants_path()

@@ -76,7 +76,12 @@ def find_python(interpreter: str) -> Path | None:
         return None
     named = [folder] if folder.name.startswith("python") else []
     inside = [folder / "bin" / name for name in ("python", "python3")]
-    return next((python for python in (*named, *inside) if python.is_file() and os.access(python, os.X_OK)), None)
+    return next((python for python in (*named, *inside) if _is_program(python)), None)
+
+
+def _is_program(path: Path) -> bool:
+    # Somebody else's run may name anything: `Path.is_file` raises where a name is too long.
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
 
 
 def missing_python(interpreter: str) -> str | None:

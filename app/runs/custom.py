@@ -179,7 +179,10 @@ def save_recent_files(database: Path, paths: Iterable[Path]) -> None:
 
 def _load_stored(database: Path, sha256: str) -> _StoredFile | None:
     document = load_setting(database, custom_source(sha256))
-    return msgspec.json.decode(document, type=_StoredFile) if document else None
+    try:
+        return msgspec.json.decode(document, type=_StoredFile) if document else None
+    except msgspec.MsgspecError:  # somebody else wrote it: as good as none
+        return None
 
 
 def _describe(source: Source, name: str, options: ReadOptions) -> tuple[CustomWorkload, ...]:

@@ -1,0 +1,25 @@
+"""Every start of the program passes the gate of `app.grants`: no module builds an order without it."""
+
+import re
+
+from tests.contract.test_imports import ROOT
+
+STARTS = re.compile(
+    r"\.launcher\.launch\(|\bComputeGradients\(|\bDescribeFile\(|\bDetachRun\(|\bopen_entry\(|SpoolLink\.open\("
+)
+GATES = re.compile(r"\.admit\(|\brequire\(|\bfind_host\(")
+WITHOUT = {
+    "app/hosts/check.py": "its hosts are of the book, or typed in the dialog or the command",
+    "app/hosts/remote_jobs.py": "it sends the orders of others",
+}
+OTHER_SIDE = ("app/agent/", "app/bench/")
+"""The agent follows orders that have passed the gate, and a bench's words are typed."""
+
+
+def test_who_starts_something_passes_the_gate() -> None:
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in (ROOT / "app").rglob("*.py")}
+    calls = {name: re.sub(r"^(class|def) .*$", "", text, flags=re.MULTILINE) for name, text in texts.items()}
+    starting = {name for name, text in calls.items() if STARTS.search(text) and not name.startswith(OTHER_SIDE)}
+    assert len(starting) > 4, "the words are still those of the program"
+    ungated = {name for name in starting if not GATES.search(calls[name])}
+    assert ungated == set(WITHOUT)

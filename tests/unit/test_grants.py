@@ -1,0 +1,119 @@
+"""Grants: what needs one, who is asked, and the file that holds them."""
+
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.errors import UserError
+from app.grants import (
+    Grant,
+    allow_pythons,
+    grants_path,
+    interpreter_grant,
+    read_grants,
+    refuse,
+    require,
+    source_grant,
+    typed,
+)
+from workloads.catalog import ENVIRONMENT_STAMP
+from workloads.protocol import Source
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config" / "grants.json"
+    monkeypatch.setenv("VARIANTSCOPE_GRANTS", str(path))
+    return path
+
+
+PYTHON = Grant(kind="interpreter", value="/opt/tf/bin/python")
+
+
+def test_what_was_allowed_once_is_not_asked_again(file: Path) -> None:
+    asked: list[Sequence[Grant]] = []
+
+    def consent(grants: Sequence[Grant]) -> bool:
+        asked.append(grants)
+        return True
+
+    host = Grant(kind="host", value="ssh://gpu1")
+    require([PYTHON], consent)
+    require([PYTHON, host, host], consent)
+    require([PYTHON, host], refuse)
+    assert asked == [[PYTHON], [host]]
+    assert read_grants() == (PYTHON, host)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Grant(kind="interpreter", value="/opt/tf/bin/python", host="gpu1"),
+        Grant(kind="interpreter", value="/opt/tf/bin/../bin/python"),
+        Grant(kind="host", value="/opt/tf/bin/python"),
+    ],
+)
+def test_a_grant_is_for_one_thing_in_one_place(other: Grant) -> None:
+    require([PYTHON], typed)
+    with pytest.raises(UserError, match="nobody has allowed"):
+        require([other], refuse)
+
+
+def test_a_text_is_allowed_where_it_was_read() -> None:
+    here, there = (source_grant(Source(path=path, text="x = 1\n")) for path in ("/mine/a.py", "/theirs/a.py"))
+    require([here], typed)
+    with pytest.raises(UserError, match=rf"run the code of /theirs/a.py \(SHA-256 {here.value}\)\.$"):
+        require([there], refuse)
+
+
+@pytest.mark.parametrize("python", ["", "tf219", sys.executable, sys.prefix])
+def test_what_is_the_program_s_own_needs_none(python: str) -> None:
+    assert interpreter_grant(python, "") is None
+
+
+def test_an_environment_that_the_program_made_needs_none_here_but_its_path_on_a_host_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = tmp_path / "variantscope" / "envs" / "tf219"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    assert interpreter_grant(str(folder), "") is not None, "it is not complete"
+    (folder / ENVIRONMENT_STAMP).write_text("{}")
+    assert interpreter_grant(str(folder), "") is None
+    assert interpreter_grant(f"{folder}/../tf219", "") is not None
+    assert interpreter_grant(str(folder), "gpu1") == Grant(kind="interpreter", value=str(folder), host="gpu1")
+
+
+def test_a_request_is_one_plain_line() -> None:
+    grant = Grant(kind="interpreter", value="/a\n  connect to b\x1b[2J\u202e/python", host="gpu1")
+    assert grant.request == "run /a\\n  connect to b\\u001b[2J\\u202e/python as Python on gpu1"
+    assert grant.command.endswith("--on gpu1")
+
+
+@pytest.mark.parametrize(("count", "fits"), [(20, True), (21, False)])
+def test_no_question_has_more_than_can_be_seen(count: int, fits: bool) -> None:
+    asked: list[Sequence[Grant]] = []
+
+    def consent(grants: Sequence[Grant]) -> bool:
+        asked.append(grants)
+        return False
+
+    many = [Grant(kind="interpreter", value=f"/{number}/python") for number in range(count)]
+    with pytest.raises(UserError):
+        require(many, consent)
+    assert bool(asked) == fits
+    allow_pythons([grant.value for grant in many], "")
+    assert len(read_grants()) == count, "typed, they are as many as are wanted"
+
+
+def test_a_damaged_or_closed_file_is_said(file: Path) -> None:
+    require([PYTHON], typed)
+    file.write_text("[")
+    with pytest.raises(UserError, match=f"^{file} is no list of grants .*: delete it, and what it held is asked again"):
+        require([PYTHON], typed)
+    assert grants_path() == file
