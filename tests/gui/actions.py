@@ -13,7 +13,7 @@ class RecordedActions:
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
-        recorders = {field.name: self._recorder(field.name) for field in fields(Actions)}
+        recorders: dict[str, Any] = {field.name: self._recorder(field.name) for field in fields(Actions)}
         self.actions = Actions(**{**recorders, "consent": typed})
 
     def _recorder(self, name: str) -> Callable[..., Any]:
