@@ -13,8 +13,7 @@ from typing import Annotated, Literal, get_args, get_type_hints
 import msgspec
 
 from app import limits
-from app.limits import Limits
-from workloads.protocol import Nanoseconds
+from app.limits import Limits, Nanoseconds
 
 DeviceKind = Literal["gpu", "host"]
 Screen = Literal["run", "compare"]

@@ -7,7 +7,12 @@ driver's, a sensor's or a file's mistake, such as power in the millions of watts
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
+
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+"""On the monotonic clock of the machine that reads; as in `workloads.protocol`, which the sampler does not import."""
 
 
 @dataclass(frozen=True, slots=True)

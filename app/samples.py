@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from app.limits import Nanoseconds
 from workloads.machine import Machine
-from workloads.protocol import Nanoseconds
 
 HOST = "host"
 """The device id of the host itself; a GPU's is its UUID."""

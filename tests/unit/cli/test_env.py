@@ -15,7 +15,7 @@ def test_env_asks_before_it_downloads_then_makes_lists_and_removes(
 ) -> None:
     use_wheels(monkeypatch, tmp_path, uv=True)
     assert main(["env"]) == 0
-    assert "No environment is made yet" in capsys.readouterr().out
+    assert "No environment has been made yet" in capsys.readouterr().out
     assert main(["env", "add", "tf221", "--cpu"]) == 1
     said = capsys.readouterr().err
     assert "tf221: 5 packages, " in said

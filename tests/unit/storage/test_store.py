@@ -350,7 +350,7 @@ def test_the_last_phase_of_a_host_whose_clock_is_ahead_ends_no_earlier_than_it_b
 
 
 @pytest.mark.parametrize(("power_mw", "is_valid"), [(2 * POWER.high, True), (2 * POWER.high + 1, False)])
-def test_a_power_that_all_gpus_of_a_run_can_draw_together_is_valid(store: Store, power_mw: float, is_kept: bool) -> None:
+def test_a_power_that_all_gpus_can_draw_together_is_valid(store: Store, power_mw: float, is_valid: bool) -> None:
     devices = tuple(msgspec.structs.replace(GPU, device=f"GPU-{number}", index=number) for number in range(2))
     run = store.begin(
         SPEC, uid="uid-1", owner=this_process(), t_ns=S, utc_ns=UTC_NS, devices=devices, environment=ENVIRONMENT
