@@ -11,7 +11,7 @@ from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, e
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import CI, percent_of
+from app.viewmodels.format.ratios import CI, agree, percent_of
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 
 CAVEAT = (
@@ -177,14 +177,15 @@ def _describe_work(found: StepDifference, pair: Pair, figures: Figures) -> Itera
         yield f"{where} {batches}, so times are {figures.per}."
     ratio = work_ratio([run.row for run in found.other], [run.row for run in found.baseline])
     if ratio is not None:
-        yield f"{pair.first} does {units.ratio(ratio)} the operations per {pair.example}: some of this is other work."
+        does = agree(pair.first, f"does {units.ratio(ratio)}")
+        yield f"{does} the operations per {pair.example}: some of this is other work."
 
 
 def _describe_step(found: StepDifference, pair: Pair, figures: Figures) -> str:
     """Return the difference of the steps and what it consists of, in a sentence or two."""
     change, base = found.step.difference, pair.within[1]
     if not found.on_gpu:
-        return f"{pair.first} takes {figures.steps()}. {_ON_CPU}"
+        return f"{agree(pair.first, f'takes {figures.steps()}')}. {_ON_CPU}"
     if not found.step.is_certain:
         beyond = "significantly" if change.interval else "by more than single runs of one variant may"
         return f"{pair.first} and {base} do not differ {beyond} ({figures.steps()}){_describe_hidden(found, figures)}."
@@ -193,7 +194,8 @@ def _describe_step(found: StepDifference, pair: Pair, figures: Figures) -> str:
     verb = "takes" if ends else "took"
     amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'} {figures.per}"
     steps = figures.steps().removesuffix(f" {figures.per}")
-    return f"{pair.first} {verb} {amount} than {base} ({steps}{interval}){_describe_causes(found, figures)}."
+    takes = agree(pair.first, f"{verb} {amount}")
+    return f"{takes} than {base} ({steps}{interval}){_describe_causes(found, figures)}."
 
 
 def _describe_causes(found: StepDifference, figures: Figures) -> str:

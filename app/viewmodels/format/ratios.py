@@ -16,7 +16,7 @@ _TIMES = 2.0
 
 
 _PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
-_PLURAL_VERBS = {"is": "are", "has": "have", "takes": "take", "differs": "differ"}
+_PLURAL_VERBS = {"is": "are", "has": "have", "takes": "take", "differs": "differ", "does": "do"}
 
 
 def is_far_from_one(ratio: float) -> bool:
