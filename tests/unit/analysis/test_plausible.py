@@ -136,6 +136,19 @@ def test_a_power_that_stays_the_same_while_the_load_changes_is_not_read_anew() -
     assert counts(columns(59, 70.0, load_pct=load[: 59 * HZ + 1], energy_j=[])) == {}, "too short to say"
 
 
+@pytest.mark.parametrize(("change_pct", "is_frozen"), [(49.9, False), (50.0, True)])
+def test_a_power_is_frozen_from_a_change_of_half_the_load_on(change_pct: float, is_frozen: bool) -> None:
+    load = np.where(np.arange(121 * HZ - 19) < 600, 20.0, 20.0 + change_pct)
+    assert (counts(columns(120, 70.0, load_pct=load, energy_j=[])) != {}) is is_frozen
+
+
+@pytest.mark.parametrize(("factor", "agrees"), [(1.98, True), (2.1, False), (0.51, True), (0.48, False)])
+def test_counter_and_power_agree_within_a_factor_of_two(factor: float, agrees: bool) -> None:
+    power_w = np.where(np.arange(600 * HZ + 1) % 40 < 20, 260.0, 270.0)
+    counted = [(float(at), 9_000 + 265 * factor * at) for at in range(0, 601, 4)]
+    assert ("energy_mj" not in counts(columns(600, power_w, energy_j=counted))) is agrees
+
+
 def test_no_integral_is_formed_where_too_much_power_is_implausible() -> None:
     for garbage, is_known in ((5, True), (8, False), (121, False)):
         power_w = np.full(121, 265.0)

@@ -189,6 +189,9 @@ def test_waiting_for_data_comes_before_idle_time() -> None:
     assert cause.kind == "data"
     assert (cause.baseline, cause.other) == pytest.approx((0.2, 6.24))
     assert find_cause(explained([waiting(late, 5.0)], [waiting(ready, 1.0)])) is None
+    half, more = (find_cause(explained([waiting(late, pct)], [waiting(ready, 0.0)])) for pct in (11.5, 11.6))
+    assert half is None, "2.99 of 6 ms"
+    assert more is not None, "3.02 of 6 ms"
 
 
 def test_the_number_of_kernels_comes_before_idle_time() -> None:
@@ -201,6 +204,15 @@ def test_the_number_of_kernels_comes_before_idle_time() -> None:
     assert find_cause(explained([traced_run(3, 32.0, {CONV: 19.0})], [few])) is None, "as many"
     two = traced_run(4, 32.0, {CONV: 19.0, **{f"Add_{n}": 0.03 for n in range(100)}}, gpus=2, batch=200)
     assert find_cause(explained([two], [few])) is None, "GPUs wait for one another, too"
+
+
+@pytest.mark.parametrize(("more", "is_cause"), [(9, False), (10, True)])
+def test_a_tenth_more_kernels_is_a_cause(more: int, is_cause: bool) -> None:
+    few, many = (
+        traced_run(n, step, {CONV: 16.0, **{f"Add_{number}": 0.03 for number in range(count)}})
+        for n, step, count in ((1, 20.0, 99), (2, 32.0, 99 + more))
+    )
+    assert (find_cause(explained([many], [few])) is not None) is is_cause
 
 
 def test_times_are_per_example_where_batches_differ() -> None:
