@@ -35,7 +35,7 @@ def text(contents: str) -> Callable[[Path], object]:
         ("notes.db", foreign, None, "another program's database"),
         ("night.vtrace", text(TRACE), "trace", "Replays its telemetry"),
         ("night.txt", text(TRACE), "trace", "Replays its telemetry"),
-        ("model.py", text("x = 1"), "workload", "Reads its workloads, and chooses the first one"),
+        ("model.py", text("x = 1"), "workload", "that reads its workloads, and chooses the first one"),
         ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", "Lists the experiment “mine”"),
         ("broken.toml", text("a ="), None, "is not a preset"),
         ("timeline.json", text('{"displayTimeUnit": "ms", "traceEvents": [{}]}'), None, "ui.perfetto.dev"),
@@ -62,7 +62,7 @@ def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path
     (tmp_path / "model.py").write_text("")
     found = describe_files([tmp_path / n for n in ("runs.db", "night.vtrace", "model.py")], database_path, busy=True)
     assert [file.kind for file in found] == [None, None, "workload"]
-    assert found[2].text.startswith("Reads its workloads when the current run has ended")
+    assert found[2].text.startswith("Asks whether to run it when the current run has ended")
 
 
 def test_the_window_s_own_database_two_traces_and_too_many_files_are_refused(
