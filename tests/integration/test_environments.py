@@ -1,11 +1,14 @@
 """Environments on a host: its agent makes, lists and removes them, and its runs name them."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from app.environments.records import EnvironmentRequest
 from app.errors import UserError
+from app.hosts.address import parse_address
+from app.hosts.carriers import shell_carrier
 from app.hosts.environments import remote_environments
 from tests.fakes.hosts import NAME, connected, services_on
 from tests.fakes.sessions import dummy, run_through
@@ -18,7 +21,9 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
 ) -> None:
     use_wheels(monkeypatch, tmp_path, uv=True)
     request = EnvironmentRequest(name="tf221", cuda=False)
-    with connected(tmp_path) as connection:
+    # The Python of the tests has the agent's libraries; those of another could not be fetched from the made-up index.
+    carrier = shell_carrier(parse_address(f"sh:?python={sys.executable}"))
+    with connected(tmp_path, carrier=carrier) as connection:
         assert connection.host.inventory().machine.environments == ()
         environments = remote_environments(connection.link)
         with pytest.raises(UserError, match=f"^{NAME}: tf221 was not made"):
@@ -28,7 +33,7 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
         assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)
         assert [(offer.name, offer.packages) for offer in following.offers] == [("tf221", 5)]
         assert list(environments.list()) == [made]
-        with connected(tmp_path) as another:
+        with connected(tmp_path, carrier=carrier) as another:
             assert another.host.inventory().machine.environments == ("tf221",)
         with pytest.raises(UserError, match=f"^{NAME}: '../x' cannot be the name of an environment"):
             environments.remove("../x")
