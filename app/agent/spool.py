@@ -67,7 +67,10 @@ def read_spooled(folder: Path) -> Spooled:
 
 
 def _goes_on(folder: Path) -> bool:
-    lock = lock_spool(folder)
+    try:
+        lock = lock_spool(folder)
+    except FileNotFoundError:
+        return False  # whoever had the whole run first has removed it; what is open can be read to its end
     if lock is not None:
         os.close(lock)
     return lock is None
@@ -174,14 +177,14 @@ class _Spooler:
         yield from sorted(found, key=lambda spool: spool.spooled.run.utc_ns)
 
     def _remove(self, uid: str) -> None:
-        folder = self._find(uid)
-        if folder is None:
-            return
-        if _goes_on(folder):
+        folder = self._folder / uid
+        if not _UID.fullmatch(uid):
+            self._refuse(f"{uid[:80]!r} is no id of a run.")
+        elif folder.is_dir() and _goes_on(folder):
             self._refuse("The run goes on still; only one that is over can be removed.")
-            return
-        shutil.rmtree(folder)
-        self._say(SpoolsListed(()))
+        else:
+            shutil.rmtree(folder, ignore_errors=True)  # another may be removing it
+            self._say(SpoolsListed(()))
 
     def _find(self, uid: str) -> Path | None:
         folder = self._folder / uid

@@ -1,6 +1,7 @@
 """The store of runs: write a run while it is in progress, in batches of one transaction, and load stored runs."""
 
 import json
+import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from sqlite_utils import Database
 
 from app.analysis.summary import plausible_run
 from app.environment_keys import BOOT_ID_KEY
+from app.errors import UserError
 from app.fields import Sample, SlowSample
 from app.plain import without_nul
 from app.records import EqualityCheck, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
@@ -114,27 +116,33 @@ class Store:
             devices: Its devices.
             environment: What is known of the environment so far.
             purpose: What it is made for, where not for its own result.
+
+        Raises:
+            UserError: A run with this uid is stored, as by another program that fetches it too.
         """
-        with transaction(self._db, self.path):
-            cursor = self._db.execute(
-                "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, environment,"
-                " owner_pid, owner_started_s, owner_boot_id, purpose) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    uid,
-                    spec.workload,
-                    json.dumps(spec.variant),
-                    utc_ns,
-                    t_ns,
-                    json.dumps(dict(environment)),
-                    owner.pid,
-                    owner.started_s,
-                    owner.boot_id,
-                    purpose,
-                ),
-            )
-            run = cursor.lastrowid
-            assert run is not None, "SQLite names the row it inserted"
-            self._insert("devices", rows.DEVICE_COLUMNS, run, map(rows.device_values, devices))
+        try:
+            with transaction(self._db, self.path):
+                cursor = self._db.execute(
+                    "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, environment,"
+                    " owner_pid, owner_started_s, owner_boot_id, purpose) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        uid,
+                        spec.workload,
+                        json.dumps(spec.variant),
+                        utc_ns,
+                        t_ns,
+                        json.dumps(dict(environment)),
+                        owner.pid,
+                        owner.started_s,
+                        owner.boot_id,
+                        purpose,
+                    ),
+                )
+                run = cursor.lastrowid
+                assert run is not None, "SQLite names the row it inserted"
+                self._insert("devices", rows.DEVICE_COLUMNS, run, map(rows.device_values, devices))
+        except sqlite3.IntegrityError as error:
+            raise UserError(f"This run is in {self.path} already: another program stores it.") from error
         return run
 
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:

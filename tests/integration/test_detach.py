@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.agent import spool
 from app.cli.main import main
 from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
 from app.errors import UserError
@@ -135,6 +136,34 @@ def test_a_run_is_fetched_whole_whoever_was_killed_before(
     assert list(blocks.first_step[1:]) == list(blocks.first_step[:-1] + blocks.steps[:-1]), "no block is missing"
     assert detached_hosts(database_path) == {}
     assert list(folder.iterdir()) == []
+
+
+def test_two_programs_fetch_one_run_whole_each_into_its_own_database(
+    entry: HostEntry, link: SpoolLink, database_path: Path, tmp_path: Path, folder: Path
+) -> None:
+    spool = detach(entry, link, database_path, lambda host: dummy(host.inventory(), gpus=1, steps=0, seconds=600.0))
+    with contextlib.closing(SpoolLink.open(entry, lambda _: None)) as another:
+        attachments = [
+            Attachment(link, spool, database_path, lambda _: None),
+            Attachment(another, spool, tmp_path / "other.db", lambda _: None),
+        ]
+        fetching = [Fetching(attachment) for attachment in attachments]
+        for each in fetching:
+            each.recorder.wait(Block)
+        attachments[0].stop()
+        runs = [each.result() for each in fetching]
+    assert [run is not None and run.row.uid for run in runs] == [spool.spooled.run.uid] * 2
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_that_another_removed_is_over(tmp_path: Path) -> None:
+    assert not spool._goes_on(tmp_path / "removed")
+    tmp_path.joinpath("over").mkdir()
+    assert not spool._goes_on(tmp_path / "over")
+    lock = spool.lock_spool(tmp_path / "over")
+    assert lock is not None
+    assert spool._goes_on(tmp_path / "over")
+    os.close(lock)
 
 
 def test_a_run_that_waits_for_its_device_is_told_and_one_killed_there_has_crashed(

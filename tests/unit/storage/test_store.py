@@ -359,3 +359,10 @@ def test_a_power_that_all_gpus_can_draw_together_is_valid(store: Store, power_mw
         run, outcome=OUTCOME, summary=replace(SUMMARY, mean_power_mw=power_mw), t_ns=6 * S, utc_ns=UTC_NS, phases=[]
     )
     assert (store.list_runs()[0].summary.mean_power_mw == power_mw) is is_valid
+
+
+def test_a_run_is_stored_once(store: Store, database_path: Path) -> None:
+    begin(store)
+    with Store.open(database_path) as another, pytest.raises(UserError, match="already: another program stores it"):
+        begin(another)
+    assert len(store.list_runs()) == 1
