@@ -13,7 +13,7 @@ from app.errors import DatabaseError
 from tests import crash_states
 from tests.crash_states import NAME, check, check_states, first_session, record, states
 
-COUNT = int(os.environ.get("VARIANTSCOPE_CRASH_STATES", "5000"))
+COUNT = int(os.environ.get("VARIANTSCOPE_CRASH_STATES", "2000"))
 
 
 def test_every_state_that_a_crash_leaves_is_opened_sound_and_whole(caplog: pytest.LogCaptureFixture) -> None:
