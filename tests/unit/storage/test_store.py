@@ -14,7 +14,7 @@ from app.fields import Sample, SlowSample
 from app.limits import POWER
 from app.queries import RunQuery
 from app.records import Outcome, Phase, Summary
-from app.samples import HOST, FieldInfo, FieldsUpdated, LogLine
+from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, LogLine
 from app.storage.database import translate_sqlite_errors
 from app.storage.files import DiskSpace
 from app.storage.owner import this_process
@@ -366,3 +366,11 @@ def test_a_run_is_stored_once(store: Store, database_path: Path) -> None:
     with Store.open(database_path) as another, pytest.raises(UserError, match="already: another program stores it"):
         begin(another)
     assert len(store.list_runs()) == 1
+
+
+def test_a_device_is_lost_since_the_first_time(store: Store) -> None:
+    run = begin(store)
+    for second, reason in ((3, "it fell off the bus"), (5, "it is lost still")):
+        store.write(run, [DeviceLost(t_ns=second * S, device=GPU.device, reason=reason)])
+    columns = store.load(run).samples[0]
+    assert (columns.lost_t_ns, columns.device.lost) == (3 * S, "it fell off the bus")
