@@ -183,7 +183,8 @@ class _Spooler:
         elif folder.is_dir() and _goes_on(folder):
             self._refuse("The run goes on still; only one that is over can be removed.")
         else:
-            shutil.rmtree(folder, ignore_errors=True)  # another may be removing it
+            with contextlib.suppress(FileNotFoundError):  # another may be removing it
+                shutil.rmtree(folder)
             self._say(SpoolsListed(()))
 
     def _find(self, uid: str) -> Path | None:

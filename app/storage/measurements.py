@@ -122,6 +122,8 @@ def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int)
         for name, values in columns.items():
             values[start:end] = part[name]
         start = end
+    if start < size:  # another program has just deleted some
+        return t_ns[:start].copy(), {name: values[:start].copy() for name, values in columns.items()}
     return t_ns, columns
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from app.limits import POWER
 from app.queries import RunQuery
 from app.records import Outcome, Phase, Summary
 from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, LogLine
+from app.storage import measurements
 from app.storage.database import translate_sqlite_errors
 from app.storage.files import DiskSpace
 from app.storage.owner import this_process
@@ -374,3 +376,36 @@ def test_a_device_is_lost_since_the_first_time(store: Store) -> None:
         store.write(run, [DeviceLost(t_ns=second * S, device=GPU.device, reason=reason)])
     columns = store.load(run).samples[0]
     assert (columns.lost_t_ns, columns.device.lost) == (3 * S, "it fell off the bus")
+
+
+@pytest.mark.parametrize("part_rows", [1, 2, 1 << 16])
+def test_samples_are_the_same_however_many_are_read_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch, part_rows: int
+) -> None:
+    run = begin(store)
+    powers_mw = [10_000, 20_000, 30_000, 40_000, 50_000]
+    store.write(run, [Sample(t_ns=n, device=GPU.device, power_mw=power) for n, power in enumerate(powers_mw)])
+    monkeypatch.setattr("app.storage.measurements._PART_ROWS", part_rows)
+    columns = store.load(run).samples[0]
+    assert columns.t_ns.tolist() == [0, 1, 2, 3, 4]
+    assert columns.fields["power_mw"].tolist() == powers_mw
+
+
+def test_samples_that_another_program_deletes_while_they_are_read_are_absent(store: Store) -> None:
+    class Pruned:
+        """A database whose samples from the third on are gone once they are counted."""
+
+        def execute(self, sql: str, values: tuple[object, ...]) -> sqlite3.Cursor:
+            counted = store._db.execute(sql, values)
+            if sql.startswith("SELECT count"):
+                number = counted.fetchone()
+                store._db.execute("DELETE FROM samples WHERE t_ns >= 2")
+                counted = store._db.execute("SELECT ?", number)
+            return counted
+
+    run = begin(store)
+    store.write(run, [Sample(t_ns=n, device=GPU.device, power_mw=1_000 * n) for n in range(5)])
+    (device_id,) = store._db.execute("SELECT device_id FROM devices WHERE run = ? AND kind = 'gpu'", (run,)).fetchone()
+    database: Any = Pruned()
+    t_ns, columns = measurements._read_fields(database, "samples", ["power_mw"], device_id)
+    assert (t_ns.tolist(), columns["power_mw"].tolist()) == ([0, 1], [0.0, 1_000.0])
