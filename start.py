@@ -96,7 +96,7 @@ def check_python(version: tuple[int, int], platform: str) -> None:
 def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
     """Return the extras that the arguments need (CUDA only with a driver), and whether Qt must be able to start."""
     extras = ["parquet", "cuda" if driver else "tensorflow", *(["dev"] if list(words[:1]) == ["test"] else [])]
-    return extras, not words or words[0] in ("test", "bench")
+    return extras, not words or words[0] == "test"
 
 
 def app_arguments(words: Sequence[str], platform: str, environment: Mapping[str, str]) -> list[str]:

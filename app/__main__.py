@@ -6,12 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from app.paths import PROGRAM, checkout_root
-
-if TYPE_CHECKING:
-    import click
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,15 +33,7 @@ def _main(words: list[str]) -> int:
     from app.cli.commands import UpperLayers
     from app.cli.main import main as command_line
 
-    return command_line(
-        words, UpperLayers(open_window=_open_window, has_display=_has_display(), load_bench=_load_bench)
-    )
-
-
-def _load_bench() -> "click.Command":
-    from app.bench.main import bench
-
-    return bench
+    return command_line(words, UpperLayers(open_window=_open_window, has_display=_has_display()))
 
 
 def _has_display() -> bool:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from app.bench.main import bench
 from app.cli.commands import SECTIONS, ProgramCommand, UpperLayers
 from app.cli.main import program
 from app.paths import PROGRAM
@@ -35,7 +34,7 @@ This page is made from the commands: `python -m tests.cli_docs` writes it anew, 
 
 def page() -> str:
     """Return the text of the page."""
-    top = click.Context(program, info_name=PROGRAM, obj=UpperLayers(load_bench=lambda: bench))
+    top = click.Context(program, info_name=PROGRAM, obj=UpperLayers())
     parts = [_HEAD]
     for title, entries in SECTIONS.items():
         rows = [f"| [`{name}`](#{name}) | {_cell(text)} |" for name, (_, text) in entries.items()]

@@ -68,14 +68,17 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.machine:calibrate_devices",
             "Measure again how fast the GPUs, or the CPU, multiply matrices.",
         ),
+        "check-noise": (
+            "app.cli.check_noise:check_noise",
+            "Compare a variant with itself: how often a difference is told where there is none.",
+        ),
         "env": ("app.cli.env:env", "Make, list and remove environments: TensorFlow in several versions, for runs."),
     },
     "Program": {
-        "bench": ("", "Measure the program's own cost."),
         "completion": ("app.cli.completion:completion", "Let the shell complete commands, options and values."),
     },
 }
-"""Every command by section: where it is defined, as `module:name`, and its help. `bench` is of a layer above."""
+"""Every command by section: where it is defined, as `module:name`, and its help."""
 
 _TARGETS = {name: target for section in SECTIONS.values() for name, (target, _) in section.items()}
 HELP = {name: text for section in SECTIONS.values() for name, (_, text) in section.items()}
@@ -87,7 +90,6 @@ class UpperLayers:
 
     open_window: OpenWindow | None = None
     has_display: bool = False
-    load_bench: Callable[[], click.Command] | None = None
 
 
 class ProgramGroup(click.Group):
@@ -99,9 +101,6 @@ class ProgramGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command; None where no command has that name."""
-        if cmd_name == "bench":
-            upper = ctx.find_object(UpperLayers)
-            return upper.load_bench() if upper is not None and upper.load_bench is not None else None
         if cmd_name not in HELP:
             return None
         module, _, name = _TARGETS[cmd_name].partition(":")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from string import Template
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPen, QPixmapCache
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPixmapCache
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -169,12 +169,6 @@ class Theme(QObject):
     def class_colour(self, index: int) -> QColor:
         """Return the colour of a class of kernels."""
         return QColor(self.colours.kernel_class(index))
-
-    def curve_pen(self, index: int) -> QPen:
-        """Return a solid pen of one device pixel; wider ones paint many times slower."""
-        pen = QPen(self.curve_colour(index), 1)
-        pen.setCosmetic(True)
-        return pen
 
 
 class _Colouring(QObject):

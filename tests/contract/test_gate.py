@@ -12,8 +12,8 @@ WITHOUT = {
     "app/hosts/check.py": "its hosts are of the book, or typed in the dialog or the command",
     "app/hosts/remote_jobs.py": "it sends the orders of others",
 }
-OTHER_SIDE = ("app/agent/", "app/bench/")
-"""The agent follows orders that have passed the gate, and a bench's words are typed."""
+OTHER_SIDE = ("app/agent/",)
+"""The agent follows orders that have passed the gate."""
 
 
 def test_who_starts_something_passes_the_gate() -> None:

@@ -73,14 +73,12 @@ def test_import_linter_contracts_hold() -> None:
 
 
 def test_only_gui_imports_qt() -> None:
-    # Benchmarks of windows open windows; the benchmarks' root imports none of them.
-    allowed = {name for name in MODULES if name.startswith(("app.gui.", "app.bench."))}
+    allowed = {name for name in MODULES if name.startswith("app.gui.")}
     assert importers(QT) - allowed == set()
-    assert loaded_after("import app.bench.main") & QT == set()
 
 
-def test_only_benchmarks_import_scipy() -> None:
-    assert {name for name in importers({"scipy"}) if not name.startswith("app.bench.")} == set()
+def test_only_the_check_of_noise_imports_scipy() -> None:
+    assert importers({"scipy"}) == {"app.cli.check_noise"}
 
 
 def test_the_program_never_imports_tensorflow() -> None:
@@ -174,7 +172,6 @@ def test_the_sampler_imports_no_table_of_the_workloads() -> None:
 
 def test_everything_headless_imports_without_qt_and_tensorflow() -> None:
     headless = [name for name in MODULES if name.startswith("app") and not name.startswith(("app.gui", "app.__main__"))]
-    headless = [name for name in headless if not name.startswith("app.bench")]
     loaded = loaded_after(f"import {', '.join(headless)}", *sorted(QT | TENSORFLOW))
     assert set(headless) <= loaded
     assert loaded & (QT | TENSORFLOW) == set()

@@ -30,7 +30,7 @@ BUILD = "from setuptools.build_meta import build_wheel; print(build_wheel('.'))"
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 import app, workloads
-mains = ("app.bench.", "workloads.tensorflow", "workloads.entry")
+mains = ("workloads.tensorflow", "workloads.entry")
 names = [m.name for p in (app, workloads) for m in pkgutil.walk_packages(p.__path__, p.__name__ + ".")]
 for name in names:
     if not name.endswith("__main__") and not name.startswith(mains):

@@ -180,7 +180,7 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
 
 def test_one_variant_against_itself_uses_both_gpus_for_both_sides(two_cards: CommandLine) -> None:
     settings = dummy_arguments(gpus=1, step_ms=1.5)[1:]
-    words = ["bench", "aa", "dummy", *settings, "--pairs", "3", "--no-gate", "--parallel"]
+    words = ["check-noise", "dummy", *settings, "--pairs", "3", "--no-gate", "--parallel"]
     document = two_cards.json(*words)
     assert (document["runs"], document["variant"]["step_ms"]) == (6, 1.5)
     assert document["sd"] > 0

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from app.bench.resume import KilledExperiment, Tally, kill_and_resume
 from app.errors import UserError
 from app.plan import Plan
 from app.queries import QueueProgress
@@ -28,6 +27,7 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.experiment.queue_banner import describe_ending
 from tests.fakes.sessions import dummy, run_through, services, started_feed
+from tests.reliability.resume import KilledExperiment, Tally, kill_and_resume
 from workloads.catalog import UsageError
 from workloads.protocol import Value
 
@@ -290,7 +290,7 @@ def test_an_experiment_that_has_ended_is_freed_without_a_garbage_collection(
 
 
 def test_killed_at_random_moments_it_always_goes_on(tmp_path: Path) -> None:
-    """A few of the moments of `bench resume`, in an experiment whose own runs alone count."""
+    """A few of the moments of `python -m tests.reliability resume`, in an experiment whose own runs alone count."""
     tally = Tally()
     kill_and_resume(KilledExperiment(tmp_path, again=True), np.random.default_rng(7), 2.0, 4, tally)
     assert tally.experiments == 1

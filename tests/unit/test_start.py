@@ -51,7 +51,6 @@ def test_windows_is_sent_to_wsl() -> None:
         ([], True, ["parquet", "cuda"], True),
         (["run", "lstm"], True, ["parquet", "cuda"], False),
         (["test"], False, ["parquet", "tensorflow", "dev"], True),
-        (["bench", "frame"], False, ["parquet", "tensorflow"], True),
         (["list", "test"], False, ["parquet", "tensorflow"], False),
     ],
 )

@@ -8,7 +8,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app.bench.hosts import frame_times
 from app.environments.records import (
     Environment,
     EnvironmentOffer,
@@ -30,6 +29,7 @@ from app.gui.window import MONITOR
 from app.hosts.book import HostEntry, add_host, read_hosts
 from app.storage.store import Store
 from app.viewmodels.monitor.model import MonitorModel
+from benchmarks.hosts import frame_times
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 
 LONG = "a-host-whose-name-has-all-sixty-characters-that-one-can-have"

@@ -9,7 +9,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
-from app.bench.hosts import ManyHosts
 from app.fields import SlowSample
 from app.gui.monitor.monitor_controller import MonitorController
 from app.gui.monitor.screen import MonitorView
@@ -23,6 +22,7 @@ from app.samples import HOST, DeviceLost, GpuProcess, Processes
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.hosts import HostState
 from app.viewmodels.monitor.model import MonitorModel, Place
+from benchmarks.hosts import ManyHosts
 from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, handle_all, ns, samples
 from tests.unit.viewmodels.monitor.test_model import fleet, machine, sample

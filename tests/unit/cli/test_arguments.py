@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from app.bench.main import BENCHMARKS, bench
-from app.cli.commands import SECTIONS, UpperLayers
+from app.cli.commands import SECTIONS
 from app.cli.experiment import _baseline_first
 from app.cli.main import main
 from app.cli.runs import one_variant, several_variants
@@ -229,10 +228,6 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
             "--sample-ms must be from 10 to 1000 milliseconds, not '1001'.",
         ),
         (["replay", "1", "--speed", "0"], "--speed must be from 0.01 to 10000, not '0'."),
-        (
-            ["bench", "nothing"],
-            f"NAME must be one of {', '.join(BENCHMARKS)}, aa, not 'nothing'.",
-        ),
         (["prune"], f"--older-than is missing. {HELP.format(' prune')}"),
         (["prune", "--older-than", "soon"], "--older-than takes a number, not 'soon'."),
         (["prune", "--older-than", "-1d"], "--older-than must be from 0 to 36500 days, such as 30d, not '-1d'."),
@@ -244,7 +239,7 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
     ],
 )
 def test_words_that_are_none_are_status_2(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words, UpperLayers(load_bench=lambda: bench)) == 2
+    assert main(words) == 2
     assert capsys.readouterr() == ("", f"{sentence}\n")
 
 
@@ -268,10 +263,6 @@ def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFi
         "NHWC",
     ]
     assert "1 … 1,024" in next(line for line in lines if line.startswith("channels "))
-
-
-def test_a_command_of_the_layer_above_is_called() -> None:
-    assert main(["bench"], UpperLayers(load_bench=lambda: click.Command("bench", callback=lambda: 7))) == 7
 
 
 @pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
@@ -356,14 +347,13 @@ NAMES = [name for entries in SECTIONS.values() for name in entries if name != "c
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_of_a_command_s_help_are_true(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    upper = UpperLayers(load_bench=lambda: bench)
-    assert main([name, "--help"], upper) == 0
+    assert main([name, "--help"]) == 0
     _, _, written = capsys.readouterr().out.partition("Examples:\n")
     examples = [shlex.split(line.partition(" > ")[0]) for line in written.splitlines()]
     assert 1 <= len(examples) <= 3
     for python, m, app, *words in examples:
         assert (python, m, app, words[0]) == ("python", "-m", "app", name)
-        parse_arguments(*words, upper=upper)
+        parse_arguments(*words)
 
 
 def test_commas_separate_on_the_command_line() -> None:
