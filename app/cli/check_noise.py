@@ -307,7 +307,7 @@ def _document(plan: Plan, found: NoiseResult, machine: Mapping[str, str]) -> dic
 
 
 def _print(plan: Plan, found: NoiseResult) -> None:
-    print(f"{short_name(plan.variants[0])} against itself: {found.runs} runs, one every {found.seconds:.1f} s.")
+    print(f"{short_name(plan.variants[0])} against itself: {found.runs} runs, one every {units.with_unit(found.seconds, "s", 1)}.")
     print(
         f"Processes differ by {_percent(found.sd)} (standard deviation), runs in a row by "
         f"{_percent(found.successive_sd)}; correlation of a run with the next {found.lag1:.2f}."
@@ -358,6 +358,6 @@ def _resolution_row(minutes: int, found: Resolution | None) -> tuple[str, ...]:
     return (
         f"{minutes} minutes",
         f"{found.repeats:,}",
-        f"± {_percent(found.half_width)}",
+        units.quantity("±", _percent(found.half_width)),
         _percent(found.smallest),
     )
