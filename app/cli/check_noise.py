@@ -307,7 +307,8 @@ def _document(plan: Plan, found: NoiseResult, machine: Mapping[str, str]) -> dic
 
 
 def _print(plan: Plan, found: NoiseResult) -> None:
-    print(f"{short_name(plan.variants[0])} against itself: {found.runs} runs, one every {units.with_unit(found.seconds, "s", 1)}.")
+    period = units.with_unit(found.seconds, "s", 1)
+    print(f"{short_name(plan.variants[0])} against itself: {found.runs} runs, one every {period}.")
     print(
         f"Processes differ by {_percent(found.sd)} (standard deviation), runs in a row by "
         f"{_percent(found.successive_sd)}; correlation of a run with the next {found.lag1:.2f}."
