@@ -359,6 +359,6 @@ def _resolution_row(minutes: int, found: Resolution | None) -> tuple[str, ...]:
     return (
         f"{minutes} minutes",
         f"{found.repeats:,}",
-        units.quantity("±", _percent(found.half_width)),
+        units.plus_minus(_percent(found.half_width)),
         _percent(found.smallest),
     )
