@@ -235,6 +235,9 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
         compute_ns: The part in which a kernel ran that does not communicate.
         communication_ns: The part in which one ran that does, hidden behind computing or not.
         kernels: How many ran.
+        host_wait_ns: The part of the span in which none ran since the host had not begun to launch the next one; None
+            where the trace has no launches.
+        kernel_wait_ns: The part between kernels that were launched in time and ran one after the other.
     """
 
     device: Name
@@ -243,6 +246,8 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
     compute_ns: Nanoseconds
     communication_ns: Nanoseconds
     kernels: Count
+    host_wait_ns: Nanoseconds | None = None
+    kernel_wait_ns: Nanoseconds | None = None
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ Kernels count by the trace: a profiler leaves their time alone, but stretches th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from app.records import StoredRun, Summary
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
@@ -31,6 +32,11 @@ class TracedStep:
     def fits(self, step_ms: float) -> bool:
         """Return whether a measured step has room for the kernels."""
         return self.busy_ms <= (1 + TOLERANCE) * step_ms
+
+
+IdleCause = Literal["host", "kernel", "other"]
+"""What an idle GPU waits for: the host, which has not begun to launch the next kernel; the next kernel, which was
+launched in time; or something else, as another stream or GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,19 @@ def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:
 def run_traced_step(run: StoredRun) -> TracedStep | None:
     """Return a traced step of a run; None as in `traced_step`."""
     return traced_step(run.evidence, run.row.spec.variant.get("gpus"))
+
+
+def idle_shares(evidence: Evidence | None) -> dict[IdleCause, float] | None:
+    """Return the share of each cause in the traced gaps of all devices; None without gaps or without launches."""
+    devices = evidence.devices if evidence else ()
+    gaps_ns = sum(device.span_ns - device.busy_ns for device in devices)
+    waits = [(device.host_wait_ns, device.kernel_wait_ns) for device in devices]
+    host_ns = sum(host for host, _ in waits if host is not None)
+    kernel_ns = sum(kernel for _, kernel in waits if kernel is not None)
+    if gaps_ns <= 0 or any(None in each for each in waits):
+        return None
+    host, kernel = host_ns / gaps_ns, kernel_ns / gaps_ns
+    return {"host": host, "kernel": kernel, "other": max(0.0, 1 - host - kernel)}
 
 
 def gpu_step_ms(run: StoredRun) -> float | None:

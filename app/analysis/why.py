@@ -4,7 +4,7 @@ A measured step of a device is the time of its traced kernels, less what ran at 
 none ran: step = kernels − overlap + idle, where busy = kernels − overlap (their union) and idle = step − busy. Tracing
 stretches the gaps between kernels, not the kernels, so idle time comes from the measured step. Where kernels kept a
 device busy for longer than the measured step, `unexplained` is the excess. So the parts always add up to the step, and
-their differences to the difference of two steps.
+their differences to the difference of two steps. Of the causes of idle time the trace gives the shares.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 from app.analysis.intervals import Estimate, difference, level_at
 from app.analysis.run_state import mean_clock_mhz
 from app.analysis.scaling import DOMINANT_SHARE
-from app.analysis.steps import kernel_ms, measured_step_ms, run_traced_step
+from app.analysis.steps import IdleCause, idle_shares, kernel_ms, measured_step_ms, run_traced_step
 from app.analysis.verdict import count_looks, same_work, same_workload, throughputs
 from app.records import Floats, Ints, StoredRun
 from workloads.kernels import KernelClass
@@ -39,6 +39,7 @@ SMALLEST_GAIN = 0.01
 _IN_BOTH = 0.01
 """A class with a smaller share of its time on the other side is done by other classes there."""
 CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
+IDLE_CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
 _ROUNDING = 1e-9
 _MORE_LAUNCHES = 0.1
 """So many more kernels of a step are worth telling where it is longer by idle time."""
@@ -77,14 +78,26 @@ class KernelChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CauseChange:
+    """The change of the idle time of one cause."""
+
+    cause: IdleCause
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The change of one part of a step, and of its kernels, the largest first; `more` are not listed."""
+    """The change of one part of a step, and of its kernels, the largest first; `more` are not listed.
+
+    `causes` of idle time are there where all runs' traces have them.
+    """
 
     kind: PartKind
     change: Change
     kernels: tuple[KernelChange, ...] = ()
     more: int = 0
     more_ms: float = 0.0
+    causes: tuple[CauseChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,12 +179,16 @@ def _on_gpu(run: StoredRun) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _StepTimes:
-    """Times in ms, a column per run, those of the baseline first; `times` has a row per kernel."""
+    """Times in ms, a column per run, those of the baseline first; `times` has a row per kernel.
+
+    `idle_shares` is empty unless all runs have them.
+    """
 
     kernels: list[Kernel]
     times: Floats
     busy: Floats
     step: Floats
+    idle_shares: dict[IdleCause, Floats]
 
 
 def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
@@ -192,11 +209,15 @@ def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
         for evidence, column in zip(found, columns, strict=True)
     ]
     traced = [run_traced_step(run) for run in runs]
+    shares = [each for each in map(idle_shares, found) if each]
     return _StepTimes(
         kernels,
         np.column_stack(times) * units,
         np.array([step.busy_ms if step else 0.0 for step in traced]) * units,
         np.array([measured_step_ms(run.row.spec, run.row.summary) or 0.0 for run in runs]) * units,
+        {cause: np.array([each[cause] for each in shares]) for cause in IDLE_CAUSES}
+        if len(shares) == len(runs)
+        else {},
     )
 
 
@@ -246,7 +267,18 @@ def _rest_parts(found: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
     rest: tuple[tuple[PartKind, Floats], ...] = (("idle", idle), ("overlap", overlap), ("unexplained", unexplained))
     for kind, values in rest:
         if (np.abs(values) > _ROUNDING * found.step).any():
-            yield Part(kind=kind, change=comparer.change(values, has_idle=kind != "overlap"))
+            causes = _idle_causes(values, found, comparer) if kind == "idle" else ()
+            yield Part(kind=kind, change=comparer.change(values, has_idle=kind != "overlap"), causes=tuple(causes))
+
+
+def _idle_causes(idle: Floats, found: _StepTimes, comparer: _Comparer) -> list[CauseChange]:
+    """Return the causes of idle time that any run has, the largest change first."""
+    causes = [
+        CauseChange(cause=cause, change=comparer.change(idle * shares, has_idle=True))
+        for cause, shares in found.idle_shares.items()
+        if shares.any()
+    ]
+    return sorted(causes, key=lambda each: -abs(each.change.difference.value))
 
 
 def _class_part(kind: KernelClass, rows: Ints, found: _StepTimes, comparer: _Comparer) -> Part:

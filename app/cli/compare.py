@@ -191,7 +191,7 @@ def print_why(views: Sequence[WhyView]) -> None:
 
 
 def _row_label(row: WhyRow) -> str:
-    return f"  {elide_name(row.label)}" if row.kind == "kernel" else row.label
+    return f"  {elide_name(row.label)}" if row.is_detail else row.label
 
 
 def _print_variants(comparison: Comparison) -> None:

@@ -1,10 +1,10 @@
 """Why variants differ as a JSON document and as sections of a report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.analysis.why import Change, Part, WhatIf
+from app.analysis.why import Change, Part, StepDifference, WhatIf, find_cause
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
 from app.report.documents import estimate_document
@@ -18,7 +18,8 @@ def why_document(views: Sequence[WhyView]) -> list[dict[str, Any]]:
     """Return an entry per variant but the baseline: its step, the parts of it, and what if; times are in ms.
 
     `examples` is what times are of, None for one step. A part lists the kernels that changed most, with full names;
-    `more_kernels` are the others together. Where it is not known why, `text` says so, and `parts` is empty.
+    `more_kernels` are the others together; the idle part lists its causes. `cause` is an `app.analysis.why.Cause` that
+    explains most of the difference. Where it is not known why, `text` says so, and `parts` is empty.
     """
     return [_entry(view) for view in views]
 
@@ -32,9 +33,15 @@ def _entry(view: WhyView) -> dict[str, Any]:
         "notes": list(view.notes),
         "examples": found.examples if found else None,
         "step": _change(found.step) if found else None,
+        "cause": _cause(found) if found else None,
         "parts": [_part(part) for part in found.parts] if found else [],
         "what_if": [_what_if(each, text) for each, text in zip(view.what_ifs, view.gains, strict=True)],
     }
+
+
+def _cause(found: StepDifference) -> dict[str, Any] | None:
+    cause = find_cause(found)
+    return asdict(cause) if cause else None
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -59,6 +66,7 @@ def _part(part: Part) -> dict[str, Any]:
             }
             for each in part.kernels
         ],
+        "causes": [{"kind": each.cause, **_change(each.change)} for each in part.causes],
         "more_kernels": {"count": part.more, "difference_ms": part.more_ms},
     }
 
@@ -108,7 +116,7 @@ def why_sections(views: Sequence[WhyView], palette: Palette) -> tuple[WhySection
 def _table(view: WhyView, *, kernels: bool) -> TextTable:
     """Return the parts alone, or with the kernels of each."""
     rows = tuple(
-        ((f"– {row.label}" if row.kind == "kernel" else row.label), *row.cells)
+        ((f"– {row.label}" if row.is_detail else row.label), *row.cells)
         for row in view.rows
         if kernels or row.kind != "kernel"
     )

@@ -336,3 +336,10 @@ def m015_search_fields(db: Database) -> None:
 def m016_imported_entries(db: Database) -> None:
     """Which experiments of the queue came from another database; of the older ones that is unknown."""
     db.execute("ALTER TABLE queue ADD COLUMN imported INTEGER NOT NULL DEFAULT 0")
+
+
+@migrations()
+def m017_idle_causes(db: Database) -> None:
+    """How long each device waited for the host and between kernels in the traced steps; NULL where that is unknown."""
+    for column in ("host_wait_ns", "kernel_wait_ns"):
+        db.execute(f"ALTER TABLE device_times ADD COLUMN {column} INTEGER")

@@ -72,7 +72,14 @@ EVIDENCE = Evidence(
     ),
     devices=(
         DeviceTime(
-            device="GPU:0", span_ns=750_000, busy_ns=600_000, compute_ns=590_000, communication_ns=10_000, kernels=57
+            device="GPU:0",
+            span_ns=750_000,
+            busy_ns=600_000,
+            compute_ns=590_000,
+            communication_ns=10_000,
+            kernels=57,
+            host_wait_ns=100_000,
+            kernel_wait_ns=30_000,
         ),
     ),
     timeline=StepTimeline(

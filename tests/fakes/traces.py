@@ -28,6 +28,7 @@ def traced_run(
     overlap_ms: float = 0.0,
     gpus: int = 1,
     batch: int = 100,
+    waits: tuple[float, float] | None = None,
     **variant: Value,
 ) -> StoredRun:
     """Return a measured run of `cnn10` with a trace.
@@ -39,6 +40,7 @@ def traced_run(
         overlap_ms: How much of that ran at the same time as another kernel.
         gpus: Number of GPUs; 0 is the CPU.
         batch: Global batch size.
+        waits: Shares of the traced gaps in which a GPU waits for the host, and between kernels; None without launches.
         variant: Other parameters.
     """
     devices = max(gpus, 1)
@@ -69,6 +71,8 @@ def traced_run(
                 compute_ns=busy_ns,
                 communication_ns=0,
                 kernels=STEPS * len(kernels),
+                host_wait_ns=round(waits[0] * busy_ns) if waits else None,
+                kernel_wait_ns=round(waits[1] * busy_ns) if waits else None,
             )
             for number in range(devices)
         ),

@@ -140,7 +140,7 @@ def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:
                 item.setFont(column, bold)
         # Names of kernels are full of angle brackets, which Qt would take for mark-up.
         item.setToolTip(0, plain_tooltip(row.help))
-        if row.kind == "kernel":
+        if row.is_detail:
             items[-1].addChild(item)
         else:
             items.append(item)

@@ -57,6 +57,7 @@ _INVALID = {
     ("epochs", "end_ns"): "end_ns <= start_ns",
     ("epochs", "tested_ns"): "tested_ns < end_ns",
     ("epochs", "accuracy"): "accuracy > 1",
+    ("device_times", "host_wait_ns"): "host_wait_ns + ifnull(kernel_wait_ns, 0) > span_ns - busy_ns",
     ("kernels", "occupancy_pct"): "occupancy_pct > 100",
     ("runs", "occupancy_pct"): "occupancy_pct > 100",
     ("step_kernels", "stream"): "(run, stream) NOT IN (SELECT run, stream FROM step_streams)",

@@ -7,11 +7,20 @@ from typing import Literal
 
 from app import units
 from app.analysis.intervals import Estimate
+from app.analysis.steps import IdleCause
 from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, step_difference, what_if
 from app.records import StoredRun
 from app.viewmodels.charts.model import WaterfallBar, WaterfallChart, span_axis
 from app.viewmodels.compare.verdict import Verdict
-from app.viewmodels.compare.why_text import Figures, Pair, describe_difference, describe_gain, describe_obstacle, notes
+from app.viewmodels.compare.why_text import (
+    IDLE_CAUSES,
+    Figures,
+    Pair,
+    describe_difference,
+    describe_gain,
+    describe_obstacle,
+    notes,
+)
 from app.viewmodels.format.kernels import short_kernel_names
 from app.viewmodels.format.ratios import CI
 from app.viewmodels.history.kernel_time import KERNEL_CLASSES
@@ -30,6 +39,11 @@ _HELP: dict[PartKind, str] = {
     "overlap": "What ran at the same time as another kernel, which makes a step shorter.",
     "unexplained": "How much longer traced kernels took than the measured step.",
 }
+_CAUSE_HELP: dict[IdleCause, str] = {
+    "host": "The host began to launch the next kernel only after the last one had ended.",
+    "kernel": "The next kernel was launched in time and began within 5 µs.",
+    "other": "The next kernel was launched in time and began later than that, as one that waits for another stream.",
+}
 _STEP_HELP = "The measured step; the parts above add up to it."
 _NO_TENSOR_CORES = " · no tensor cores"
 _MAX_BARS = 8
@@ -43,12 +57,20 @@ _TOOLTIP_KERNELS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyRow:
-    """One row of the table: a part of a step, a kernel of the part above it (its full name is `help`), or the step."""
+    """One row of the table: a part of a step, a kernel or a cause of the part above it, or the step.
+
+    `help` is the full name of a kernel.
+    """
 
     label: str
-    kind: Literal["part", "kernel", "step"]
+    kind: Literal["part", "kernel", "cause", "step"]
     cells: tuple[str, ...]
     help: str = ""
+
+    @property
+    def is_detail(self) -> bool:
+        """Whether it is of the part above it."""
+        return self.kind in ("kernel", "cause")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,6 +165,10 @@ def _rows(found: StepDifference, figures: Figures) -> Iterator[WhyRow]:
 
     for part in found.parts:
         yield WhyRow(label=_LABELS[part.kind], kind="part", cells=cells(part.change), help=_HELP.get(part.kind, ""))
+        for each in part.causes:
+            yield WhyRow(
+                label=IDLE_CAUSES[each.cause], kind="cause", cells=cells(each.change), help=_CAUSE_HELP[each.cause]
+            )
         names = short_kernel_names([kernel.kernel.name for kernel in part.kernels])
         for name, kernel in zip(names, part.kernels, strict=True):
             yield WhyRow(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app import units
 from app.analysis.intervals import Estimate
+from app.analysis.steps import IdleCause
 from app.analysis.verdict import work_ratio
 from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, examples_per_gpu, find_cause, is_traced
 from app.records import StoredRun
@@ -34,6 +35,11 @@ NOUNS: dict[PartKind, str] = {
     "overlap": "overlap of kernels",
     "unexplained": "what is unexplained",
 }
+IDLE_CAUSES: dict[IdleCause, str] = {
+    "host": "waiting for the host to launch",
+    "kernel": "between two kernels",
+    "other": "other waiting",
+}
 _ON_CPU = (
     "On the CPU operations run on several threads at once, and tracing slows them: which of them make up the "
     "difference is not known, only how long each took in the traced steps."
@@ -45,7 +51,7 @@ _NAMED_SHARE = 0.03
 _BALANCE = 0.5
 """If what is against a difference adds up to this share of it, both sides are told instead of shares."""
 _ONE_KERNEL = 0.8
-"""Share of a part's change from which on one kernel is nearly all of it."""
+"""Share of a part's change from which on one kernel, or one cause of idle time, is nearly all of it."""
 _HIDDEN_SHARE = 0.01
 """Of equally long steps, a part whose change is this share of the step is worth telling."""
 _LARGE_PART, _SMALL_CHANGE = 0.25, 0.05
@@ -288,7 +294,7 @@ def _named(side: Sequence[Part], whole: float) -> list[Part]:
 
 
 def _noun(part: Part, figures: Figures) -> str:
-    """Return what a part is called, whether its change is uncertain, and if nearly all of it is one slow kernel."""
+    """Return what a part is called, whether its change is uncertain, and if nearly all of it has one cause."""
     if not part.change.is_certain:
         ends = figures.ends(part.change.difference)
         return f"{NOUNS[part.kind]} (not certain{ends and f': {units.quantity(ends, _MS)}'})"
@@ -296,6 +302,10 @@ def _noun(part: Part, figures: Figures) -> str:
         of_kernel = kernel.change.difference.value
         if kernel.kernel.tensor_cores is False and of_kernel / part.change.difference.value >= _ONE_KERNEL:
             return f"{NOUNS[part.kind]} (one kernel without tensor cores: {figures.change(of_kernel)})"
+    for each in part.causes[:1]:
+        of_cause = each.change.difference.value
+        if of_cause / part.change.difference.value >= _ONE_KERNEL:
+            return f"{NOUNS[part.kind]} ({IDLE_CAUSES[each.cause]}: {figures.change(of_cause)})"
     return NOUNS[part.kind]
 
 
@@ -313,6 +323,11 @@ def notes(found: StepDifference, pair: Pair) -> Iterator[str]:
     if untraced:
         has, is_ = ("has", "is") if len(untraced) == 1 else ("have", "are")
         yield f"{format_run_numbers(untraced).capitalize()} {has} no trace and {is_} left out."
+    if any(part.causes for part in found.parts):
+        yield (
+            "The measured idle time is split by cause as the gaps of the trace are: tracing makes gaps longer, so only "
+            "their shares count."
+        )
     if found.step.difference.interval is None:
         yield "No intervals: they take two traced runs or more of each variant."
 

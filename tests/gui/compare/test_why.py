@@ -52,6 +52,21 @@ def test_the_first_variant_shown_is_one_of_which_there_is_something_to_say(scree
     assert screen.tabs.why.choice.currentText().startswith("NCHW")
 
 
+def test_idle_time_unfolds_to_its_causes(screen: CompareView) -> None:
+    waits = [
+        traced_run(n, step_ms, {CONV: 9.0}, waits=(0.9, 0.1), layout=layout)
+        for n, step_ms, layout in ((1, 20.0, "NHWC"), (2, 30.0, "NCHW"))
+    ]
+    show(screen, *waits)
+    screen.tabs.open_tab("Why")
+    idle = screen.tabs.why.table.topLevelItem(0)
+    assert idle is not None
+    assert [idle.child(n).text(0) for n in range(idle.childCount())] == [  # type: ignore[union-attr]
+        "waiting for the host to launch",
+        "between two kernels",
+    ]
+
+
 def test_the_tab_says_why_and_unfolds_the_kernels_of_a_part(screen: CompareView) -> None:
     show(screen, NHWC, NCHW)
     screen.tabs.open_tab("Why")

@@ -137,6 +137,30 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
     assert why["parts"][1]["kernels"][0]["name"] == SLOW_GEMM
     assert why["parts"][1]["kernels"][0]["tensor_cores"] is False
     assert (why["what_if"][0]["of"], why["what_if"][0]["kinds"]) == ("baseline", ["pooling"])
+    assert (why["cause"], why["parts"][2]["causes"]) == (None, [])
+
+
+def test_the_document_has_what_the_sentence_names_as_the_cause(
+    database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = {f"k{number}": 0.01 for number in range(100)}
+    with Store.open(database_path) as store:
+        keep(store, traced_run(1, 20.0, {CONV: 17.0}, waits=(0.5, 0.25), layout="NHWC"))
+        keep(store, traced_run(2, 30.0, {CONV: 17.0, **many}, waits=(0.75, 0.25), layout="NCHW"))
+    (why,) = json.loads(printed(database_path, capsys, "1", "2", "--json"))["why"]
+    assert why["cause"] == {"kind": "launches", "ms": pytest.approx(9.0), "baseline": 1.0, "other": 101.0}
+    idle = why["parts"][0]
+    assert idle["kind"] == "idle"
+    assert [(each["kind"], each["baseline_ms"], each["ms"]) for each in idle["causes"]] == [
+        ("host", pytest.approx(1.5), pytest.approx(9.0)),
+        ("kernel", pytest.approx(0.75), pytest.approx(3.0)),
+        ("other", pytest.approx(0.75), 0.0),
+    ]
+    lines = [
+        re.sub("[ \N{NO-BREAK SPACE}]+", " ", line)
+        for line in printed(database_path, capsys, "1", "2", "--why").splitlines()
+    ]
+    assert any(line.startswith(" waiting for the host to launch 1.50 ms 9.00 ms +7.50 ms") for line in lines)
 
 
 def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(

@@ -15,6 +15,7 @@ from app.storage.migrations import migrations
 from app.storage.store import Store
 from tests.fakes.runs import SPEC, UTC_NS
 from tests.unit.storage.two_processes import twice_at_once
+from workloads.protocol import DeviceTime
 
 OLDER = Path(__file__).with_name("older.db")
 """31 runs of two H200s with every eighth sample, written before there were notes, tags or a trash."""
@@ -69,6 +70,28 @@ def test_every_older_version_opens(database_path: Path, name: str) -> None:
         (row,) = store.list_runs()
         assert (row.uid, row.spec.workload, row.summary.throughput) == ("uid-1", SPEC.workload, 5.0)
         assert store.library.find(RunQuery(text="layout=nch completed")) == [1]
+
+
+def test_times_of_older_traces_have_no_causes_of_idle_time(database_path: Path) -> None:
+    with Database(database_path) as db:
+        migrations.apply(db, stop_before="m017_idle_causes")
+        db.execute(
+            "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
+            " owner_boot_id, outcome) VALUES ('uid-1', 'lstm', '{}', ?, 1, 1, 1, 'x', 'completed')",
+            (UTC_NS,),
+        )
+        db.execute(
+            "INSERT INTO evidence (run, asked, ran, match, notes, sources, steps, span_ns, busy_ns)"
+            " VALUES (1, '{}', '{}', 1, '[]', '[]', 3, 9, 6)"
+        )
+        db.execute("INSERT INTO device_times VALUES (1, 'GPU:0', 9, 6, 5, 1, 4)")
+        db.conn.commit()
+    with Store.open(database_path) as store:
+        evidence = store.load(1).evidence
+    assert evidence is not None
+    assert evidence.devices == (
+        DeviceTime(device="GPU:0", span_ns=9, busy_ns=6, compute_ns=5, communication_ns=1, kernels=4),
+    )
 
 
 OLDER_EVIDENCE: tuple[tuple[dict[str, str], dict[str, str], bool | None, str | None, list[str]], ...] = (

@@ -312,6 +312,7 @@ def test_what_sqlite_says_of_damage_is_one_line(ours: Path, theirs: Path) -> Non
         ("UPDATE kernels SET kind = 'nonsense'", "kernels.kind"),
         ("UPDATE kernels SET time_ns = -1", "kernels.time_ns"),
         ("UPDATE kernels SET occupancy_pct = 101", "kernels.occupancy_pct"),
+        ("UPDATE device_times SET host_wait_ns = span_ns - busy_ns - kernel_wait_ns + 1", "device_times.host_wait_ns"),
         ("UPDATE step_kernels SET rank = 99", "step_kernels.rank"),
         ("DELETE FROM step_streams WHERE stream = 1", "step_kernels.stream"),
         ("UPDATE samples SET power_mw = -3", "samples.power_mw"),

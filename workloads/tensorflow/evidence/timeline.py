@@ -28,7 +28,8 @@ class Line(NamedTuple):
 class Event(NamedTuple):
     """One thing that ran, in picoseconds of the trace's clock.
 
-    `op` is the operation or instruction it is of, if known; `occupancy_pct` as in `Kernel`.
+    `op` is the operation or instruction it is of, if known; `occupancy_pct` as in `Kernel`; the host began to launch it
+    at `launch_ps`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Event(NamedTuple):
     line: Line
     op: str = ""
     occupancy_pct: float | None = None
+    launch_ps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

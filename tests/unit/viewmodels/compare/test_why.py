@@ -85,6 +85,24 @@ def test_a_balance_names_both_sides() -> None:
     assert found.notes == ("No intervals: they take two traced runs or more of each variant.",)
 
 
+@pytest.mark.parametrize(("host", "is_named"), [(0.8, True), (0.79, False)])
+def test_idle_time_has_its_causes_and_the_sentence_the_one_of_nearly_all_of_it(host: float, is_named: bool) -> None:
+    runs = [
+        traced_run(n, step_ms, {CONV: 10.0}, waits=(host, 0.1), implementation=name)
+        for n, step_ms, name in ((1, 20.0, "native"), (2, 40.0, "keras"))
+    ]
+    found = view(runs[:1], runs[1:])
+    assert ("idle time (waiting for the host to launch: +16.00 ms)" in plain(found.sentence)) is is_named
+    assert [(row.label, row.kind) for row in found.rows][:2] == [
+        ("idle", "part"),
+        ("waiting for the host to launch", "cause"),
+    ]
+    assert any("only their shares count" in note for note in found.notes)
+    older = view(runs[:1], [traced_run(2, 40.0, {CONV: 10.0}, implementation="keras")])
+    assert not [row for row in older.rows if row.kind == "cause"], "older runs have no launches"
+    assert not any("shares" in note for note in older.notes)
+
+
 def test_steps_that_are_alike_in_all_parts_are_said_to_be() -> None:
     runs = [
         traced_run(n, 20.0 + n / 10, {CONV: 9.0 + n / 100}, layout=layout)

@@ -86,6 +86,50 @@ def test_communication_that_hides_behind_computing_is_told_from_what_does_not() 
     )
 
 
+def add_ids(line: Any, ids: Sequence[int | None], stat: int = 1) -> None:
+    """Give the events of a line correlation ids, the stat of this number."""
+    for event, correlation_id in zip(line.events, ids, strict=True):
+        if correlation_id is not None:
+            event.stats.add(metadata_id=stat, uint64_value=correlation_id)
+
+
+@pytest.mark.parametrize("host_plane", ["/host:CUPTI", "/host:CPU"])
+def test_gaps_between_kernels_have_the_cause_of_the_kernel_that_ends_them(host_plane: str) -> None:
+    """Launched too late, or in time: then within 5 µs, or later; a graph's kernels share a launch."""
+    from workloads.tensorflow.evidence.xplane import read
+
+    profile = space()
+    plane = profile.planes.add(name="/device:GPU:0")
+    plane.stat_metadata[1].name = "correlation_id"
+    add_line(plane, "Stream #7(Compute)", [("gemm", 1_000, 2_000), ("gemm", 9_001, 10_000), ("Mul", 14_999, 16_000)])
+    add_line(
+        plane, "Stream #9(Compute)", [("graph", 21_000, 22_000), ("graph", 23_000, 24_000), ("lost", 25_000, 26_000)]
+    )
+    add_ids(plane.lines[0], (11, 12, 13))
+    add_ids(plane.lines[1], (14, 14, None))
+    host = profile.planes.add(name=host_plane)
+    host.stat_metadata[8].name = "correlation_id"
+    calls = [("cuLaunchKernel", 900, 950), ("cuLaunchKernel", 2_001, 2_100), ("cuLaunchKernel", 10_000, 11_000)]
+    add_line(host, "Host Threads/5", [*calls, ("cuGraphLaunch", 15_000, 17_000), ("MatMul:MatMul", 24_500, 24_900)])
+    add_ids(host.lines[0], (11, 12, 13, 14, None), 8)
+    (time,) = read(profile.SerializeToString(), 1, gpu=True).times
+    assert (time.span_ns, time.busy_ns) == (25_000, 6_000)
+    assert time.host_wait_ns == 7_001, "launched 1 ns after the last one's end; at its end is in time"
+    assert time.kernel_wait_ns == 4_999 + 1_000, "5,000 ns are not between kernels, nor is what has no launch"
+
+
+def test_without_launches_gaps_have_no_cause() -> None:
+    from workloads.tensorflow.evidence.xplane import read
+
+    profile = space()
+    plane = profile.planes.add(name="/device:GPU:0")
+    plane.stat_metadata[1].name = "correlation_id"
+    add_line(plane, "Stream #7(Compute)", [("gemm", 0, 100), ("gemm", 300, 400)])
+    add_ids(plane.lines[0], (11, 12))
+    (time,) = read(profile.SerializeToString(), 1, gpu=True).times
+    assert (time.host_wait_ns, time.kernel_wait_ns) == (None, None)
+
+
 def test_a_gpu_that_the_profiler_could_not_see_has_no_kernels_of_the_cpus() -> None:
     from workloads.tensorflow.evidence.xplane import read
 
