@@ -201,6 +201,7 @@ class _CustomRecipe:
                 f"{line}: a model's own train_step cannot be measured, since the program makes the steps; "
                 "write a compute_loss in its place."
             )
+        assert self._result is not None, "the model is made first"
         batch = self.batch(0)
         self._build(model, batch)
         if not model.trainable_variables:
@@ -209,6 +210,12 @@ class _CustomRecipe:
             )
         size = int(self._variant["batch_size"]) // tf.distribute.get_strategy().num_replicas_in_sync
         inputs, (targets, weights) = tf.nest.map_structure(lambda one: one[:size], batch)
+        if model.loss is not None and _is_keras_own(model.compute_loss) and _none_if_empty(targets) is None:
+            line = _location_of(self._result.batch, self._source) or location
+            raise CustomWorkloadError(
+                f"{line}: batch gives no targets, which the loss needs; give (x, y), or None in place of the loss if "
+                "the model adds its own (add_loss)."
+            )
         with self._attribute_errors():
             # No public member does it, and within a step the variables of metrics could not be made.
             model._symbolic_build(data_batch=(inputs, _none_if_empty(targets), _none_if_empty(weights)))  # noqa: SLF001

@@ -293,6 +293,14 @@ SMALL = """
                 "as a whole only"
             ),
         ),
+        (
+            "(x, y)",
+            "(x, None)",
+            (
+                "mine.py:14: batch gives no targets, which the loss needs; give (x, y), or None in place of the "
+                "loss if the model adds its own (add_loss)."
+            ),
+        ),
         ('"mse"', '["mse", "msee"]', "mine.py:9: 'msee' is no loss that Keras knows."),
         ('"mse"', "None", "mine.py:9: ValueError: No loss to compute. Provide a `loss` argument in `compile()`."),
         (
