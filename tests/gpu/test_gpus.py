@@ -78,6 +78,9 @@ def test_traced_kernels_fill_a_step_that_never_leaves_the_gpu_idle(feed: Telemet
     assert phase.start_ns <= step.start_ns <= (phase.end_ns or 0)
     assert summary.occupancy_pct is not None
     assert 1 < summary.occupancy_pct <= 100
+    (device,) = run.evidence.devices
+    assert device.host_wait_ns is not None, "launches are in the trace"
+    assert device.kernel_wait_ns, "a queue that is full has short gaps"
     convolutions = [kernel for kernel in run.evidence.kernels if kernel.kind == "convolution"]
     assert all(kernel.occupancy_pct is not None for kernel in convolutions)
 

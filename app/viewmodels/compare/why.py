@@ -240,6 +240,7 @@ def _tooltip(part: Part, pair: Pair, figures: Figures) -> str:
         f"{_LABELS[part.kind]}: {figures.change(change.difference.value)} {figures.per}",
         ", ".join(f"{figures.ms(value)} with {name}" for name, value in sides),
         *([f"{CI} {units.quantity(interval, 'ms')}"] if interval else []),
+        *(f"{figures.change(each.change.difference.value)}  {IDLE_CAUSES[each.cause]}" for each in part.causes),
         *(
             f"{figures.change(kernel.change.difference.value)}  {name}"
             for kernel, name in zip(kernels, names, strict=True)

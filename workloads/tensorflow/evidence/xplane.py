@@ -239,7 +239,7 @@ def _device_time(device: str, events: Sequence[Event]) -> DeviceTime:
 
 _KERNEL_WAIT_PS = 5_000_000
 """A shorter gap before a kernel that was launched in time is one between two kernels: on an H200 99 % of those between
-kernels of a full queue are, 0.9 to 2.9 µs most of them (`step_kernels` of the reference runs of `cnn10`)."""
+kernels of a full queue are, 1 to 3 µs most of them (`step_kernels` of the reference runs of `cnn10`)."""
 
 
 def _waits_ns(events: Iterable[Event]) -> tuple[int, int] | tuple[None, None]:

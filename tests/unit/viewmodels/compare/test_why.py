@@ -98,6 +98,8 @@ def test_idle_time_has_its_causes_and_the_sentence_the_one_of_nearly_all_of_it(h
         ("waiting for the host to launch", "cause"),
     ]
     assert any("only their shares count" in note for note in found.notes)
+    assert found.chart is not None
+    assert f"+{20 * host:.2f} ms  waiting for the host to launch" in plain(found.chart.bars[1].tooltip)
     older = view(runs[:1], [traced_run(2, 40.0, {CONV: 10.0}, implementation="keras")])
     assert not [row for row in older.rows if row.kind == "cause"], "older runs have no launches"
     assert not any("shares" in note for note in older.notes)
