@@ -16,7 +16,8 @@ from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
 from app.analysis.energy import peak_power_mw, peak_temperature_c
 from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu, seconds_to_accuracy
 from app.analysis.training import ACCURACY_GOALS_PCT
-from app.records import RunRow, StoredRun, Summary
+from app.events import Summary
+from app.records import RunRow, StoredRun
 from workloads.catalog import FRAMEWORK
 
 Fold = Literal["median", "highest"]

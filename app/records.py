@@ -1,4 +1,4 @@
-"""Immutable records of runs shared by the whole program: events and stored data."""
+"""Immutable records of stored runs, shared by the whole program."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,154 +7,19 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from app.fields import Sample, SlowSample
-from app.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
+from app.events import Outcome, Summary
+from app.samples import Device, LogLine
 from workloads.protocol import (
-    Block,
-    Calibration,
-    DataReady,
-    EnvironmentInfo,
     Epoch,
     Evidence,
     EvidenceState,
-    Flops,
-    OutcomeName,
     PhaseName,
-    PhaseStarted,
-    Progress,
     RunSpec,
     Variant,
 )
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a run ended.
-
-    Attributes:
-        name: The outcome.
-        reason: One sentence; None only for `completed`.
-        detail: A traceback, say.
-        exit_code: Exit status of the worker; a negative one is a signal.
-        ended_by: The last step that was needed to end the worker: `itself`, `closed stdin`, `terminated`, `killed`.
-    """
-
-    name: OutcomeName
-    reason: str | None = None
-    detail: str | None = None
-    exit_code: int | None = None
-    ended_by: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
-    """First event of a run.
-
-    Attributes:
-        run: Its number in the database.
-        spec: What runs.
-        t_ns: Its start on the monotonic clock of its host.
-        utc_ns: The same moment on the wall clock.
-        devices: Its GPUs and the host.
-    """
-
-    run: int
-    spec: RunSpec
-    t_ns: int
-    utc_ns: int
-    devices: tuple[Device, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
-    """Last event of a run."""
-
-    run: int
-    t_ns: int
-    outcome: Outcome
-    summary: "Summary"
-
-
-TelemetryEvent = Sample | SlowSample | DeviceLost | FieldsUpdated | TelemetryGap
-"""The events of a run that telemetry has; all others are the worker's or the session's."""
-
-RunEvent = (
-    RunStarted
-    | Waiting
-    | PhaseStarted
-    | EnvironmentInfo
-    | Progress
-    | Block
-    | Epoch
-    | DataReady
-    | Flops
-    | Calibration
-    | Evidence
-    | LogLine
-    | TelemetryEvent
-    | RunEnded
-)
-"""The events that a session passes to its sinks, in the order of one clock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """The figures of one run, over its `measure` phase; None is "not measured".
-
-    Attributes:
-        throughput: Examples per second over the blocks that count.
-        blocks: Number of blocks that count.
-        blocks_cut: Measured blocks before them that were still a warm-up (`app.analysis.summary`); None in runs older
-            than that rule, where every measured block counts.
-        step_ms_p50: Percentiles of the time of one step, in milliseconds.
-        mean_power_mw: Power, like energy, is summed over the run's GPUs.
-        energy_error_pct: Bound of the energy's error, from the edges of its window.
-        device_peak_bytes: Highest memory use that NVML (or psutil) saw on one of its devices.
-        allocator_peak_bytes: Highest memory use of the framework's allocator.
-        sample_hz: Rate of the telemetry over the whole run, as it was achieved.
-        sample_jitter_ms_p50: How far readings were from their time.
-        samples_missed: Readings that were left out.
-        sampler_cpu_pct: The sampler's processor time, in percent of one processor.
-        flops_per_step: Operations of one step by formula, over all replicas.
-        peak_flops_per_s: Calibrated rate of a matrix product in the run's precision, over its devices together.
-        ready_step_ms: Time of a step whose data were on the devices already; known if data come from the host.
-        waiting_pct: What measured steps took beyond that, in percent of the measured time.
-        gpu_step_ms: Time in which kernels ran on a GPU in a traced step, the mean of its GPUs; None on the CPU.
-        occupancy_pct: How much of a GPU's warp slots its kernels can fill, by their time.
-    """
-
-    throughput: float | None = None
-    blocks: int = 0
-    blocks_cut: int | None = None
-    measured_steps: int = 0
-    measured_examples: int = 0
-    measured_s: float | None = None
-    step_ms_p50: float | None = None
-    step_ms_p95: float | None = None
-    step_ms_p99: float | None = None
-    loss_first: float | None = None
-    loss_last: float | None = None
-    compile_s: float | None = None
-    mean_power_mw: float | None = None
-    energy_mj_per_example: float | None = None
-    energy_source: str | None = None
-    energy_error_pct: float | None = None
-    device_peak_bytes: int | None = None
-    allocator_peak_bytes: int | None = None
-    sample_hz: float | None = None
-    sample_jitter_ms_p50: float | None = None
-    sample_jitter_ms_p99: float | None = None
-    samples_missed: int | None = None
-    sampler_cpu_pct: float | None = None
-    flops_per_step: int | None = None
-    peak_flops_per_s: float | None = None
-    ready_step_ms: float | None = None
-    waiting_pct: float | None = None
-    gpu_step_ms: float | None = None
-    occupancy_pct: float | None = None
 
 
 def worst_state(states: Iterable[EvidenceState]) -> EvidenceState | None:

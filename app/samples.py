@@ -1,6 +1,5 @@
 """Telemetry messages: devices and their fields, processes on a GPU, lost devices and gaps; and a line of a log."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -14,16 +13,14 @@ SAMPLE_MS = 50.0
 """Milliseconds between two telemetry readings unless requested otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True, tag="log_line", tag_field="type"):
     """One line of the worker's stderr, to which its prints go, too."""
 
     t_ns: Nanoseconds
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True, tag="waiting", tag_field="type"):
     """The run waits for a leased GPU, a locked database or a silent host: one sentence, "" when that is over."""
 
     t_ns: Nanoseconds

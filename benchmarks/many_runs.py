@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from app.events import Outcome, Summary
 from app.paths import RESOURCES
-from app.records import Outcome, Summary
 from app.samples import HOST, Device, FieldInfo
 from app.storage.database import open_database
 from app.storage.owner import this_process

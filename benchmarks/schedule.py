@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from app.events import Outcome, Summary
 from app.hosts.pool import PoolSampler, pool_of
 from app.plan import Plan
 from app.queries import QueueEntry
-from app.records import Outcome, RunHeader, Summary
+from app.records import RunHeader
 from app.runs.experiment.entry_session import EntrySession, EntryStatus
 from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.queue import enqueue

@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.records import Outcome, StoredRun, Summary
+from app.events import Outcome, Summary
+from app.records import StoredRun
 from app.storage.owner import this_process
 from app.storage.store import Store
 from app.viewmodels.compare.verdict import compute_verdict

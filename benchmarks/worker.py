@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 
 from app.cli.runs import run_services
+from app.events import RunEvent
 from app.paths import python_environment
-from app.records import RunEvent, StoredRun
+from app.records import StoredRun
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
 from benchmarks.harness import Result

@@ -27,7 +27,7 @@ from sqlite_utils import Database
 
 from app.plan import Plan
 from app.runs.experiment.queue import add_plan
-from app.runs.outcome import mark_crashed_runs
+from app.runs.sinks import mark_crashed_runs
 from app.storage.migrations import migrations
 from app.storage.owner import Owner
 from app.storage.retention import prune

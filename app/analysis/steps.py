@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.records import StoredRun, Summary
+from app.events import Summary
+from app.records import StoredRun
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 TOLERANCE = 0.02

@@ -10,7 +10,8 @@ from app.analysis import energy
 from app.analysis.energy import gpu_columns
 from app.analysis.plausible import plausible_samples
 from app.analysis.steps import gpu_step_ms, occupancy_pct
-from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun, Summary
+from app.events import Summary
+from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun
 from app.samples import HOST
 from workloads.protocol import Epoch
 

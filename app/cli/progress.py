@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from app import units
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import say, unfiltered
+from app.events import RunEnded, RunEvent, RunStarted
 from app.fields import Sample
 from app.plain import plain_text
-from app.records import RunEnded, RunEvent, RunStarted
 from app.runs.experiment.idle_wait import WaitStatus
 from app.samples import Device, DeviceLost, TelemetryGap, Waiting
 from app.storage.transfer.progress import TransferProgress

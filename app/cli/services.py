@@ -14,7 +14,7 @@ from app.grants import Consent, typed
 from app.paths import default_database
 from app.runs.host import Host
 from app.runs.leases import Leases
-from app.runs.outcome import mark_crashed_runs
+from app.runs.sinks import mark_crashed_runs
 from app.runs.standby import StandbyLauncher
 from app.runs.standby_setting import is_standby_wanted
 from app.storage.store import Store

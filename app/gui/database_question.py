@@ -123,7 +123,7 @@ class DatabaseQuestion(QObject):
 def prepare(database: Path) -> None:
     """Open a database at the start; end in it what ended without a word, and delete what is kept no longer."""
     from app.runs.experiment.queue import pause_unowned_queue
-    from app.runs.outcome import mark_crashed_runs
+    from app.runs.sinks import mark_crashed_runs
     from app.storage.retention import prune_by_setting
     from app.storage.store import Store
 

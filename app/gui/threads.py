@@ -20,8 +20,8 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import DatabaseError, UserError, bug_message
+from app.events import RunEvent, RunStarted, TelemetryEvent
 from app.gui.widgets.pacing import CalmTurn
-from app.records import RunEvent, RunStarted, TelemetryEvent
 from app.samples import Inventory, Processes
 from app.telemetry.messages import SamplerMessage
 from workloads.catalog import UsageError

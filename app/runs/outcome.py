@@ -1,6 +1,5 @@
 """Form a run's outcome from the worker's last message, its exit code, and what the program did to it."""
 
-import logging
 import re
 import signal
 from collections.abc import Sequence
@@ -8,16 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app import units
-from app.analysis.summary import summarise
 from app.environments.known import command_to_add
+from app.events import Outcome
 from app.paths import PROGRAM
-from app.records import Outcome, StoredRun
 from app.samples import Device
-from app.storage.store import Store
 from workloads.catalog import FRAMEWORK, is_custom
 from workloads.protocol import Finished, WorkerOutcome
-
-_log = logging.getLogger("variantscope.run")
 
 BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
 """Begins the reason where the process never said hello."""
@@ -151,28 +146,3 @@ def _signal_name(number: int) -> str:
     """Return the name of a signal, or its number if it has none (the real-time signals)."""
     known = {known.value: known.name for known in signal.Signals}
     return known.get(number, f"signal {number}")
-
-
-def mark_crashed_runs(store: Store) -> list[int]:
-    """Mark every unfinished run whose owner no longer lives as crashed, and return their numbers."""
-    orphaned = [run for run, owner in store.unfinished_runs() if not owner.is_alive()]
-    for run in orphaned:
-        _log.warning("run %d is marked as crashed: the program that owned it is gone", run)
-        stored = store.load(run)
-        last_ns = _last_stored_ns(stored)
-        reason = "The program that owned this run ended without finishing it; everything up to its last batch is kept."
-        store.finish(
-            run,
-            outcome=Outcome(name="crashed", reason=reason),
-            summary=summarise(stored),
-            t_ns=last_ns,
-            utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
-        )
-    return orphaned
-
-
-def _last_stored_ns(run: StoredRun) -> int:
-    """Return the time of the last that is stored of a run, so that no phase of it ends before it began."""
-    columns = (*(columns.t_ns for columns in run.samples), run.blocks.end_ns)
-    ends = [int(times[-1]) for times in columns if times.size]
-    return max([run.anchor_t_ns, *(phase.start_ns for phase in run.phases), *ends])

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from app.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
+from app.events import RunEvent
 from app.fields import SlowSample
-from app.records import RunEvent
 from app.runs.supervisor import Inbox
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Inventory, Processes, TelemetryGap
 from app.telemetry.feed import TelemetryFeed

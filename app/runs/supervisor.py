@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from app import units
 from app.environment_keys import STOOD_STILL_KEY
 from app.errors import UserError
+from app.events import RunEvent, TelemetryEvent
 from app.fields import Sample, SlowSample
-from app.records import RunEvent, TelemetryEvent
 from app.runs.host import ClockAnchor, now_here
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.message_order import MessageOrder

@@ -13,17 +13,10 @@ import msgspec
 import numpy as np
 
 from app.environment_keys import PLANNED_KEY
+from app.events import Outcome, Summary
 from app.limits import POWER
 from app.plain import plain_text, without_nul
-from app.records import (
-    BlockColumns,
-    EqualityCheck,
-    Outcome,
-    Phase,
-    PortabilityResult,
-    RunRow,
-    Summary,
-)
+from app.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow
 from app.samples import Device, FieldInfo
 from workloads.catalog import with_defaults
 from workloads.kernels import classify, on_tensor_cores

@@ -14,9 +14,10 @@ from sqlite_utils import Database
 from app.analysis.summary import plausible_run
 from app.environment_keys import BOOT_ID_KEY
 from app.errors import UserError
+from app.events import Outcome, Summary
 from app.fields import Sample, SlowSample
 from app.plain import without_nul
-from app.records import EqualityCheck, Outcome, Phase, PortabilityResult, RunHeader, RunRow, StoredRun, Summary
+from app.records import EqualityCheck, Phase, PortabilityResult, RunHeader, RunRow, StoredRun
 from app.samples import Device, DeviceLost, FieldsUpdated, LogLine
 from app.storage import listing, measurements, rows
 from app.storage.database import (

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from app.events import RunEnded, RunEvent, RunStarted
 from app.fields import FIELDS, Sample, SlowSample
-from app.records import Floats, Ints, RunEnded, RunEvent, RunStarted, SampleColumns, StoredRun
+from app.records import Floats, Ints, SampleColumns, StoredRun
 from app.samples import Device, DeviceLost, Inventory, Processes
 from workloads.machine import Machine
 from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from app.events import Outcome
 from app.plan import Plan
-from app.records import Outcome
 from app.runs.experiment.queue import add_plan
 from app.storage.database import save_setting
 from app.storage.known_settings import custom_source

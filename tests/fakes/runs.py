@@ -1,7 +1,8 @@
 """A made-up run with every kind of value, for tests of storage and views."""
 
+from app.events import Outcome, Summary
 from app.fields import Sample
-from app.records import EqualityCheck, Outcome, PortabilityResult, Summary
+from app.records import EqualityCheck, PortabilityResult
 from app.samples import HOST, Device, DeviceLost, LogLine
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store

@@ -11,8 +11,9 @@ from typing import TypeVar
 
 import pytest
 
+from app.events import Outcome, RunEvent
 from app.grants import typed
-from app.records import Outcome, RunEvent, StoredRun
+from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases

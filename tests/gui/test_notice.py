@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
+from app.events import Outcome, RunEnded, RunStarted, Summary
 from app.gui.app import Workbench
 from app.gui.settings import notifications
 from app.gui.settings.notifications import RunEndNotifier
@@ -16,7 +17,6 @@ from app.gui.settings.stored import SettingsStore
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.window import MainWindow
-from app.records import Outcome, RunEnded, RunStarted, Summary
 from app.storage.database import load_setting
 from app.storage.known_settings import NOTICE
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run

@@ -9,9 +9,9 @@ import pytest
 
 from app.cli.experiment_progress import EntryReporter
 from app.errors import DatabaseError, UserError
+from app.events import RunEnded, RunEvent
 from app.plan import Plan
-from app.records import RunEnded, RunEvent
-from app.runs import session, sinks
+from app.runs import sinks
 from app.runs.experiment.progress import queue_progress
 from app.runs.experiment.queue import add_plan
 from app.runs.experiment.queue_runner import QueueRunner
@@ -48,7 +48,7 @@ class LockedWhileItMeasures:
 @pytest.fixture(autouse=True)
 def batches_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "_BATCH_S", 0.0)
-    monkeypatch.setattr(session, "_LOCK_TRY_S", 0.001)
+    monkeypatch.setattr(sinks, "_LOCK_TRY_S", 0.001)
 
 
 def test_a_lock_that_ends_in_time_costs_nothing(tmp_path: Path, feed: TelemetryFeed) -> None:
@@ -78,7 +78,7 @@ def test_a_worker_can_be_stopped_while_the_database_is_locked(tmp_path: Path, fe
 def test_a_lock_that_outlasts_the_run_sends_it_to_a_rescue_file(
     tmp_path: Path, feed: TelemetryFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr(sinks, "_LOCK_WAIT_S", 0.0)
     locked, recorder = LockedWhileItMeasures(tmp_path / "profiles.db", ends=False), Recorder()
     run = RunSession(dummy(feed.wait_inventory()), services(tmp_path, feed), [recorder, locked])
     with pytest.raises(DatabaseError, match="stayed locked by another program; the run is in") as raised:

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from app.errors import DatabaseError
-from app.records import Outcome, RunEnded
+from app.events import Outcome, RunEnded
 from app.runs import sinks
 from app.runs.host import Host
 from app.runs.launcher import Exited, WorkerEvent

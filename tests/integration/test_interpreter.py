@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.records import Outcome, StoredRun
+from app.events import Outcome
+from app.records import StoredRun
 from app.runs.leases import Leases
 from app.runs.outcome import BROKEN_PYTHON
 from app.runs.standby import StandbyLauncher

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.analysis.largest_batch import LargestBatch, search_bounds
-from app.records import RunStarted
+from app.events import RunStarted
 from app.runs.probes import PURPOSE, LargestBatchSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed

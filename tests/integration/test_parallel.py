@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.environment_keys import CONCURRENT_GPUS_KEY
+from app.events import Outcome, RunEvent
 from app.plan import Plan
-from app.records import Outcome, RunEvent, RunHeader
+from app.records import RunHeader
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.entry_session import lease_unless_refused
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun

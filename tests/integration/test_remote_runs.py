@@ -16,12 +16,12 @@ import pytest
 from app.agent_protocol import MOST_EVENTS
 from app.environment_keys import BOOT_ID_KEY, CARRIER_KEY, CLOCK_ERROR_KEY, CLOCK_OFFSET_KEY, HOST_ID_KEY, HOST_KEY
 from app.errors import TelemetryError, UserError
+from app.events import RunEnded, RunStarted
 from app.fields import Sample
 from app.hosts.connection import Connection
 from app.hosts.link import LinkLimits
 from app.hosts.remote import RemoteWorker
 from app.hosts.remote_jobs import ScratchFiles
-from app.records import RunEnded, RunStarted
 from app.runs.launcher import Exited, WorkerEvent
 from app.samples import DeviceLost, Waiting
 from app.storage.owner import boot_id

@@ -14,11 +14,12 @@ import pytest
 
 from app.crash import new_reports
 from app.errors import DatabaseError
+from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.fields import Sample, SlowSample
-from app.records import Outcome, RunEnded, RunEvent, RunStarted
 from app.report.documents import run_document
-from app.runs.outcome import BROKEN_PYTHON, mark_crashed_runs
+from app.runs.outcome import BROKEN_PYTHON
 from app.runs.session import RunSession
+from app.runs.sinks import mark_crashed_runs
 from app.runs.supervisor import WorkerTimeouts
 from app.samples import FieldsUpdated, LogLine, Waiting
 from app.storage.store import Store

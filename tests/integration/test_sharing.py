@@ -7,8 +7,9 @@ import numpy as np
 import psutil
 import pytest
 
+from app.events import Outcome, RunStarted
 from app.fields import Sample
-from app.records import Outcome, RunStarted, StoredRun
+from app.records import StoredRun
 from app.report.documents import run_document
 from app.samples import HOST, DeviceLost, Waiting
 from app.storage.store import Store

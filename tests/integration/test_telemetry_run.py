@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from app.environment_keys import OTHERS_ON_GPU_KEY
+from app.events import RunStarted
 from app.fields import Sample, SlowSample
-from app.records import Floats, RunStarted, SampleColumns, StoredRun
+from app.records import Floats, SampleColumns, StoredRun
 from app.runs.leases import Lease
 from app.runs.session import RunSession
 from app.samples import HOST, DeviceLost, TelemetryGap

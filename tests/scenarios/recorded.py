@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import TelemetryError
+from app.events import Outcome
 from app.fields import Sample, fields_of
-from app.records import Outcome, StoredRun
+from app.records import StoredRun
 from app.runs import host
 from app.runs.launcher import WorkerEvent
 from app.runs.session import RunSession

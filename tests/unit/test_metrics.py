@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.events import Summary
 from app.metrics import METRICS, Metric, run_metrics
-from app.records import Summary
 from app.storage.store import Store
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 

@@ -10,12 +10,12 @@ from PySide6.QtGui import QGuiApplication
 
 from app.analysis.largest_batch import LargestBatch
 from app.errors import DatabaseError, RunRescuedError, UserError
+from app.events import RunStarted
 from app.grants import allow_pythons
 from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
 from app.gui.window_state import WindowState
-from app.records import RunStarted
 from app.samples import Inventory
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, describe_lost
 from app.viewmodels.run.form import FormChoices, VariantForm

@@ -9,12 +9,12 @@ from PySide6.QtCore import QProcess
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
 from app import units
+from app.events import RunEnded, RunStarted
 from app.gui.settings.stored import SettingsStore, StoredChoice
 from app.gui.shell.progress import PROGRAM_TITLE, has_desktop
 from app.gui.window import MainWindow
 from app.paths import DESKTOP_NAME
 from app.plain import plain_text
-from app.records import RunEnded, RunStarted
 from app.storage.known_settings import NOTICE
 from app.viewmodels.format.naming import short_name
 

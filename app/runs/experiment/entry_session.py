@@ -10,8 +10,9 @@ from typing import Protocol
 from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
 from app.environment_keys import IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY
 from app.errors import TelemetryError, UserError
+from app.events import RunEvent, RunStarted
 from app.queries import INTERRUPTED_STATES, QUEUED_STATES, EntryState, QueueEntry
-from app.records import RunEvent, RunHeader, RunRow, RunStarted
+from app.records import RunHeader, RunRow
 from app.runs.concurrent_runs import ConcurrentRuns
 from app.runs.experiment.equality import ExperimentEquality
 from app.runs.experiment.idle_wait import ContinueWaiting, IdleLimits, IdleWait, WaitStatus

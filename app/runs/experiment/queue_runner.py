@@ -10,8 +10,8 @@ from app.queries import EntryState, QueueEntry, SettableState
 from app.runs.experiment.entry_session import EntrySession, QueueListener
 from app.runs.experiment.queue import entry_plan
 from app.runs.experiment.session import Experiment
-from app.runs.outcome import mark_crashed_runs
 from app.runs.session import RunServices
+from app.runs.sinks import mark_crashed_runs
 from app.storage.store import Store
 from workloads.catalog import UsageError
 

@@ -11,8 +11,9 @@ from random import Random
 
 from app.analysis.intervals import precision_reached, ratio
 from app.analysis.verdict import family_level, throughputs
+from app.events import Outcome
 from app.plan import Plan
-from app.records import Outcome, RunRow
+from app.records import RunRow
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 

@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from app import units
+from app.events import Outcome
 from app.metrics import Metric
-from app.records import Outcome, RunRow
+from app.records import RunRow
 from app.viewmodels.format import naming
 from app.viewmodels.format.naming import format_gpu_counts
 from workloads import catalog

@@ -8,9 +8,10 @@ from app import units
 from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
 from app.analysis.training import AccuracyComparison, Trainings
+from app.events import Summary
 from app.fields import fields_of
 from app.metrics import METRICS
-from app.records import Phase, StoredRun, Summary
+from app.records import Phase, StoredRun
 from app.samples import Device
 from app.viewmodels.plot.telemetry_buffer import device_label
 from workloads.catalog import FRAMEWORK

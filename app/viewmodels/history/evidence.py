@@ -8,7 +8,8 @@ from typing import NamedTuple
 from app import units
 from app.analysis.equality import describe_differences, describe_excess, judge_check
 from app.analysis.steps import TracedStep, measured_step_ms, step_parts, traced_step
-from app.records import EqualityCheck, Outcome, PortabilityResult, RunRow, StoredRun, Summary
+from app.events import Outcome, Summary
+from app.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
+from app.events import RunEvent
 from app.fields import FIELDS, Sample, SlowSample
-from app.records import RunEvent
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import updated_inventory
 from app.viewmodels.format.cells import Cell, Column

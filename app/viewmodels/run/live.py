@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app import units
+from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.fields import Sample
-from app.records import Outcome, RunEnded, RunEvent, RunStarted
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES

@@ -5,8 +5,8 @@ from collections import deque
 from dataclasses import replace
 
 from app import units
+from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.fields import Sample
-from app.records import Outcome, RunEnded, RunEvent, RunStarted
 from app.samples import Device, DeviceLost, LogLine, Waiting
 from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES, example_word

@@ -11,6 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QTabBar
 from pytestqt.qtbot import QtBot
 
+from app.events import Outcome, Summary
 from app.gui.compare import charts
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
@@ -25,7 +26,6 @@ from app.gui.widgets.frozen_columns import FrozenColumns
 from app.gui.widgets.tab_order import focus_next
 from app.gui.window_state import write_states
 from app.plan import Plan
-from app.records import Outcome, Summary
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
 from app.storage.store import Store

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.summary import MAX_CUT_FRACTION, MIN_BLOCKS, step_ms, summarise, warmup_blocks
+from app.events import Outcome, Summary
 from app.fields import FAST_FIELDS
-from app.records import BlockColumns, Floats, Outcome, Phase, RunRow, SampleColumns, StoredRun, Summary
+from app.records import BlockColumns, Floats, Phase, RunRow, SampleColumns, StoredRun
 from app.samples import HOST, Device
 from workloads.protocol import RunSpec
 

@@ -19,7 +19,8 @@ from app.analysis.verdict import (
     speed_bias_pct,
     throughputs,
 )
-from app.records import Outcome, RunRow, Summary
+from app.events import Outcome, Summary
+from app.records import RunRow
 from workloads.catalog import with_defaults
 from workloads.protocol import OutcomeName, RunSpec, Value
 

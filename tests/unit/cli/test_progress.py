@@ -10,7 +10,7 @@ import pytest
 
 from app.cli.main import main
 from app.cli.progress import ProgressSink, WaitLine, notify, run_with_notification
-from app.records import Outcome, RunEvent
+from app.events import Outcome, RunEvent
 from app.runs.experiment.idle_wait import WaitStatus
 from app.samples import DeviceLost, TelemetryGap
 from tests.fakes.terminal import screen, use_terminal

@@ -9,7 +9,7 @@ import pytest
 from app.cli import progress
 from app.cli.progress import ProgressSink, StatusLines
 from app.cli.terminal import MessageStream, print_json, print_table, print_text
-from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.samples import Waiting
 from tests.fakes.runs import SPEC
 from tests.fakes.terminal import screen, use_terminal

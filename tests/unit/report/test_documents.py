@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.events import Summary
 from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
-from app.records import Phase, Summary
+from app.records import Phase
 from app.report.documents import (
     TelemetryMessage,
     device_lines,

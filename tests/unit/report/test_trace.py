@@ -12,8 +12,8 @@ import pytest
 
 from app.analysis.comparability import ClockEvent
 from app.errors import UserError
+from app.events import Outcome, Summary
 from app.fields import Sample, SlowSample
-from app.records import Outcome, Summary
 from app.report.trace import export_trace
 from app.samples import LogLine
 from app.storage.reference import reference_files

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.records import Outcome
+from app.events import Outcome
 from app.runs.outcome import (
     BROKEN_PYTHON,
     EndMethod,

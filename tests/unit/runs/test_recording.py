@@ -10,8 +10,8 @@ import pynvml
 import pytest
 
 from app.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
+from app.events import RunEvent
 from app.fields import Sample, SlowSample
-from app.records import RunEvent
 from app.runs import supervisor
 from app.runs.host import ClockAnchor
 from app.runs.recording import OtherProcesses, TelemetryRecorder

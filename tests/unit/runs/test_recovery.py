@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runs.outcome import mark_crashed_runs
+from app.runs.sinks import mark_crashed_runs
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, UTC_NS, S, begin, keep

@@ -7,20 +7,38 @@ import msgspec
 import pytest
 
 from app.errors import DatabaseLockedError
-from app.records import RunEvent
+from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.runs import sinks
-from app.runs.sinks import StoreSink
+from app.runs.sinks import Sink, StoreSink
 from app.samples import LogLine, Waiting
+from app.storage.run_store import RunStore
 from app.storage.store import Store
-from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, begin
+from tests.fakes.runs import BLOCKS, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC, UTC_NS
 from workloads.protocol import DataReady, EnvironmentInfo, Flops, Progress
+
+ENDED = RunEnded(t_ns=10**10, outcome=Outcome(name="completed"), summary=Summary(allocator_peak_bytes=77))
+
+
+class EventList:
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def handle(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+def started(store: RunStore, *listeners: Sink) -> tuple[StoreSink, int]:
+    """A sink whose run has begun, and the run's number."""
+    sink = StoreSink(store, listeners)
+    sink.handle(RunStarted(uid="uid-1", spec=SPEC, t_ns=0, utc_ns=UTC_NS, devices=(GPU, HOST_DEVICE)))
+    assert sink.run is not None
+    return sink, sink.run
 
 
 def test_what_is_kept_is_written_at_once_and_together(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "_BATCH_S", 3600.0)
-    with Store.open(database_path) as store, Store.open(database_path) as reader:
-        run = begin(store)
-        sink = StoreSink(store, run)
+    with RunStore.open(database_path) as store, Store.open(database_path) as reader:
+        sink, run = started(store)
         events: list[RunEvent] = [*PHASES, *BLOCKS, *SAMPLES, LogLine(1, "a"), LogLine(2, "b")]
         for event in events:
             sink.handle(event)
@@ -36,18 +54,16 @@ def test_what_is_kept_is_written_at_once_and_together(database_path: Path, monke
 
 def test_a_batch_is_written_as_soon_as_its_time_is_over(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "_BATCH_S", 0.0)
-    with Store.open(database_path) as store:
-        run = begin(store)
-        sink = StoreSink(store, run)
+    with RunStore.open(database_path) as store:
+        sink, run = started(store)
         for event in BLOCKS:
             sink.handle(event)
             assert store.load(run).blocks.end_ns[-1] == event.end_ns
 
 
 def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_path: Path) -> None:
-    with Store.open(database_path) as store:
-        run = begin(store)
-        sink = StoreSink(store, run)
+    with RunStore.open(database_path) as store:
+        sink, run = started(store)
         sink.handle(EnvironmentInfo(environment={"keras": "3.15.1"}))
         sink.handle(Progress(phase="measure", fraction=0.5, t_ns=1))
         sink.handle(Waiting(1, "It waits."))
@@ -59,11 +75,11 @@ def test_batches_outlast_a_lock_and_samples_grow_fewer_but_nothing_else(
     database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinks, "_BATCH_S", 0.0)
+    monkeypatch.setattr(sinks, "_LOCK_TRY_S", 0.0)
     monkeypatch.setattr(sinks, "_MAX_BATCH_BYTES", 100 * sinks._EVENT_BYTES)
     samples = [msgspec.structs.replace(SAMPLES[0], t_ns=t_ns) for t_ns in range(1000)]
-    with Store.open(database_path, busy_s=0.0) as store:
-        run = begin(store)
-        sink = StoreSink(store, run)
+    with RunStore.open(database_path) as store:
+        sink, run = started(store)
         lock = sqlite3.connect(database_path)
         lock.execute("BEGIN IMMEDIATE")
         events: list[RunEvent] = [*PHASES, *BLOCKS, *samples, EnvironmentInfo(environment={"keras": "3"})]
@@ -83,12 +99,18 @@ def test_batches_outlast_a_lock_and_samples_grow_fewer_but_nothing_else(
     assert [line.text for line in stored.log] == [note]
 
 
-def test_what_is_told_of_a_step_is_remembered() -> None:
-    sink = sinks.StepSink()
-    assert (sink.flops, sink.ready_ms) == (None, None)
-    for event in (Flops(per_step=12), DataReady(steps=4, time_ns=50_000_000)):
-        sink.handle(event)
-    assert (sink.flops, sink.ready_ms) == (12, 12.5)
+def test_what_is_told_of_a_step_and_the_allocator_becomes_a_figure(database_path: Path) -> None:
+    passed_on = EventList()
+    with RunStore.open(database_path) as store:
+        sink, run = started(store, passed_on)
+        for event in (Flops(per_step=12), DataReady(steps=4, time_ns=50_000_000), ENDED):
+            sink.handle(event)
+        summary = store.load(run).row.summary
+    assert (summary.flops_per_step, summary.ready_step_ms, summary.allocator_peak_bytes) == (12, 12.5, 77)
+    first, *_, last = passed_on.events
+    assert isinstance(first, RunStarted)
+    assert isinstance(last, RunEnded)
+    assert (first.run, last.run, last.summary) == (run, run, summary)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +124,11 @@ def test_what_is_told_of_a_step_is_remembered() -> None:
 def test_of_a_log_without_end_the_first_and_the_last_lines_are_stored(
     database_path: Path, count: int, text: str, stored: int
 ) -> None:
-    with Store.open(database_path) as store:
-        run = begin(store)
-        sink = StoreSink(store, run)
+    with RunStore.open(database_path) as store:
+        sink, run = started(store)
         for number in range(count):
             sink.handle(LogLine(number, text))
-        sink.end_log()
-        sink.flush()
+        sink.handle(ENDED)
         log = store.load(run).log
     notes = [line.text for line in log if line.text != text]
     assert notes == ([f"(… {count - stored:,} lines left out: the log is too long)"] if count > stored else [])
@@ -117,12 +137,10 @@ def test_of_a_log_without_end_the_first_and_the_last_lines_are_stored(
 
 
 def test_of_a_line_longer_than_a_whole_log_the_last_is_kept(database_path: Path) -> None:
-    with Store.open(database_path) as store:
-        run = begin(store)
-        sink = StoreSink(store, run)
+    with RunStore.open(database_path) as store:
+        sink, run = started(store)
         for number in range(3):
             sink.handle(LogLine(number, "x" * (sinks._MOST_CHARS + 1)))
-        sink.end_log()
-        sink.flush()
+        sink.handle(ENDED)
         log = store.load(run).log
     assert [line.text[:20] for line in log] == ["(… 2 lines left out:", "x" * 20]

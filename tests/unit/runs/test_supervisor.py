@@ -8,8 +8,8 @@ import pytest
 
 from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError
+from app.events import RunEvent
 from app.fields import Sample
-from app.records import RunEvent
 from app.runs.host import ClockAnchor
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.records import Outcome, RunRow, Summary
+from app.events import Outcome, Summary
+from app.records import RunRow
 from app.runs.probes import _precisions
 from app.runs.weight_transfer import transfer_targets, weights_file
 from workloads.catalog import Gpu, Machine, UsageError, check, complete

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from app.environment_keys import HOST_ID_KEY, HOST_KEY
 from app.errors import UserError
+from app.events import Outcome, Summary
 from app.paths import weights_path
 from app.queries import RUN_ORDERS, SEARCH_FIELDS, RunQuery, Totals
-from app.records import Outcome, RunRow, Summary
+from app.records import RunRow
 from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
 from app.storage.owner import this_process
 from app.storage.search import MAX_SEARCH_TERMS

@@ -11,10 +11,11 @@ import pytest
 
 from app.environment_keys import PLANNED_KEY
 from app.errors import DatabaseError, UserError
+from app.events import Outcome, Summary
 from app.fields import Sample, SlowSample
 from app.limits import POWER
 from app.queries import RunQuery
-from app.records import Outcome, Phase, Summary
+from app.records import Phase
 from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, LogLine
 from app.storage import measurements
 from app.storage.database import translate_sqlite_errors

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from app.cli.main import main
 from app.errors import DatabaseError
+from app.events import Outcome, Summary
 from app.paths import weights_path
-from app.records import Outcome, Summary
 from app.report.documents import run_document
 from app.samples import LogLine
 from app.storage.files import DiskSpace

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.events import RunEnded, RunStarted
 from app.fields import SLOW_FIELDS, Sample, SlowSample
-from app.records import RunEnded, RunStarted, StoredRun
+from app.records import StoredRun
 from app.samples import HOST, DeviceLost
 from app.telemetry.replay import Event, Replay, RunRecording
 from tests.fakes.evidence import AS_REQUESTED

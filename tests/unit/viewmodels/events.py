@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.fields import Sample
-from app.records import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import Block, PhaseName, PhaseStarted, Progress

@@ -5,18 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from app.environment_keys import SOURCES_KEY
+from app.events import Outcome, Summary
 from app.fields import FAST_FIELDS, Sample
-from app.records import (
-    BlockColumns,
-    EqualityCheck,
-    Outcome,
-    Phase,
-    PortabilityResult,
-    RunRow,
-    SampleColumns,
-    StoredRun,
-    Summary,
-)
+from app.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow, SampleColumns, StoredRun
 from app.samples import HOST, Device, LogLine
 from app.storage.owner import this_process
 from app.storage.store import Store

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from app.events import Outcome
 from app.plan import Plan, WeightTransfer
-from app.records import Outcome, RunHeader
+from app.records import RunHeader
 from app.runs.experiment.session import ExperimentSession, PlannedRun
 from app.runs.leases import Lease
 from tests.fakes.experiments import FakeExecutor, Make, header

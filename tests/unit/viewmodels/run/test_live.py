@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from app.events import Outcome
 from app.fields import Sample
-from app.records import Outcome
 from app.samples import DeviceLost, LogLine, Waiting
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.model import MonitorModel, Place

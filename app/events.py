@@ -1,0 +1,158 @@
+"""The events of a run, from `RunStarted` to `RunEnded`: whoever wants something of a run takes this stream."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from app.fields import Sample, SlowSample
+from app.limits import Nanoseconds
+from app.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
+from workloads.protocol import (
+    TAG,
+    Block,
+    Calibration,
+    DataReady,
+    EnvironmentInfo,
+    Epoch,
+    Evidence,
+    Flops,
+    OutcomeName,
+    PhaseStarted,
+    Progress,
+    RunSpec,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        name: The outcome.
+        reason: One sentence; None only for `completed`.
+        detail: A traceback, say.
+        exit_code: Exit status of the worker; a negative one is a signal.
+        ended_by: The last step that was needed to end the worker: `itself`, `closed stdin`, `terminated`, `killed`.
+    """
+
+    name: OutcomeName
+    reason: str | None = None
+    detail: str | None = None
+    exit_code: int | None = None
+    ended_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The figures of one run, over its `measure` phase; None is "not measured".
+
+    Attributes:
+        throughput: Examples per second over the blocks that count.
+        blocks: Number of blocks that count.
+        blocks_cut: Measured blocks before them that were still a warm-up (`app.analysis.summary`); None in runs older
+            than that rule, where every measured block counts.
+        step_ms_p50: Percentiles of the time of one step, in milliseconds.
+        mean_power_mw: Power, like energy, is summed over the run's GPUs.
+        energy_error_pct: Bound of the energy's error, from the edges of its window.
+        device_peak_bytes: Highest memory use that NVML (or psutil) saw on one of its devices.
+        allocator_peak_bytes: Highest memory use of the framework's allocator.
+        sample_hz: Rate of the telemetry over the whole run, as it was achieved.
+        sample_jitter_ms_p50: How far readings were from their time.
+        samples_missed: Readings that were left out.
+        sampler_cpu_pct: The sampler's processor time, in percent of one processor.
+        flops_per_step: Operations of one step by formula, over all replicas.
+        peak_flops_per_s: Calibrated rate of a matrix product in the run's precision, over its devices together.
+        ready_step_ms: Time of a step whose data were on the devices already; known if data come from the host.
+        waiting_pct: What measured steps took beyond that, in percent of the measured time.
+        gpu_step_ms: Time in which kernels ran on a GPU in a traced step, the mean of its GPUs; None on the CPU.
+        occupancy_pct: How much of a GPU's warp slots its kernels can fill, by their time.
+    """
+
+    throughput: float | None = None
+    blocks: int = 0
+    blocks_cut: int | None = None
+    measured_steps: int = 0
+    measured_examples: int = 0
+    measured_s: float | None = None
+    step_ms_p50: float | None = None
+    step_ms_p95: float | None = None
+    step_ms_p99: float | None = None
+    loss_first: float | None = None
+    loss_last: float | None = None
+    compile_s: float | None = None
+    mean_power_mw: float | None = None
+    energy_mj_per_example: float | None = None
+    energy_source: str | None = None
+    energy_error_pct: float | None = None
+    device_peak_bytes: int | None = None
+    allocator_peak_bytes: int | None = None
+    sample_hz: float | None = None
+    sample_jitter_ms_p50: float | None = None
+    sample_jitter_ms_p99: float | None = None
+    samples_missed: int | None = None
+    sampler_cpu_pct: float | None = None
+    flops_per_step: int | None = None
+    peak_flops_per_s: float | None = None
+    ready_step_ms: float | None = None
+    waiting_pct: float | None = None
+    gpu_step_ms: float | None = None
+    occupancy_pct: float | None = None
+
+
+class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag="run_started", tag_field=TAG):
+    """First event of a run.
+
+    Attributes:
+        run: Its number in the database; 0 until it has one.
+        uid: Its id in all databases.
+        spec: What runs.
+        t_ns: Its start on the monotonic clock of its host.
+        utc_ns: The same moment on the wall clock.
+        devices: Its GPUs and the host.
+        environment: What is known of its environment before its worker starts.
+        purpose: What it is made for, if not for its own sake.
+    """
+
+    run: int = 0
+    uid: str = ""
+    spec: RunSpec
+    t_ns: Nanoseconds
+    utc_ns: Nanoseconds
+    devices: tuple[Device, ...]
+    environment: dict[str, str] = {}
+    purpose: str | None = None
+
+
+class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag="run_ended", tag_field=TAG):
+    """Last event of a run.
+
+    Where the run is made, its summary has what only the worker knows (`allocator_peak_bytes`); all else follows from
+    the events and is computed where they are stored.
+    """
+
+    run: int = 0
+    t_ns: Nanoseconds
+    outcome: Outcome
+    summary: Summary = Summary()
+
+
+TelemetryEvent = Sample | SlowSample | DeviceLost | FieldsUpdated | TelemetryGap
+"""The events of a run that telemetry has; all others are the worker's or the session's."""
+
+RunEvent = (
+    RunStarted
+    | Waiting
+    | PhaseStarted
+    | EnvironmentInfo
+    | Progress
+    | Block
+    | Epoch
+    | DataReady
+    | Flops
+    | Calibration
+    | Evidence
+    | LogLine
+    | TelemetryEvent
+    | RunEnded
+)
+"""The events that a session passes to its sinks, in the order of one clock."""
