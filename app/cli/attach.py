@@ -56,7 +56,13 @@ def attach(
     listed: list[tuple[str, Spool]] = []
     for word in words:
         with contextlib.closing(SpoolLink.open(find_host(word, consent), say)) as link:
-            spools = [spool for spool in link.spools() if spool.spooled.run.uid.startswith(run or "")]
+            found = link.listed()
+            spools = [spool for spool in found.spools if spool.run.uid.startswith(run or "")]
+            if found.unreadable:
+                say(
+                    f"{found.unreadable} in the spool of {word} cannot be read: another version of the program detached"
+                    " them, and fetches them."
+                )
             if run and not spools:
                 raise UserError(f"There is no run {run} in the spool of {word}: `{PROGRAM} attach {word} --list`.")
             listed += ((word, spool) for spool in spools)
@@ -95,10 +101,10 @@ def _print_list(listed: list[tuple[str, Spool]], *, as_json: bool) -> None:
     else:
         rows = [
             (
-                spool.spooled.run.uid[:_SHOWN_DIGITS],
+                spool.run.uid[:_SHOWN_DIGITS],
                 host,
-                short_name(spool.spooled.run.start.spec),
-                units.local_time(spool.spooled.run.utc_ns),
+                short_name(spool.run.start.spec),
+                units.local_time(spool.run.utc_ns),
                 "goes on" if spool.goes_on else "over",
                 units.byte_size(spool.size_bytes),
             )
@@ -109,7 +115,7 @@ def _print_list(listed: list[tuple[str, Spool]], *, as_json: bool) -> None:
 
 
 def _document(host: str, spool: Spool) -> dict[str, Any]:
-    run = spool.spooled.run
+    run = spool.run
     return {
         "uid": run.uid,
         "host": host,

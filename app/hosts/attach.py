@@ -1,4 +1,4 @@
-"""Runs that go on on a host without the program: detach them, list them, and play their lines into the database."""
+"""Runs that go on on a host without the program: detach them, list them, play them into the database."""
 
 import contextlib
 import time
@@ -10,44 +10,51 @@ from typing import TypeVar
 
 import msgspec
 
-from app.agent_protocol import EndWorker, Refused
-from app.environment_keys import DETACHED_KEY, HOST_KEY
+from app.agent_protocol import FilePart, Refused
+from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
 from app.errors import UserError
+from app.events import Outcome, RunEnded, RunStarted
 from app.hosts.book import HostEntry
-from app.hosts.channel import Channel
+from app.hosts.channel import Channel, LineTooLongError
 from app.hosts.connection import open_channel
 from app.hosts.open import carrier_of
-from app.hosts.played import EndMethod, Method, PlayedRun
-from app.paths import program_version
+from app.paths import open_private, program_version, weights_path
+from app.recording import read_events
 from app.records import StoredRun
 from app.runs.custom import stored_source
 from app.runs.environment import program_info
 from app.runs.leases import candidate_devices
-from app.runs.session import RunServices, RunSession, start_order
-from app.runs.sinks import Sink
+from app.runs.session import RunServices, source_info, start_order
+from app.runs.sinks import Sink, StoreSink
 from app.runs.supervisor import WorkerTimeouts
+from app.samples import Waiting
 from app.spool_protocol import (
-    WORKER,
     DetachRun,
     FollowSpool,
     ListSpools,
     RemoveSpool,
     Spool,
-    Spooled,
+    SpoolDrained,
     SpoolOrder,
     SpoolsListed,
+    StopSpool,
 )
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import DETACHED
+from app.storage.run_store import RunStore
 from app.storage.store import Store
 from workloads.catalog import UsageError
-from workloads.protocol import RunSpec
+from workloads.protocol import ProtocolError, RunSpec
 
-_MODULE = "app.agent.spool"
+_MODULE = "app.agent.detached"
 _WEIGHTS = Path("weights.npz")
-_LOOK_S, _QUIET_S = 0.2, 2.0
-_SPOOLED: msgspec.json.Decoder[Spooled | Refused] = msgspec.json.Decoder(Spooled | Refused)
+_WEIGHTS_BROKEN = "(the weights could not be stored in {path}: {reason})"
 _LISTED: msgspec.json.Decoder[SpoolsListed | Refused] = msgspec.json.Decoder(SpoolsListed | Refused)
+_AFTER: msgspec.json.Decoder[FilePart | SpoolDrained | Refused] = msgspec.json.Decoder(
+    FilePart | SpoolDrained | Refused
+)
+_AFTER_LINES = (b'{"type":"file_part"', b'{"type":"spool_drained"', b'{"type":"refused"')
+"""How the lines begin that are none of a recording."""
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 _KINDS = ("ssh", "docker", "sh")
 """Carriers whose host goes on when they end: an allocation of Slurm or an actor of Ray ends with its link."""
@@ -93,9 +100,9 @@ class SpoolLink:
         opened = open_channel(carrier, name=entry.name, notify=notify, is_cancelled=is_cancelled, module=_MODULE)
         return cls(opened.channel, opened.lines, entry)
 
-    def spools(self) -> tuple[Spool, ...]:
-        """Return the runs in the spool, the oldest first; raises `UserError`."""
-        return self._ask(ListSpools(), _LISTED).spools
+    def listed(self) -> SpoolsListed:
+        """Return the runs in the spool; raises `UserError`."""
+        return self._ask(ListSpools(), _LISTED)
 
     def detach(self, run: DetachRun) -> None:
         """Start a run that goes on without this program; raises `UserError`."""
@@ -105,16 +112,16 @@ class SpoolLink:
         """Remove a run that is over; raises `UserError`."""
         self._ask(RemoveSpool(uid), _LISTED)
 
-    def follow(self, uid: str, end_worker: EndMethod) -> PlayedRun:
-        """Return a run to play; `end_worker` has its worker ended by one step. Raises `UserError`."""
-        spooled = self._ask(FollowSpool(uid), _SPOOLED)
-        return PlayedRun(spooled, self._lines, end_worker, name=self.entry.name, kind=self.entry.place.kind)
+    def follow(self, uid: str) -> Iterator[bytes]:
+        """Return the lines of a run's recording as they come, and what comes after them."""
+        with contextlib.suppress(OSError):  # else whoever reads hears that the link is lost
+            self._send(FollowSpool(uid))
+        return self._lines
 
-    def end_worker(self, method: Method) -> None:
-        """End the worker of the run that is followed by one step, or the run if it waits for its devices."""
-        # Else the player hears that the link is lost.
+    def stop(self, uid: str) -> None:
+        """End a run, as its user would; its recording says how it ended."""
         with contextlib.suppress(OSError):
-            self._channel.write(msgspec.json.encode(EndWorker(worker=WORKER, method=method)) + b"\n")
+            self._send(StopSpool(uid))
 
     def why_ended(self) -> str:
         """Return why the link was lost."""
@@ -133,7 +140,7 @@ class SpoolLink:
     def _ask(self, order: SpoolOrder, decoder: "msgspec.json.Decoder[Answer | Refused]") -> Answer:
         """Send an order and return the first line of the answer."""
         try:
-            self._channel.write(msgspec.json.encode(order) + b"\n")
+            self._send(order)
             answer = decoder.decode(next(self._lines))
         except (OSError, StopIteration):
             raise UserError(self._channel.why_ended()) from None
@@ -145,6 +152,9 @@ class SpoolLink:
         if isinstance(answer, Refused):
             raise UserError(answer.reason)
         return answer
+
+    def _send(self, order: SpoolOrder) -> None:
+        self._channel.write(msgspec.json.encode(order) + b"\n")
 
 
 def detach_run(spec: RunSpec, services: RunServices, link: SpoolLink, hz: float) -> str:
@@ -164,13 +174,11 @@ def detach_run(spec: RunSpec, services: RunServices, link: SpoolLink, hz: float)
     services.admit([spec])
     with Store.open(services.database) as store:
         source = stored_source(spec, services.database)
-        start = start_order(store, spec, devices[:count], services.host, source, _WEIGHTS)
+        start = start_order(store, spec, source, _WEIGHTS, services.host, devices[:count])
     timeouts = WorkerTimeouts()
     run = DetachRun(
         uid=uuid.uuid4().hex,
         start=start,
-        devices=tuple(devices),
-        count=count,
         hz=hz,
         environment=program_info(),
         utc_ns=time.time_ns(),
@@ -201,39 +209,40 @@ class Attachment:
             link: The host's spool.
             spool: The run.
             database: The database.
-            notify: Gets a sentence while the run waits for its devices.
+            notify: Gets a sentence while the run waits for its devices, and where its weights cannot be stored.
         """
         self._link = link
         self._spool = spool
         self._database = database
         self._notify = notify
-        self._session: RunSession | None = None
+        # Flags, each set once.
         self._is_left = False
-        self._stop_wanted = False
+        # Of the thread that fetches.
+        self._drained: SpoolDrained | None = None
+        self._problem = ""
+        self._t_ns = 0
+        self._weights_bytes = 0
 
     @property
     def uid(self) -> str:
         """The run's id in all databases."""
-        return self._spool.spooled.run.uid
+        return self._spool.run.uid
 
     def leave(self) -> None:
         """Follow the run no longer; it goes on on its host."""
         self._is_left = True
-        if self._session is not None:
-            self._session.stop()
+        self._link.leave()
 
     def stop(self) -> None:
         """End the run on its host, and store what it did until then."""
-        self._stop_wanted = True
-        if self._session is not None:
-            self._session.stop()
+        self._link.stop(self.uid)
 
     def fetch(self, sinks: Sequence[Sink], *, keep: bool = False) -> StoredRun | None:
-        """Play the run into the database, to its end; return it as stored.
+        """Play the run's recording into the database, to its end; return it as stored.
 
         Args:
             sinks: Get its events.
-            keep: Whether its lines stay on the host.
+            keep: Whether its recording stays on the host.
 
         Returns:
             The run; None where `leave` came first.
@@ -245,19 +254,101 @@ class Attachment:
             if (run := self._stored_run(store)) is not None:
                 self._forget(keep=keep)
                 return store.load(run)
-        played = self._link.follow(self.uid, self._end_worker)
-        played.start()
-        try:
-            stored = self._play(played, sinks)
-        finally:
-            if not played.is_whole:
+        with RunStore.open(self._database) as run_store:
+            sink = StoreSink(run_store, sinks)
+            self._play(sink)
+            if self._drained is None:
+                if sink.run is not None:
+                    sink.abandon()
+                    self._purge(run_store, sink.run)
                 self._link.leave()
-            played.finish()
-        if stored is not None or played.is_whole:
+                if self._is_left:
+                    return None
+                raise UserError(self._problem or self._link.why_ended())
+            if sink.failure is not None:
+                raise sink.failure
+            if sink.run is not None:
+                run_store.add_environment(sink.run, {DETACHED_KEY: "yes"})
+                for part in run_store.library.parts(self.uid):
+                    self._purge(run_store, part)
             self._forget(keep=keep)
-        if stored is None and not self._is_left:
-            raise UserError(played.problem if played.is_whole else self._link.why_ended())
-        return stored
+            if sink.run is None:
+                raise UserError(self._problem)
+            return run_store.load(sink.run)
+
+    def _play(self, sink: StoreSink) -> None:
+        """Store the events as they come; end the run where its maker was killed, which is known once all came."""
+        try:
+            for event in read_events(self._recorded()):
+                self._t_ns = max(self._t_ns, getattr(event, "t_ns", 0))
+                match event:
+                    case RunStarted():
+                        sink.handle(self._described(event))
+                    case Waiting(reason=reason) if sink.run is None:
+                        self._problem = reason
+                        self._notify(f"The run waits on {self._link.entry.name}: {reason}")
+                    case _ if sink.run is not None and sink.ended is None:
+                        sink.handle(event)
+        except (ProtocolError, LineTooLongError) as error:
+            run, name = self._spool.run, self._link.entry.name
+            self._problem = f"What {name} has of the run is {error}; version {run.version} detached it, and fetches it."
+            self._drained = None
+            return
+        if self._drained is not None and sink.ended is None:
+            reason = self._why_ended(self._drained.boot_id)
+            self._problem = self._problem or reason
+            if sink.run is not None:
+                sink.handle(RunEnded(t_ns=self._t_ns, outcome=Outcome(name="crashed", reason=reason)))
+
+    def _recorded(self) -> Iterator[bytes]:
+        """Yield the lines of the recording, and take what comes after them."""
+        for line in self._link.follow(self.uid):
+            if not line.startswith(_AFTER_LINES):
+                yield line
+                continue
+            match _AFTER.decode(line):
+                case FilePart() as piece:
+                    self._store_piece(piece)
+                case SpoolDrained() as drained:
+                    self._drained = drained
+                    return
+                case Refused(reason=reason):
+                    self._problem = reason
+                    return
+
+    def _described(self, started: RunStarted) -> RunStarted:
+        """Return the run's first event, with what is known of it on this side."""
+        entry = self._link.entry
+        return msgspec.structs.replace(
+            started,
+            environment={
+                **started.environment,
+                **source_info(self._spool.run.start.source),
+                HOST_KEY: entry.name,
+                CARRIER_KEY: entry.place.kind,
+                DETACHED_KEY: "in part",
+            },
+        )
+
+    def _why_ended(self, boot_id: str) -> str:
+        name = self._link.entry.name
+        if boot_id != self._spool.boot_id:
+            return f"{name} was started again while the run went on there, which ended it."
+        return f"The program that made the run on {name} was killed there, and so the run ended."
+
+    def _store_piece(self, piece: FilePart) -> None:
+        """Add a piece of the weights, which come in their order."""
+        path = weights_path(self._database, self.uid).absolute()
+        part = path.with_name(f"{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(part, "ab" if self._weights_bytes else "wb", opener=open_private) as file:
+                file.write(piece.data)
+            self._weights_bytes += len(piece.data)
+            if self._weights_bytes == piece.size:
+                part.replace(path)
+        except OSError as error:
+            self._notify(_WEIGHTS_BROKEN.format(path=path, reason=error.strerror))
 
     def _stored_run(self, store: Store) -> int | None:
         """Return the number of the run if all of it is stored; set aside what an attachment that was killed has left.
@@ -285,59 +376,6 @@ class Attachment:
     def _purge(store: Store, run: int) -> None:
         store.library.delete([run])
         store.library.purge([run])
-
-    def _play(self, played: PlayedRun, sinks: Sequence[Sink]) -> StoredRun | None:
-        """Store the run as it is played; return None where it never began or was not played to its end."""
-        if not self._begins(played):
-            return None
-        run = self._spool.spooled.run
-        services = RunServices(
-            database=self._database,
-            host=played.host,
-            timeouts=WorkerTimeouts(hello_s=run.hello_s, message_gap_s=run.message_gap_s),
-        )
-        session = self._session = RunSession(
-            run.start.spec,
-            services,
-            sinks,
-            environment={DETACHED_KEY: "in part"},
-            lease=played.lease,
-            uid=run.uid,
-        )
-        if self._is_left or self._stop_wanted:
-            session.stop()
-        session.run()
-        played.finish()
-        assert session.number is not None, "the run has begun"
-        with Store.open(self._database) as store:
-            if not played.is_whole:
-                self._purge(store, session.number)
-                return None
-            store.add_environment(session.number, {DETACHED_KEY: "yes"})
-            for part in store.library.parts(self.uid):
-                self._purge(store, part)
-            return store.load(session.number)
-
-    def _begins(self, played: PlayedRun) -> bool:
-        """Wait until the run has its devices; return whether it has."""
-        waited_s, is_stopping = 0.0, False
-        while not played.wait_begun(_LOOK_S):
-            waited_s += _LOOK_S
-            if self._is_left:
-                return False
-            if self._stop_wanted and not is_stopping:
-                is_stopping = True
-                self._end_worker("close stdin")
-            if waited_s - _LOOK_S < _QUIET_S <= waited_s:
-                self._notify("The run waits on its host for a free device.")
-        return played.lease is not None
-
-    def _end_worker(self, method: Method) -> None:
-        """End the worker by one step; who leaves ends only the link."""
-        if self._is_left:
-            self._link.leave()
-        else:
-            self._link.end_worker(method)
 
     def _forget(self, *, keep: bool) -> None:
         if not keep:

@@ -21,7 +21,7 @@ _STOPPED_WAITING = "Stopped by the user while it waited for a free device."
 class RunMaker:
     """One execution of one variant in one fresh worker, from `RunStarted` to `RunEnded`.
 
-    Thread: `run` blocks its thread, once, and emits on it; `stop` and `end` any.
+    Thread: `run` blocks its thread, once, and emits on it; `stop` any.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class RunMaker:
         self._stop_requested = False
         self._is_over = False
 
-    def stop(self) -> None:
-        """Ask the run to end; returns at once."""
+    def stop(self, reason: str = "") -> None:
+        """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
         self._stop_requested = True
-        self._inbox.put(StopRequested())
+        self._inbox.put(StopRequested(reason))
 
     def run(self) -> None:
         """Make the run; returns when it has ended.

@@ -115,6 +115,11 @@ class StoreSink:
                 self._listeners.handle(event)
                 self._store_event(event)
 
+    def abandon(self) -> None:
+        """End a run whose last events never came, so that it can be deleted; raises `DatabaseError`."""
+        assert self._started is not None, "the run has begun"
+        self._store_end(self._started.t_ns, Outcome(name="crashed", reason="Its events ended."), Summary())
+
     def _begin(self, event: RunStarted) -> None:
         self.run = self._store.begin(
             event.spec,

@@ -34,7 +34,9 @@ _log = logging.getLogger("variantscope.worker")
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The user asks the run to end."""
+    """The user asks the run to end; with a reason, in one sentence, somebody else does."""
+
+    reason: str = ""
 
 
 InboxItem = WorkerEvent | TelemetryEvent | StopRequested
@@ -228,6 +230,8 @@ class Supervisor:
 
     def _handle(self, item: InboxItem) -> None:
         match item:
+            case StopRequested(reason=reason) if reason:
+                self._give_up(reason)
             case StopRequested():
                 self._stop_requested = True
                 self._escalate_to("closed stdin")

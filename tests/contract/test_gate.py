@@ -11,6 +11,7 @@ GATES = re.compile(r"\.admit\(|\brequire\(|\bfind_host\(")
 WITHOUT = {
     "app/hosts/check.py": "its hosts are of the book, or typed in the dialog or the command",
     "app/hosts/remote_jobs.py": "it sends the orders of others",
+    "app/runs/maker.py": "it makes what a session, or the order of a detached run, has passed",
 }
 OTHER_SIDE = ("app/agent/",)
 """The agent follows orders that have passed the gate."""

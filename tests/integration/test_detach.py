@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.agent import spool
+from app.agent import detached
 from app.cli.main import main
 from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
 from app.errors import UserError
@@ -21,7 +21,7 @@ from app.hosts.book import HostEntry, add_host
 from app.hosts.channel import ProcessChannel
 from app.hosts.open import open_entry
 from app.records import StoredRun
-from app.runs.host import Host
+from app.runs.host import RUN_WAITS, Host
 from app.runs.leases import FOLDER_VARIABLE, Leases
 from app.runs.session import RunServices
 from app.samples import HOST
@@ -63,7 +63,7 @@ def detach(entry: HostEntry, link: SpoolLink, database: Path, make: Callable[[Ho
     """Detach a run as `run --detach` does, whose connection to the host is closed then."""
     with contextlib.closing(open_entry(entry)) as connection:
         uid = detach_run(make(connection.host), RunServices(database=database, host=connection.host), link, 10.0)
-    return next(spool for spool in link.spools() if spool.spooled.run.uid == uid)
+    return next(spool for spool in link.listed().spools if spool.run.uid == uid)
 
 
 def stored_runs(database: Path) -> list[int]:
@@ -100,7 +100,7 @@ def test_a_run_is_fetched_whole_whoever_was_killed_before(
     entry: HostEntry, link: SpoolLink, database_path: Path, folder: Path
 ) -> None:
     spool = detach(entry, link, database_path, lambda host: dummy(host.inventory(), gpus=1, steps=0, seconds=600.0))
-    assert detached_hosts(database_path) == {spool.spooled.run.uid: "gpu1"}
+    assert detached_hosts(database_path) == {spool.run.uid: "gpu1"}
     cut = Fetching(Attachment(link, spool, database_path, lambda _: None))
     cut.recorder.wait(Block)
     assert isinstance(link._channel, ProcessChannel)
@@ -116,7 +116,7 @@ def test_a_run_is_fetched_whole_whoever_was_killed_before(
         assert leaving.result() is None
     assert stored_runs(database_path) == []
     with contextlib.closing(SpoolLink.open(entry, lambda _: None)) as again:
-        (spool,) = again.spools()
+        (spool,) = again.listed().spools
         assert spool.goes_on
         last = Attachment(again, spool, database_path, lambda _: None)
         following = Fetching(last)
@@ -124,7 +124,7 @@ def test_a_run_is_fetched_whole_whoever_was_killed_before(
         last.stop()
         stored = following.result()
         assert stored is not None
-        assert again.spools() == ()
+        assert again.listed().spools == ()
     assert stored.row.outcome is not None
     assert stored.row.outcome.name == "stopped"
     assert stored.environment.items() >= {HOST_KEY: "gpu1", CARRIER_KEY: "sh", DETACHED_KEY: "yes"}.items()
@@ -152,42 +152,63 @@ def test_two_programs_fetch_one_run_whole_each_into_its_own_database(
             each.recorder.wait(Block)
         attachments[0].stop()
         runs = [each.result() for each in fetching]
-    assert [run is not None and run.row.uid for run in runs] == [spool.spooled.run.uid] * 2
+    assert [run is not None and run.row.uid for run in runs] == [spool.run.uid] * 2
     assert list(folder.iterdir()) == []
 
 
 def test_a_run_that_another_removed_is_over(tmp_path: Path) -> None:
-    assert not spool._goes_on(tmp_path / "removed")
+    assert not detached._goes_on(tmp_path / "removed")
     tmp_path.joinpath("over").mkdir()
-    assert not spool._goes_on(tmp_path / "over")
-    lock = spool.lock_spool(tmp_path / "over")
+    assert not detached._goes_on(tmp_path / "over")
+    lock = detached._lock_spool(tmp_path / "over")
     assert lock is not None
-    assert spool._goes_on(tmp_path / "over")
+    assert detached._goes_on(tmp_path / "over")
     os.close(lock)
 
 
-def test_a_run_that_waits_for_its_device_is_told_and_one_killed_there_has_crashed(
-    entry: HostEntry, link: SpoolLink, database_path: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("victim", "outcome", "words"), [("maker", "crashed", "was killed there"), ("guard", "failed", "guard of this run")]
+)
+def test_a_run_that_waits_for_its_device_is_told_and_one_killed_there_has_ended(
+    victim: str, outcome: str, words: str, entry: HostEntry, link: SpoolLink, database_path: Path, folder: Path
 ) -> None:
-    lease = Leases(tmp_path).take([card.uuid for card in TWO_H200], 2)
+    lease = Leases(folder.parents[1]).take([card.uuid for card in TWO_H200], 2)
     assert lease is not None
     spool = detach(entry, link, database_path, lambda host: dummy(host.inventory(), gpus=1, steps=0, seconds=600.0))
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     fetching = Fetching(Attachment(link, spool, database_path, said.put))
-    assert said.get(timeout=LIMIT_S) == "The run waits on its host for a free device."
+    assert said.get(timeout=LIMIT_S) == f"The run waits on gpu1: {RUN_WAITS}"
     lease.release()
     fetching.recorder.wait(Block)
-    uid = spool.spooled.run.uid
-    (keeper,) = (each for each in psutil.process_iter(["cmdline"]) if uid in str(each.info["cmdline"]))
-    there = [keeper, *keeper.children(recursive=True)]
-    keeper.kill()
+    maker = psutil.Process(int((folder / spool.run.uid / "pid").read_text()))
+    guard = maker.parent()
+    assert guard is not None
+    there = [guard, maker, *maker.children(recursive=True)]
+    {"maker": maker, "guard": guard}[victim].kill()
     stored = fetching.result()
     assert stored is not None
     assert stored.row.outcome is not None
-    assert stored.row.outcome.name == "crashed"
-    assert "was killed there" in (stored.row.outcome.reason or "")
+    assert stored.row.outcome.name == outcome
+    assert words in (stored.row.outcome.reason or "")
     _, alive = psutil.wait_procs(there, timeout=LIMIT_S)
     assert alive == []
+
+
+def test_a_run_that_ends_before_it_begins_says_why(
+    entry: HostEntry, link: SpoolLink, database_path: Path, folder: Path
+) -> None:
+    lease = Leases(folder.parents[1]).take([card.uuid for card in TWO_H200], 2)
+    assert lease is not None
+    spool = detach(entry, link, database_path, lambda host: dummy(host.inventory(), gpus=1, steps=0, seconds=600.0))
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    fetching = Fetching(Attachment(link, spool, database_path, said.put))
+    said.get(timeout=LIMIT_S)
+    psutil.Process(int((folder / spool.run.uid / "pid").read_text())).kill()
+    with pytest.raises(UserError, match="free this device"):
+        fetching.result()
+    lease.release()
+    assert stored_runs(database_path) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_the_commands_detach_list_and_attach(
@@ -214,7 +235,7 @@ def test_what_is_stored_here_stays_until_the_whole_run_is(
     """A host that names the id of a run that it never had gets nothing deleted; what a kill left goes at the end."""
     spool = detach(entry, link, database_path, lambda host: dummy(host.inventory()))
     with Store.open(database_path) as store:
-        own = keep(store, uid=spool.spooled.run.uid)
+        own = keep(store, uid=spool.run.uid)
         store.library.set_note(own, "precious")
     with pytest.raises(UserError, match=rf"^Run {own} of this database has the id of the run on gpu1"):
         Attachment(link, spool, database_path, lambda _: None).fetch([])

@@ -24,6 +24,7 @@ SMALL_MODULES = {
     "app/cli/presets.py": "experiment.py, its only user, would pass the most lines with it",
     "app/gui/quick_imports.py": "imported before anything else of the window",
     "app/hosts/environments.py": "a part of a link that the command line and the window use, and few runs",
+    "app/recording.py": "the one format of a run's events, below the agent, which writes it, and all that read it",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/bare.py": "a process of its own",
     "workloads/build.py": "the one place that leads from a spec to a backend",

@@ -1,0 +1,57 @@
+"""A recording: the events of a run as lines of JSON, with one writer and one reader, wherever it travels.
+
+The first line is its head, with the version of the format. A line that ends with `CUT` was not finished, and is skipped
+like a last line without an end; any other line that is no event is a mistake. Types bound what is read: see `RunEvent`.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from app.agent_protocol import CUT
+from app.events import RunEvent
+from workloads.protocol import TAG, Count, Name, ProtocolError, decode, encode
+
+RECORDING_VERSION = 1
+_EVENT: msgspec.json.Decoder[RunEvent] = msgspec.json.Decoder(RunEvent)
+
+
+class RecordingHead(msgspec.Struct, frozen=True, tag="recording", tag_field=TAG):
+    """The first line: the version of the format, and of the program that wrote it."""
+
+    version: Count
+    program: Name
+
+
+_HEAD = msgspec.json.Decoder(RecordingHead)
+
+
+def head_line(program: str) -> bytes:
+    """Return the first line of a recording that this version of the program writes."""
+    return encode(RecordingHead(RECORDING_VERSION, program))
+
+
+def event_line(event: RunEvent) -> bytes:
+    """Return the line of an event."""
+    return encode(event)
+
+
+def read_events(lines: Iterable[bytes]) -> Iterator[RunEvent]:
+    """Yield the events of a recording as their lines come.
+
+    Raises:
+        ProtocolError: A line is none of a recording, or the format is another one; its text ends a sentence.
+    """
+    is_first = True
+    for line in lines:
+        if line.endswith(CUT) or not line.endswith(b"\n"):
+            continue
+        if is_first:
+            head = decode(_HEAD, line, "a recording")
+            if head.version != RECORDING_VERSION:
+                raise ProtocolError(
+                    f"a recording of program version {head.program}, whose lines this version cannot read"
+                )
+            is_first = False
+        else:
+            yield decode(_EVENT, line, "an event of a run")
