@@ -58,6 +58,7 @@ class Plan(
         budget_s: Time limit of one sitting, None for no limit.
         parallel: Largest number of concurrent runs.
         again: Count no runs that were stored before the experiment was queued.
+        reuse: Count stored runs however old they are.
         max_idle_wait_s: Longest wait for an idle machine before a run, None for the default.
         max_throttled_pct: Percent of its measured part that a run may be throttled and still count at once.
         check_equality: Whether to check first that the variants compute the same; None where that is cheap.
@@ -76,6 +77,7 @@ class Plan(
     budget_s: float | None = None
     parallel: int = 1
     again: bool = False
+    reuse: bool = False
     max_idle_wait_s: float | None = None
     max_throttled_pct: float = MAX_THROTTLED_PCT
     check_equality: bool | None = None

@@ -280,6 +280,8 @@ class RemainingWork:
         excluded_due_to: In what their environments differ.
         imported: Runs that count although their environments differ, as the experiment made them elsewhere.
         imported_differences: In what these differ.
+        counted_utc_ns: When the stored runs that count were made, in order.
+        older_utc_ns: When those were made that do not count for their age alone.
         resolution: How small a difference it can show; None where it compares nothing.
     """
 
@@ -292,4 +294,6 @@ class RemainingWork:
     excluded_due_to: tuple[str, ...] = ()
     imported: int = 0
     imported_differences: tuple[str, ...] = ()
+    counted_utc_ns: tuple[int, ...] = ()
+    older_utc_ns: tuple[int, ...] = ()
     resolution: ExpectedResolution | None = None

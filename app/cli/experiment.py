@@ -57,7 +57,6 @@ from app.report.comparison import experiment_document
 from app.report.gate import judge_gate
 from app.report.render import check_writable
 from app.runs.experiment.article import Article
-from app.runs.experiment.entry_session import runs_of_entry
 from app.runs.experiment.presets import NamedPreset, load_preset
 from app.runs.experiment.progress import estimate_remaining
 from app.runs.experiment.queue import enqueue, entry_plan
@@ -81,7 +80,7 @@ from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
 
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
-_RUN_OPTIONS = ("repeats", "until", "budget", "again", "parallel")
+_RUN_OPTIONS = ("repeats", "until", "budget", "again", "reuse", "parallel")
 _GATE_OPTIONS = ("margin", "fail_if_slower", "summary")
 _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "presets": (
@@ -89,8 +88,12 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify", "on", *_GATE_OPTIONS),
     ),
     "preset": ("--preset has a workload, settings and a baseline of its own", _MATRIX_OPTIONS),
-    "variants_of": ("--variants-of takes what stored runs were of", (*_MATRIX_OPTIONS, "preset", "presets", "again")),
-    "show": ("--show makes nothing", ("budget", "again", "parallel", "check_equal", "queue", "on")),
+    "variants_of": (
+        "--variants-of takes what stored runs were of",
+        (*_MATRIX_OPTIONS, "preset", "presets", "again", "reuse"),
+    ),
+    "again": ("--again counts no stored run", ("reuse",)),
+    "show": ("--show makes nothing", ("budget", "again", "reuse", "parallel", "check_equal", "queue", "on")),
     "queue": (
         "--queue makes nothing yet, but `queue go-on` takes these words",
         ("report", "notify", "no_standby", "sample_ms", *_GATE_OPTIONS),
@@ -116,6 +119,7 @@ class ExperimentOptions:
     presets: bool
     budget: float | None
     again: bool
+    reuse: bool
     queue: bool
     notify: bool
     no_standby: bool
@@ -198,6 +202,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     help="Start no run that would not end within 8m, 90s or 1h30m; the same command later goes on.",
 )
 @again_option
+@click.option("--reuse", is_flag=True, help="Count stored runs of the same variants however old they are.")
 @click.option("--queue", is_flag=True, help="Only add it to the queue; `queue go-on` makes it, or the window.")
 @notify_option
 @no_standby_option
@@ -273,7 +278,7 @@ def _run(options: ExperimentOptions) -> int:
 def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
     """Print of an entry that is only added what of it cannot run, its number of runs, and how long they take."""
     plan = entry_plan(entry)
-    ahead = estimate_remaining(store, plan, inventory, runs_of_entry(store, entry))
+    ahead = estimate_remaining(store, plan, inventory, entry)
     planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
     at_most = plan.until_pct is not None
     takes = describe_estimate(ahead, at_most=at_most, budget_s=plan.budget_s)
@@ -310,6 +315,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
         # Without a number: as many as there are GPUs.
         parallel=options.parallel or (1 if options.parallel is None else max(1, len(machine.gpus))),
         again=options.again or plan.again,
+        reuse=options.reuse,
         max_idle_wait_s=0.0 if options.no_gate else options.gate_limit,
         max_throttled_pct=options.max_throttled,
         check_equality=options.check_equal,

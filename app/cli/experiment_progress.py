@@ -36,11 +36,17 @@ from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from app.viewmodels.experiment.preview import describe_order, describe_resolution, describe_uncounted, format_estimate
+from app.viewmodels.experiment.preview import (
+    describe_dates,
+    describe_order,
+    describe_resolution,
+    describe_uncounted,
+    format_estimate,
+)
 from app.viewmodels.format.naming import variant_names
 from workloads.catalog import Machine, check, runnable
 
-_SHOW_HINT = "Without --show the same command goes on from here."
+_SHOW_HINT = "Without --show and with --reuse the same command goes on from here."
 
 
 def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
@@ -132,7 +138,9 @@ def _describe_progress(found: Experiment, goes_on: str, *, shown: bool) -> str:
         from_reference = bool(describe_reference(found.runs))
         return f"{far}." if found.state == "complete" or from_reference else f"{far}. {_SHOW_HINT}"
     if found.state == "failed":
-        return f"Failed: {far}; some gave no result. The same command makes those again."
+        return (
+            f"Failed: {far}; some gave no result. The same command makes those again, with --reuse also after an hour."
+        )
     return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"
 
 
@@ -220,9 +228,11 @@ class EntryReporter:
         plan, machine = status.experiment.plan, status.machine
         ahead = describe_plan(status.experiment, status.comparable_runs, machine)
         counted = status.reusable
+        dates = describe_dates([run.row.started_utc_ns for run in counted.runs], counted.older_utc_ns)
+        hint = ["--reuse counts them."] if counted.older_utc_ns else []
         uncounted = describe_uncounted(counted.excluded, counted.excluded_due_to)
         imported = filter(None, [describe_imported(counted.imported, counted.imported_differences)])
-        for sentence in (*uncounted, *imported, *describe_refusals(plan, machine), *ahead):
+        for sentence in (*dates, *hint, *uncounted, *imported, *describe_refusals(plan, machine), *ahead):
             say(sentence)
 
     def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:

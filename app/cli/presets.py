@@ -44,5 +44,6 @@ def _preset_document(status: PresetStatus) -> dict[str, object]:
         "notes": list(status.plan.notes),
         "runs": status.remaining.planned,
         "done": status.remaining.done,
+        "older": len(status.remaining.older_utc_ns),
         "left_s": status.remaining.left_s,
     }

@@ -255,11 +255,15 @@ class Library:
         with translate_sqlite_errors(self.path):
             return [found for found in queue.load_experiments(self._db) if found.runs]
 
+    def experiment(self, experiment: int) -> StoredExperiment | None:
+        """Return an experiment; None if there is none of that number."""
+        with translate_sqlite_errors(self.path):
+            return next(iter(queue.load_experiments(self._db, experiment)), None)
+
     def runs_of_experiment(self, experiment: int) -> tuple[int, ...]:
         """Return an experiment's runs in the order they were made or reused, without those in the trash."""
-        with translate_sqlite_errors(self.path):
-            found = queue.load_experiments(self._db, experiment)
-        return found[0].runs if found else ()
+        found = self.experiment(experiment)
+        return () if found is None else found.runs
 
     def _require_runs(self, runs: Iterable[int]) -> None:
         for run in runs:

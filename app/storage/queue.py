@@ -41,8 +41,8 @@ def save_experiment(
 ) -> int:
     """Save runs as an experiment and return its number.
 
-    An experiment of the same name and variants that has one of the runs is extended: more or fewer repeats make no
-    other experiment.
+    An experiment of the same name and variants that has one of the runs, and no other result, is extended: more or
+    fewer repeats make no other experiment.
 
     Args:
         db: An open database, within a transaction.
@@ -56,8 +56,11 @@ def save_experiment(
     found = db.execute(
         "SELECT experiment FROM experiments JOIN experiment_runs USING (experiment)"
         " WHERE name = ? AND json_extract(plan, '$.variants') = json_extract(?, '$.variants')"
-        " AND run IN (SELECT value FROM json_each(?)) ORDER BY experiment DESC",
-        (name, plan, json.dumps(list(runs))),
+        " AND run IN (SELECT value FROM json_each(?)) AND NOT EXISTS"
+        " (SELECT 1 FROM experiment_runs AS others JOIN runs USING (run) WHERE outcome = 'completed'"
+        " AND others.experiment = experiments.experiment AND run NOT IN (SELECT value FROM json_each(?))"
+        f" AND run NOT IN ({TRASH})) ORDER BY experiment DESC",
+        (name, plan, *2 * (json.dumps(list(runs)),)),
     ).fetchone()
     if found is None:
         values = (uid, name, preset, utc_ns, plan)

@@ -1,5 +1,6 @@
 """Made-up runs of experiments: a throughput per variant, as a machine with H200s would have stored it."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -88,6 +89,13 @@ def result(
     return stored_run(
         replace(row, spec=spec), measured=outcome == "completed", environment=dict(environment), evidence=found
     )
+
+
+def aged(run: StoredRun, age_s: float) -> StoredRun:
+    """Return the run as if it had been made so long ago."""
+    started_ns, row = time.time_ns() - int(age_s * 1e9), run.row
+    length_ns = (row.ended_utc_ns or 0) - row.started_utc_ns
+    return replace(run, row=replace(row, started_utc_ns=started_ns, ended_utc_ns=started_ns + length_ns))
 
 
 def header(

@@ -211,17 +211,18 @@ class MatrixView(QWidget):
         if index == 1:
             self.presets_shown.emit()
 
-    def show_model(self, state: MatrixState, estimate: str, *, stored: bool, busy: bool) -> None:
+    def show_model(self, state: MatrixState, estimate: str, *, stored: bool, older: bool, busy: bool) -> None:
         """Show a state.
 
         Args:
             state: The state.
             estimate: Sentences on what is stored and left.
             stored: Whether any runs are stored that count.
+            older: Whether any are stored that count only if the user wants it.
             busy: Whether the experiment can only be queued.
         """
         self.rows.show_rows(state.rows)
-        self.footer.show_model(state, estimate, stored=stored, busy=busy)
+        self.footer.show_model(state, estimate, stored=stored, older=older, busy=busy)
 
     def _connect(self) -> None:
         self._tabs.idClicked.connect(self.show_page)

@@ -80,7 +80,7 @@ class MatrixController(QObject):
         self._inventory = inventory
         self._busy = False
         self._estimate: RemainingWork | None = None
-        self._stored = False
+        self._stored = self._older = False
         self._problem = ""
         self._plan: Plan | None = None
         self._reading = False
@@ -137,7 +137,8 @@ class MatrixController(QObject):
         state = self._matrix.state()
         if not state.problem:
             self._request_estimate(self._matrix.plan())
-        self._view.show_model(state, self._describe_time(), stored=state.again or self._stored, busy=self._busy)
+        stored, older = state.again or self._stored, state.reuse or self._older
+        self._view.show_model(state, self._describe_time(), stored=stored, older=older, busy=self._busy)
         self._view.presets.show_presets(self._presets, busy=self._busy)
 
     def _describe_time(self) -> str:
@@ -169,7 +170,8 @@ class MatrixController(QObject):
         def take(ahead: RemainingWork) -> None:
             self._reading = False
             if plan == self._plan:
-                self._estimate, self._stored = ahead, ahead.done > 0
+                self._estimate = ahead
+                self._stored, self._older = ahead.done > 0, bool(ahead.older_utc_ns)
             else:
                 self._plan = None
             self._show()

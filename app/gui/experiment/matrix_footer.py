@@ -51,6 +51,7 @@ class MatrixFooter(QWidget):
         self._budget = IntegerBox()
         self._concurrent = QCheckBox("Runs on different GPUs at the same &time")
         self._rerun = QCheckBox("Re-run stored resu&lts")
+        self._reuse = QCheckBox("Count &older results")
         self._headline = text_label("", "title")
         self._detail = text_label("", "muted")
         self._text = text_label("", "", wrap=True)
@@ -84,17 +85,23 @@ class MatrixFooter(QWidget):
         return self._rerun
 
     @property
+    def reuse_box(self) -> QCheckBox:
+        """Return the box that counts stored runs of any age, visible where some would not count."""
+        return self._reuse
+
+    @property
     def reasons_button(self) -> QPushButton:
         """Return the button that shows every reason, or the first ones again."""
         return self._every_reason
 
-    def show_model(self, state: MatrixState, estimate: str, *, stored: bool, busy: bool) -> None:
+    def show_model(self, state: MatrixState, estimate: str, *, stored: bool, older: bool, busy: bool) -> None:
         """Show a state.
 
         Args:
             state: The state.
             estimate: Sentences on what is stored and left.
             stored: Whether any runs are stored that count; they can be made again.
+            older: Whether any are stored that are too old to count unless the user wants it.
             busy: Whether the experiment can only be queued.
         """
         with QSignalBlocker(self._baseline):
@@ -106,6 +113,9 @@ class MatrixFooter(QWidget):
         self._show_extent(state)
         self._rerun.setEnabled(stored)
         self._rerun.setChecked(state.again)
+        self._reuse.setVisible(older)
+        self._reuse.setEnabled(not state.again)
+        self._reuse.setChecked(state.reuse)
         show_text(self._headline, state.headline)
         show_text(self._detail, "" if state.problem else state.detail)
         self._text.setText(state.problem or estimate)
@@ -144,6 +154,7 @@ class MatrixFooter(QWidget):
         self._budget.valueChanged.connect(lambda value: self.extent_changed.emit("budget_s", 60.0 * value or None))
         self._concurrent.clicked.connect(lambda on: self.extent_changed.emit("side_by_side", on))
         self._rerun.clicked.connect(lambda on: self.extent_changed.emit("again", on))
+        self._reuse.clicked.connect(lambda on: self.extent_changed.emit("reuse", on))
         self._every_reason.toggled.connect(lambda _: self._show_refused())
         self._start.clicked.connect(self.start_requested)
         self._copy.clicked.connect(self.copy_requested)
@@ -207,10 +218,12 @@ class MatrixFooter(QWidget):
 
     def _check_boxes(self) -> QHBoxLayout:
         self._rerun.setToolTip("Run every variant again, even those with stored runs")
+        self._reuse.setToolTip("Count the stored runs that were made more than an hour before, too")
         line = QHBoxLayout()
         line.setSpacing(3 * GRID)
         line.addWidget(self._concurrent)
         line.addWidget(self._rerun)
+        line.addWidget(self._reuse)
         line.addStretch(1)
         return line
 

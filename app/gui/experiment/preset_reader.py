@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from app.errors import UserError
 from app.plan import Plan
 from app.records import RunRow
 from app.runs.custom import UnreadFileError, resolve_workload
 from app.runs.experiment.presets import QUICK, FindWorkload, NamedPreset, load_preset, preset_names, user_preset_files
 from app.runs.experiment.progress import preset_status
+from app.runs.experiment.queue import unfinished_entry
 from app.runs.experiment.reuse import current_fingerprint, matching_results, reusable_runs
 from app.runs.experiment.schedule import RunsByVariant
 from app.samples import Inventory
@@ -60,7 +63,7 @@ def _read_line(
 
 
 def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
-    """Return the stored runs that count for a preset on this machine, those of its baseline first.
+    """Return the stored runs that count for a preset on this machine, or else older ones; its baseline's first.
 
     Args:
         database: The database.
@@ -69,8 +72,13 @@ def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
     """
     plan = load_preset(key, known_workloads(database)).plan(inventory.machine)
     with Store.open(database) as store:
-        reusable = reusable_runs(store, plan, current_fingerprint(inventory), inventory.machine)
-    return [row.run for row in _ordered_runs(plan, [run.row for run in reusable.runs])]
+        fingerprint, entry = current_fingerprint(inventory), unfinished_entry(store, plan)
+        either = (
+            reusable_runs(store, structs.replace(plan, reuse=reuse), fingerprint, inventory.machine, entry).runs
+            for reuse in (False, True)
+        )
+        runs = next(filter(None, either), ())
+    return [row.run for row in _ordered_runs(plan, [run.row for run in runs])]
 
 
 def preset_reference_runs(database: Path, key: str) -> list[int]:

@@ -30,6 +30,7 @@ class PresetList(Scroller):
         self._lines: tuple[PresetLine, ...] = ()
         self._busy = False
         self._starts: dict[str, QPushButton] = {}
+        self._verdicts: dict[str, QPushButton] = {}
         self._references: dict[str, QPushButton] = {}
         self._problem = text_label("", "problem", wrap=True)
         self._reading = text_label("", "muted", wrap=True)
@@ -41,6 +42,10 @@ class PresetList(Scroller):
     def start_button(self, key: str) -> QPushButton:
         """Return the button that starts a preset, or shows its verdict if nothing is left to run."""
         return self._starts[key]
+
+    def verdict_button(self, key: str) -> QPushButton:
+        """Return the button that compares the stored runs of a preset of which some are left to run."""
+        return self._verdicts[key]
 
     def reference_button(self, key: str) -> QPushButton:
         """Return the button that shows the reference runs of a preset."""
@@ -70,7 +75,7 @@ class PresetList(Scroller):
 
     def _remake(self) -> None:
         clear_layout(self._list)
-        self._starts, self._references = {}, {}
+        self._starts, self._verdicts, self._references = {}, {}, {}
         for line in self._lines:
             self._list.addWidget(self._preset_row(line))
             self._list.addWidget(separator())
@@ -97,6 +102,12 @@ class PresetList(Scroller):
         column = QVBoxLayout()
         column.setSpacing(GRID // 2)
         column.addWidget(start)
+        if line.has_verdict and not line.is_complete:
+            verdict = button("Show verdict", f"Compare the stored runs of {line.title}", flat=True)
+            verdict.setAccessibleName(verdict.toolTip())
+            verdict.clicked.connect(lambda: self.verdict_requested.emit(line.key))
+            self._verdicts[line.key] = verdict
+            column.addWidget(verdict, 0, Qt.AlignmentFlag.AlignRight)
         if line.reference:
             reference = button(line.reference, f"Compare the reference runs of {line.title}", flat=True)
             reference.setAccessibleName(reference.toolTip())

@@ -22,6 +22,7 @@ from app.runs.experiment.reuse import (
     ThrottleFilter,
     current_fingerprint,
     reusable_runs,
+    runs_of_entry,
     runs_on_same_hardware,
 )
 from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
@@ -321,9 +322,8 @@ def entry_status(
     inventory, plan = services.host.inventory(), entry_plan(entry)
     machine = inventory.machine
     with Store.open(services.database) as store:
-        own_runs = runs_of_entry(store, entry)
         fingerprint = current_fingerprint(inventory, services.host.environment())
-        reusable = reusable_runs(store, plan, fingerprint, machine, own_runs, throttle_filter)
+        reusable = reusable_runs(store, plan, fingerprint, machine, entry, throttle_filter)
         comparable_runs = tuple(runs_on_same_hardware(store.each_run(), machine))
     stored = runs_with_weights(plan, reusable.runs, services.database)
     experiment = Experiment.from_runs(plan, "stopped", stored, machine)
@@ -335,11 +335,6 @@ def entry_status(
         comparable_runs=comparable_runs,
         machine=machine,
     )
-
-
-def runs_of_entry(store: Store, entry: QueueEntry) -> frozenset[int]:
-    """Return the runs that an entry has made, here or elsewhere: they count wherever that was."""
-    return frozenset(() if entry.experiment is None else store.library.runs_of_experiment(entry.experiment))
 
 
 def _limits(max_s: float | None) -> IdleLimits:

@@ -1,7 +1,7 @@
 """Progress of experiments and queue entries, and estimates of the remaining time."""
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from app.plan import Plan
 from app.queries import QueueEntry, QueueProgress, RemainingWork
 from app.records import RunHeader, RunRow
 from app.runs.custom import is_source_changed
-from app.runs.experiment.entry_session import EntryStatus, runs_of_entry
+from app.runs.experiment.entry_session import EntryStatus
 from app.runs.experiment.estimates import count_timing_runs, expected_resolution, total_s
 from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.presets import FindWorkload, NamedPreset, load_preset
-from app.runs.experiment.queue import entry_plan
+from app.runs.experiment.queue import entry_plan, unfinished_entry
 from app.runs.experiment.reuse import (
     current_fingerprint,
     named_fingerprint,
@@ -36,7 +36,7 @@ def estimate_remaining(
     store: Store,
     plan: Plan,
     inventory: Inventory | None,
-    own_runs: Collection[int] = (),
+    entry: QueueEntry | None = None,
     stored: Sequence[RunRow] | None = None,
 ) -> RemainingWork:
     """Return what is stored and left of a plan on its host; what the host refuses takes no time.
@@ -45,13 +45,14 @@ def estimate_remaining(
         store: The stored runs.
         plan: The plan.
         inventory: The host; None where that is another one than this machine, and not asked.
-        own_runs: Runs that the experiment has made: they count whatever their environments.
+        entry: Its entry of the queue; None for the unfinished one of the same plan, if there is one.
         stored: All rows of the store, where they were read already.
     """
     stored = store.list_runs() if stored is None else stored
     fingerprint = named_fingerprint(plan.host) if plan.host or inventory is None else current_fingerprint(inventory)
     machine = inventory.machine if inventory else None
-    reusable = reusable_runs(store, plan, fingerprint, machine, own_runs, stored=stored)
+    entry = entry or unfinished_entry(store, plan)
+    reusable = reusable_runs(store, plan, fingerprint, machine, entry, stored=stored)
     rows = [run.row for run in reusable.runs]
     to_make, made = remaining_runs(plan, rows, machine), count_done(plan, rows)
     possible = runnable(to_make, machine) if machine else to_make
@@ -70,6 +71,8 @@ def estimate_remaining(
         excluded_due_to=reusable.excluded_due_to,
         imported=reusable.imported,
         imported_differences=reusable.imported_differences,
+        counted_utc_ns=tuple(row.started_utc_ns for row in rows),
+        older_utc_ns=reusable.older_utc_ns,
         resolution=expected_resolution(plan, rows, comparable_runs, machine) if to_make else None,
     )
 
@@ -148,7 +151,7 @@ def _entry_progress(store: Store, entry: QueueEntry, inventory: Inventory, store
             entry=entry.entry, name=entry.name, state=entry.state, done=0, planned=0, message=str(error)
         )
     host = None if plan.host else inventory
-    remaining = estimate_remaining(store, plan, host, runs_of_entry(store, entry), stored=stored)
+    remaining = estimate_remaining(store, plan, host, entry, stored=stored)
     is_known = remaining.timing_runs or remaining.done == remaining.planned
     imported = describe_imported(remaining.imported, remaining.imported_differences)
     return QueueProgress(

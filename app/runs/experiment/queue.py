@@ -1,6 +1,7 @@
 """Plans in the queue: add, decode, export and import."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -80,12 +81,6 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
     entry would make runs twice. All programs that add the same plan at the same time get the same entry.
     """
 
-    def is_same(entry: QueueEntry) -> bool:
-        try:
-            return _identity(entry_plan(entry)) == _identity(plan)
-        except UserError:  # an entry of another version is left alone
-            return False
-
     def merged_plan(entry: QueueEntry) -> str:
         mine = entry_plan(entry)
         if entry.owned:
@@ -93,8 +88,24 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
         return encode_plan(msgspec.structs.replace(plan, order_seed=mine.order_seed))
 
     return store.queue.add_or_update(
-        name=plan.name, preset=plan.preset, plan=encode_plan(plan), is_same=is_same, merged_plan=merged_plan
+        name=plan.name,
+        preset=plan.preset,
+        plan=encode_plan(plan),
+        is_same=partial(_is_of, plan),
+        merged_plan=merged_plan,
     )
+
+
+def unfinished_entry(store: Store, plan: Plan) -> QueueEntry | None:
+    """Return the entry that `enqueue` would go on with; None if it would add one."""
+    return next((entry for entry in store.queue.entries() if _is_of(plan, entry)), None)
+
+
+def _is_of(plan: Plan, entry: QueueEntry) -> bool:
+    try:
+        return _identity(entry_plan(entry)) == _identity(plan)
+    except UserError:  # an entry of another version is left alone
+        return False
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:

@@ -1,6 +1,7 @@
 """Which stored runs an experiment can reuse: same variant, same environment, not throttled for too long."""
 
 import os
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -9,6 +10,7 @@ from app.analysis.comparability import differing_variables, is_same_host, onednn
 from app.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY
 from app.paths import program_version
 from app.plan import MAX_THROTTLED_PCT, Plan
+from app.queries import QueueEntry
 from app.records import RunHeader, RunRow
 from app.runs.environment import sources_hash
 from app.runs.experiment.schedule import is_result, matching_variants
@@ -29,6 +31,8 @@ from workloads.protocol import RunSpec
 
 _MOST_COMPARABLE = 300
 """Stored runs that durations and spreads are estimated from: more take memory in every program that makes runs."""
+RECENT_S = 3600
+"""Age in seconds up to which runs of others count for an experiment that begins: a machine changes within hours."""
 
 
 class ThrottleFilter:
@@ -155,6 +159,7 @@ class ReusableRuns:
         excluded_due_to: In what these differ.
         imported: How many count although their environments differ, as the experiment made them on another machine.
         imported_differences: In what these differ.
+        older_utc_ns: When those were made, in order, that do not count for their age alone.
     """
 
     runs: tuple[RunHeader, ...]
@@ -162,6 +167,7 @@ class ReusableRuns:
     excluded_due_to: tuple[str, ...] = ()
     imported: int = 0
     imported_differences: tuple[str, ...] = ()
+    older_utc_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +209,11 @@ def reusable_runs(
     plan: Plan,
     fingerprint: EnvironmentFingerprint,
     machine: Machine | None,
-    own_runs: Collection[int] = (),
+    entry: QueueEntry | None = None,
     throttle_filter: ThrottleFilter | None = None,
     stored: Sequence[RunRow] | None = None,
 ) -> ReusableRuns:
-    """Return the stored runs that need not be made again.
+    """Return the stored runs that need not be made again: the entry's own, and recent ones of others.
 
     A run that was refused elsewhere counts only if it is refused here too. Reference runs never count: an experiment is
     about the user's machine.
@@ -217,10 +223,12 @@ def reusable_runs(
         plan: The plan.
         fingerprint: The environment of a run made now.
         machine: The machine it would run on; None where that is not known.
-        own_runs: Runs that the experiment has made: they count whatever their environments.
+        entry: The unfinished experiment; None for one that is not queued. What it has made counts wherever and whenever
+            that was.
         throttle_filter: Decides which runs count, and keeps that in mind for those to come.
         stored: All rows of the store, where they were read already.
     """
+    own_runs = frozenset[int]() if entry is None else runs_of_entry(store, entry)
     results = matching_results(store.each_run() if stored is None else stored, plan)
     rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
     runs = [store.load_header(row.run) for row in rows]
@@ -234,7 +242,22 @@ def reusable_runs(
         fingerprints,
         throttle_filter or ThrottleFilter(plan.max_throttled_pct),
         own_runs,
+        0 if plan.reuse else _begin_utc_ns(store, entry) - RECENT_S * 10**9,
     )
+
+
+def runs_of_entry(store: Store, entry: QueueEntry) -> frozenset[int]:
+    """Return the runs that an entry has made, here or elsewhere, and those that counted when it began."""
+    return frozenset(() if entry.experiment is None else store.library.runs_of_experiment(entry.experiment))
+
+
+def _begin_utc_ns(store: Store, entry: QueueEntry | None) -> int:
+    """Return when an experiment began: now, if it has no runs yet."""
+    experiment = None if entry is None or entry.experiment is None else store.library.experiment(entry.experiment)
+    if entry is None or experiment is None:
+        return time.time_ns()
+    # An experiment that gets more repeats by a new entry is older than that.
+    return max(entry.added_utc_ns, experiment.created_utc_ns)
 
 
 def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
@@ -270,15 +293,19 @@ def _select_reusable(
     fingerprints: FingerprintByInterpreter,
     throttle_filter: ThrottleFilter,
     own_runs: Collection[int] = (),
+    since_utc_ns: int = 0,
 ) -> ReusableRuns:
     compared = [
         (run, fingerprints.expected_for(run).differences(run_fingerprint(run), on_gpu=_on_gpu(run))) for run in runs
     ]
-    excluded = [names for run, names in compared if names and run.row.run not in own_runs]
+    of_others = [(run, names) for run, names in compared if run.row.run not in own_runs]
+    excluded = [names for _, names in of_others if names]
+    older = [run.row for run, names in of_others if not names and run.row.started_utc_ns < since_utc_ns]
     accepted = [
         (run, names)
         for run, names in compared
-        if (not names or run.row.run in own_runs) and throttle_filter.accepts(run)
+        if (run.row.run in own_runs or (not names and run.row.started_utc_ns >= since_utc_ns))
+        and throttle_filter.accepts(run)
     ]
     imported = [names for _, names in accepted if names]
     return ReusableRuns(
@@ -287,6 +314,7 @@ def _select_reusable(
         excluded_due_to=tuple(dict.fromkeys(_flatten(excluded))),
         imported=len(imported),
         imported_differences=tuple(dict.fromkeys(_flatten(imported))),
+        older_utc_ns=tuple(row.started_utc_ns for row in older),
     )
 
 

@@ -70,9 +70,9 @@ class MatrixForm:
 
     @property
     def choices(self) -> MatrixChoices:
-        """What the user chose so far, but not to count no stored runs: that is meant once."""
+        """What the user chose so far, but not which stored runs count: that is meant once."""
         lists = {key: chosen.lists for key, chosen in self._by_workload.items() if chosen.lists}
-        return MatrixChoices(lists, replace(self._extent, again=False))
+        return MatrixChoices(lists, replace(self._extent, again=False, reuse=False))
 
     def restore(self, choices: MatrixChoices) -> None:
         """Take over what was chosen in an earlier window, so far as this version's workloads take it."""
@@ -140,6 +140,7 @@ class MatrixForm:
             budget_s=extent.budget_s,
             parallel=len(self._form.machine.gpus) if self._side_by_side else 1,
             again=extent.again,
+            reuse=extent.reuse,
             host=self._form.host,
         )
         return with_random_order(plan)
@@ -164,6 +165,7 @@ class MatrixForm:
             budget_s=extent.budget_s,
             side_by_side=extent.side_by_side if len(self._form.machine.gpus) > 1 else None,
             again=extent.again,
+            reuse=extent.reuse,
             headline=f"{runs:,} {plural('run', runs)}" if len(found.runnable) > 1 else "",
             detail=f"{len(found.runnable):,} variants, each {most}{self._repeats} {plural('time', self._repeats)}",
             problem=problem,
@@ -185,6 +187,8 @@ class MatrixForm:
             words += ["--parallel", str(len(self._form.machine.gpus))]
         if extent.again:
             words.append("--again")
+        elif extent.reuse:
+            words.append("--reuse")
         if self._form.host:
             words += ["--on", self._form.host]
         return shlex.join(words)

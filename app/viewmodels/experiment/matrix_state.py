@@ -22,6 +22,7 @@ class Extent:
         budget_s: Time limit of one sitting.
         side_by_side: Use different GPUs concurrently.
         again: Count no stored runs.
+        reuse: Count stored runs however old they are; `again` has precedence.
     """
 
     repeats: int | None = None
@@ -29,6 +30,7 @@ class Extent:
     budget_s: float | None = None
     side_by_side: bool = False
     again: bool = False
+    reuse: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ class MatrixState:
     budget_s: float | None
     side_by_side: bool | None
     again: bool
+    reuse: bool
     headline: str
     detail: str
     problem: str

@@ -62,7 +62,26 @@ def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: 
         sentences = [_describe_remaining(ahead, left, "at most " if at_most else "")]
     if budget_s is not None and budget_s < ahead.left_s:
         sentences.append(f"It stops within {units.duration(budget_s)} and can be resumed.")
-    return [*sentences, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
+    dates = describe_dates(ahead.counted_utc_ns, ahead.older_utc_ns)
+    return [*sentences, *dates, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
+
+
+def describe_dates(counted_utc_ns: Sequence[int], older_utc_ns: Sequence[int]) -> list[str]:
+    """Return a sentence on when the stored runs that count were made, and one on those too old to count unasked."""
+    counted, older = map(_runs_of, (counted_utc_ns, older_utc_ns))
+    return [
+        *([f"Counted: {counted}."] if counted else []),
+        *([f"Not counted, as made more than an hour before: {older}."] if older else []),
+    ]
+
+
+def _runs_of(utc_ns: Sequence[int]) -> str:
+    """Return how many stored runs there are and of when, as `4 stored runs of 2026-03-01 14:05 to 15:10`."""
+    if not utc_ns:
+        return ""
+    first, last = units.local_time(min(utc_ns)), units.local_time(max(utc_ns))
+    until = "" if last == first else f" to {last.removeprefix(first[:11])}"
+    return f"{len(utc_ns):,} stored {plural('run', len(utc_ns))} of {first}{until}"
 
 
 def describe_order(plan: Plan) -> list[str]:
@@ -217,6 +236,7 @@ class PresetLine:
         notes: How it was adapted to this machine.
         problem: Why its file cannot be used, "" if it can.
         is_complete: Whether nothing is left to run.
+        has_verdict: Whether runs are stored that can be compared, however old.
         can_start: Whether a variant can run on this machine.
         reference: Label of its stored reference runs, "" if there are none.
     """
@@ -230,6 +250,7 @@ class PresetLine:
     notes: tuple[str, ...] = ()
     problem: str = ""
     is_complete: bool = False
+    has_verdict: bool = False
     can_start: bool = True
     reference: str = ""
 
@@ -274,5 +295,6 @@ def preset_line(line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingW
         size=f"{len(variants):,} {plural('variant', len(variants))}, {runs}",
         time=" ".join(describe_estimate(ahead)) if can_start else "",
         is_complete=ahead.done == ahead.planned,
+        has_verdict=bool(ahead.counted_utc_ns or ahead.older_utc_ns),
         can_start=can_start,
     )

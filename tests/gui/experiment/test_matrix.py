@@ -28,7 +28,7 @@ from app.samples import Inventory
 from app.storage.reference import FOLDER, TAG
 from app.storage.store import Store
 from app.viewmodels.run.form import VariantForm
-from tests.fakes.experiments import environment_here, result
+from tests.fakes.experiments import aged, environment_here, result
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
@@ -90,6 +90,11 @@ class RunScreen(Screen[RunView]):
         QTest.keyClicks(edit, text)
         self.typed = self.visible_text()
         QTest.keyClick(edit, Qt.Key.Key_Return)
+
+    def count_older(self) -> None:
+        box = self.matrix.footer.reuse_box
+        self.qtbot.waitUntil(box.isVisible, timeout=LIMIT_MS)
+        QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
 
     def start(self) -> Plan:
         QTest.mouseClick(self.matrix.footer.start_button, Qt.MouseButton.LeftButton)
@@ -212,6 +217,8 @@ def test_the_time_and_what_is_stored_come_from_stored_runs(screen_on: Open, meas
     screen.open()
     screen.tick("layout", "NHWC")
     screen.type("batch_size", "128, 256, 4096")
+    screen.wait_for_text("Not counted, as made more than an hour before: 12 stored runs of 20")
+    screen.count_older()
     screen.wait_for_text("12 of 18 already stored; the other 6 will take about")
     assert "(estimated from 84 stored runs)." in screen.visible_text()
     assert "3 repeats can show a difference of about" in screen.visible_text()
@@ -225,11 +232,14 @@ def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
     screen.open()
     screen.tick("layout", "NHWC")
     again = screen.matrix.footer.rerun_box
+    assert not screen.matrix.footer.reuse_box.isVisible()
+    screen.count_older()
     assert not again.isEnabled()
     screen.qtbot.waitUntil(again.isEnabled, timeout=LIMIT_MS)
     assert "All 6 are already stored" in screen.visible_text()
     QTest.mouseClick(again, Qt.MouseButton.LeftButton, pos=QPoint(8, again.height() // 2))
     screen.wait_for_text("This takes about")
+    assert not screen.matrix.footer.reuse_box.isEnabled()
     assert screen.start().again
 
 
@@ -282,7 +292,7 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     QTest.mouseClick(screen.matrix.tab(1), Qt.MouseButton.LeftButton)
     screen.wait_for_text("66 variants, 198 runs")
     words = screen.visible_text()
-    assert "127 of 198 already stored; the other 71 will take about" in words
+    assert "Not counted, as made more than an hour before: 127 stored runs of 20" in words
     assert load_preset("quick").experiment_for(GPU_INVENTORY.machine).question in words
     QTest.mouseClick(screen.matrix.presets.start_button("article-c"), Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
@@ -294,7 +304,7 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     variants = load_preset("quick").plan(CPU_INVENTORY.machine).variants
     with Store.open(database_path) as store:
         for number, spec in enumerate(variants * 3, 1):
-            keep(store, result(number, spec, environment=environment_here(CPU_INVENTORY)))
+            keep(store, aged(result(number, spec, environment=environment_here(CPU_INVENTORY)), 60 - number))
     screen = screen_on(CPU_INVENTORY)
     screen.open()
     screen.matrix.show_page(1)
@@ -309,6 +319,23 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
     assert screen.recorded.calls == [("compare_experiment", [1, 3, 5, 2, 4, 6])], "the runs of the baseline come first"
     assert screen.plans == [], "nothing is run"
+
+
+def test_a_preset_of_another_hour_starts_anew_and_its_verdict_is_one_click_away(
+    screen_on: Open, database_path: Path
+) -> None:
+    variants = load_preset("quick").plan(CPU_INVENTORY.machine).variants
+    with Store.open(database_path) as store:
+        for number, spec in enumerate(variants, 1):
+            keep(store, result(number, spec, environment=environment_here(CPU_INVENTORY)))
+    screen = screen_on(CPU_INVENTORY)
+    screen.open()
+    screen.matrix.show_page(1)
+    screen.wait_for_text("Not counted, as made more than an hour before: 2 stored runs")
+    assert screen.matrix.presets.start_button("quick").text() == "Start"
+    QTest.mouseClick(screen.matrix.presets.verdict_button("quick"), Qt.MouseButton.LeftButton)
+    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
+    assert screen.recorded.calls == [("compare_experiment", [1, 2])]
 
 
 def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, database_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from app.queries import RunQuery
 from app.runs.experiment.presets import load_preset
@@ -205,7 +206,7 @@ def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_pa
 def test_an_article_is_shown_by_the_reference_but_never_counted_as_done_here(tmp_path: Path) -> None:
     database = tmp_path / "profiles.db"
     add_reference(database)
-    plan = load_preset("article-b").all_plans()[0]
+    plan = structs.replace(load_preset("article-b").all_plans()[0], reuse=True)
     with Store.open(database) as store:
         shown = reusable_as_newest(store, plan)
         assert len(shown.runs) >= 8

@@ -203,7 +203,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     assert wrong in out
     done, written = err.splitlines()
     assert done.startswith(
-        "15 of 194 runs done. Without --show the same command goes on from here. Every round but the "
+        "15 of 194 runs done. Without --show and with --reuse the same command goes on from here. Every round "
     )
     assert written == f"Written to {report}."
     text = report.read_text(encoding="utf-8")

@@ -5,8 +5,10 @@ from msgspec import structs
 from app.plan import Plan
 from app.queries import ExpectedResolution, RemainingWork
 from app.runs.experiment.progress import estimate_remaining
+from app.runs.experiment.queue import enqueue
+from app.runs.experiment.reuse import RECENT_S
 from app.storage.store import Store
-from tests.fakes.experiments import environment_here, result
+from tests.fakes.experiments import aged, environment_here, result
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import complete
@@ -16,7 +18,7 @@ NCHW, NHWC, THREE_GPUS = (
     complete("cnn10", {"gpus": gpus, "layout": layout, "seconds": 10, "batch_size": 96}, MACHINE)
     for gpus, layout in ((1, "NCHW"), (1, "NHWC"), (3, "NCHW"))
 )
-PLAN = Plan(name="layouts", variants=(NCHW, NHWC), repeats=2)
+PLAN = Plan(name="layouts", variants=(NCHW, NHWC), repeats=2, reuse=True)
 HERE = environment_here(GPU_INVENTORY)
 
 
@@ -58,6 +60,18 @@ def test_what_is_stored_counts_and_tells_how_long_the_rest_takes(store: Store) -
     again = estimate_remaining(store, structs.replace(PLAN, again=True), GPU_INVENTORY)
     assert (again.planned, again.done) == (4, 0)
     assert again.left_s > found.left_s
+
+
+def test_an_estimate_counts_what_the_unfinished_entry_of_the_same_plan_has_made(store: Store) -> None:
+    plan = structs.replace(PLAN, reuse=False)
+    run = keep(store, aged(result(1, NCHW, environment=HERE), 2 * RECENT_S))
+    keep(store, aged(result(2, NCHW, environment=HERE), 2 * RECENT_S))
+    found = estimate_remaining(store, plan, GPU_INVENTORY)
+    assert (found.done, len(found.counted_utc_ns), len(found.older_utc_ns)) == (0, 0, 2)
+    entry, _ = enqueue(store, plan)
+    store.queue.add_runs(entry.entry, [run])
+    found = estimate_remaining(store, plan, GPU_INVENTORY)
+    assert (found.done, len(found.counted_utc_ns), len(found.older_utc_ns)) == (1, 1, 1)
 
 
 def test_runs_of_another_driver_are_named_and_only_tell_the_time(store: Store) -> None:

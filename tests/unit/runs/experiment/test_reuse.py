@@ -13,7 +13,9 @@ from app.analysis.comparability import used_gpus
 from app.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
 from app.plan import Plan
 from app.records import SampleColumns, StoredRun
+from app.runs.experiment.queue import enqueue, unfinished_entry
 from app.runs.experiment.reuse import (
+    RECENT_S,
     EnvironmentFingerprint,
     ReusableRuns,
     ThrottleFilter,
@@ -24,7 +26,7 @@ from app.runs.experiment.reuse import (
 )
 from app.samples import HOST, Device, Inventory
 from app.storage.store import Store
-from tests.fakes.experiments import ENVIRONMENT, result
+from tests.fakes.experiments import ENVIRONMENT, aged, result
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLES_RECORDED_KEY, Gpu, Machine, complete, installed_framework
 from workloads.processor import CACHE_VARIABLE, ProcessorSupport, store_support
@@ -41,7 +43,7 @@ HERE = EnvironmentFingerprint(
     variables=FRAMEWORK.variables({}),
 )
 SPECS = tuple(complete("cnn10", {"gpus": gpus, "layout": "NHWC"}, ONE) for gpus in (1, 2))
-PLAN = Plan(name="two", variants=SPECS, repeats=3)
+PLAN = Plan(name="two", variants=SPECS, repeats=3, reuse=True)
 
 
 def counted(path: Path, *runs: StoredRun, machine: Machine = ONE) -> ReusableRuns:
@@ -106,6 +108,35 @@ def test_on_a_host_only_its_own_runs_count_under_any_of_its_names(database_path:
     assert [run.row.run for run in here.runs] == [1, 2, 3], "this machine, reached as a host"
 
 
+def test_runs_of_others_count_for_an_hour_unless_older_ones_are_asked_for(database_path: Path) -> None:
+    runs = [aged(on_one_gpu(1), RECENT_S + 1), aged(on_one_gpu(2), RECENT_S - 60)]
+    with Store.open(database_path) as store:
+        for run in runs:
+            keep(store, run)
+        numbers, older = {}, {}
+        for reuse in (False, True):
+            for again in (False, True):
+                found = reusable_runs(store, structs.replace(PLAN, reuse=reuse, again=again), HERE, ONE)
+                numbers[reuse, again] = [run.row.run for run in found.runs]
+                older[reuse, again] = found.older_utc_ns
+    assert numbers == {(False, False): [2], (True, False): [1, 2], (False, True): [], (True, True): []}
+    assert older == {**dict.fromkeys(older, ()), (False, False): (runs[0].row.started_utc_ns,)}
+
+
+def test_an_unfinished_experiment_goes_on_with_its_own_runs_however_old_they_are(database_path: Path) -> None:
+    plan = structs.replace(PLAN, reuse=False)
+    with Store.open(database_path) as store:
+        for number, age_s in enumerate((48 * RECENT_S, 48 * RECENT_S, RECENT_S - 60), 1):
+            keep(store, aged(on_one_gpu(number), age_s))
+        entry, _ = enqueue(store, plan)
+        store.queue.add_runs(entry.entry, [1])
+        same = unfinished_entry(store, structs.replace(plan, repeats=5))
+        assert same is not None
+        found = reusable_runs(store, plan, HERE, ONE, same)
+        assert [run.row.run for run in found.runs] == [1, 3]
+        assert len(found.older_utc_ns) == 1
+
+
 def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(database_path: Path) -> None:
     run = on_one_gpu(1)
     other = replace(run, row=replace(run.row, uid="other"), samples=tuple(map(_on_another_card, run.samples)))
@@ -126,7 +157,7 @@ def test_another_python_is_held_against_its_own_tensorflow(database_path: Path, 
     known.mkdir(parents=True)
     (known / "METADATA").write_text("Name: tensorflow-cpu\nVersion: 2.16.2\n")
     spec = complete("cnn10", {"gpus": 1, "interpreter": str(environment)}, ONE)
-    plan = Plan(name="two", variants=(SPECS[0], spec), repeats=3)
+    plan = Plan(name="two", variants=(SPECS[0], spec), repeats=3, reuse=True)
     versions = ("2.16.2", "2.15.0", "2.16.2")
     with Store.open(database_path) as store:
         for number, version in enumerate(versions, 1):
@@ -181,7 +212,7 @@ def test_a_run_on_the_cpu_counts_if_onednn_was_as_it_would_be_now(
     here = current_fingerprint(Inventory(machine=CPU_MACHINE, devices=devices))
     assert here.variables[ONEDNN_KEY] == "on"
     here = replace(run_fingerprint(result(1, SMALL).header), variables=here.variables)
-    plan = Plan(name="one", variants=(SMALL,), repeats=3)
+    plan = Plan(name="one", variants=(SMALL,), repeats=3, reuse=True)
     facts: tuple[dict[str, str], ...] = (
         {ONEDNN_KEY: "on"},
         {ONEDNN_KEY: "off"},
@@ -235,7 +266,7 @@ def test_what_measured_nothing_is_not_judged() -> None:
 
 
 def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_path: Path) -> None:
-    plan = Plan(name="two", variants=(SMALL, LARGE), repeats=2)
+    plan = Plan(name="two", variants=(SMALL, LARGE), repeats=2, reuse=True)
     repeated = ThrottleFilter()
     with Store.open(database_path) as store:
         for run in (made(1, 0), made(2, 30, large=True)):

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from app.cli.runs import several_variants
 from app.queries import RemainingWork
 from app.viewmodels.experiment.matrix import MatrixForm
 from app.viewmodels.experiment.matrix_state import MatrixRow
-from app.viewmodels.experiment.preview import describe_estimate
+from app.viewmodels.experiment.preview import describe_dates, describe_estimate
 from app.viewmodels.run.form import VariantForm
 from tests.fakes.command_line import parse_arguments
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -23,6 +24,7 @@ TWO_GPUS = GPU_INVENTORY.machine
 ONE_GPU = Machine(gpus=TWO_GPUS.gpus[:1], cpu_count=16)
 NO_GPU = Machine(cpu_count=2)
 MOST = 20
+S = 1_000_000_000
 
 
 def matrix_on(machine: Machine, workload: str = "lstm") -> tuple[MatrixForm, VariantForm]:
@@ -174,6 +176,10 @@ def test_how_far_it_goes_is_in_the_command() -> None:
     assert "at most" in state.detail
     matrix.update_extent(again=True)
     assert (read(matrix).until, read(matrix).repeats, read(matrix).again) == (0.5, None, True)
+    matrix.update_extent(reuse=True)
+    assert (read(matrix).again, read(matrix).reuse) == (True, False)
+    matrix.update_extent(again=False)
+    assert (read(matrix).again, read(matrix).reuse, matrix.plan().reuse) == (False, True, True)
 
 
 def test_runs_go_on_side_by_side_only_where_there_are_two_gpus() -> None:
@@ -232,6 +238,8 @@ def test_another_window_takes_over_what_fits_but_not_to_make_runs_again() -> Non
     unknown = {**of_today.lists, "cnn10": {"batch_size": (0,)}, "gone": {"units": (1, 2)}}
     again.restore(replace(of_today, lists=unknown))
     assert again.command() == matrix.command().removesuffix(" --again")
+    matrix.update_extent(reuse=True)
+    assert not matrix.choices.extent.reuse
     assert set(again.choices.lists) == {"lstm"}
 
 
@@ -271,6 +279,16 @@ def test_each_workload_keeps_its_own_values() -> None:
 )
 def test_what_is_said_of_the_time_before_it_starts(ahead: RemainingWork, says: str) -> None:
     assert describe_estimate(ahead) == [says]
+
+
+def test_the_times_of_stored_runs_are_told_of_those_that_count_and_of_those_too_old() -> None:
+    days = [int(datetime.fromisoformat(f"2026-11-{day} 14:05").astimezone().timestamp()) * S for day in (20, 20, 21)]
+    assert describe_dates((), ()) == []
+    assert describe_dates(days[:1], days) == [
+        "Counted: 1 stored run of 2026-11-20 14:05.",
+        "Not counted, as made more than an hour before: 3 stored runs of 2026-11-20 14:05 to 2026-11-21 14:05.",
+    ]
+    assert describe_dates((days[0], days[0] + 60 * S), ()) == ["Counted: 2 stored runs of 2026-11-20 14:05 to 14:06."]
 
 
 def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
