@@ -27,7 +27,7 @@ from app.agent_protocol import (
 )
 from app.hosts.channel import Channel, LineTooLongError
 from app.hosts.clock import HostClock
-from app.hosts.routes import LinkLostError, LinkSilent, Numbered, Routes
+from app.hosts.routes import FloodError, LinkLostError, LinkSilent, Numbered, Routes
 from app.plain import one_line
 from app.telemetry.messages import SamplerMessage
 
@@ -209,6 +209,8 @@ class Link:
         except (msgspec.DecodeError, LineTooLongError):
             shown = one_line(line[:_MAX_SHOWN_BYTES].decode(errors="replace"))
             self._lose(f"The agent on {self.name} sent what no agent sends, so the link was closed: {shown}")
+        except FloodError as error:
+            self._lose(f"The agent on {self.name} sends {error}, so the link was closed.")
         else:
             self._lose(f"The link to {self.name} was closed." if self._closing else self._channel.why_ended())
 

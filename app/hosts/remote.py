@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from app.agent_protocol import (
+    MOST_EVENTS,
     EndWorker,
     KeepStandby,
     LaunchWorker,
@@ -29,7 +31,7 @@ from app.agent_protocol import (
 from app.errors import TelemetryError, UserError
 from app.hosts.link import Link
 from app.hosts.remote_jobs import ScratchFiles, with_host
-from app.hosts.routes import LinkLost, LinkLostError, LinkSilent, SamplerReport, WorkerReport
+from app.hosts.routes import FloodError, LinkLost, LinkLostError, LinkSilent, SamplerReport, WorkerReport
 from app.runs.launcher import BrokenMessage, Exited, Post, Worker, WorkerEvent
 from app.runs.leases import DeviceLeases, Lease
 from app.samples import Inventory, LogLine, Waiting
@@ -38,6 +40,11 @@ from workloads.protocol import Finished, ProtocolError, Start, decode_message
 
 _TAKEN_AT_ONCE = 50
 """Events after which the agent hears that they were taken, at the latest."""
+_MOST_READINGS_PER_S = 5_000
+"""Messages of a sampler: a hundred times a second, the most that can be asked for, those of 32 GPUs and as many others.
+The program stores twice as many on two busy processors."""
+_MOST_READINGS_AT_ONCE = 25_000
+"""After a silence that a link survives, what a sampler of 16 GPUs has said meanwhile."""
 _END_S = 3.0
 _MAX_BROKEN_BYTES = 4_000
 
@@ -61,11 +68,21 @@ class RemoteSampler:
         self._said: queue.SimpleQueue[SamplerReport] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._end: SamplerEnded | LinkLost | None = None
+        # Of the link's reader alone.
+        self._room, self._heard_s = float(_MOST_READINGS_AT_ONCE), time.monotonic()
         try:
-            link.routes.listen_sampler(self._said.put)
+            link.routes.listen_sampler(self._take)
         except LinkLostError as error:
             raise TelemetryError(str(error)) from error
         link.send(StartSampler(hz))
+
+    def _take(self, said: SamplerReport) -> None:
+        now_s = time.monotonic()
+        room = self._room + (now_s - self._heard_s) * _MOST_READINGS_PER_S
+        self._room, self._heard_s = min(room, _MOST_READINGS_AT_ONCE) - 1, now_s
+        if self._room < 0 and not isinstance(said, LinkLost):
+            raise FloodError(f"more than {_MOST_READINGS_PER_S:,} readings a second")
+        self._said.put(said)
 
     def messages(self) -> Iterator[SamplerMessage]:
         """Yield what it says until it has ended, or the link is lost."""
@@ -187,7 +204,9 @@ class RemoteWorker:
         return self._pid
 
     def take(self, said: WorkerReport) -> None:
-        """Take what it says; returns at once. The agent sends no more than so many events that were not posted yet."""
+        """Take what it says; returns at once. Raises `FloodError` for more than an agent sends before it is taken."""
+        if self._said.qsize() >= 2 * MOST_EVENTS and not isinstance(said, LinkSilent | LinkLost):
+            raise FloodError("more of a worker than this program has taken")
         self._said.put(said)
 
     def listen(self, pid: int) -> None:

@@ -33,6 +33,10 @@ class LinkLostError(UserError):
     """There is no link any more: one sentence with the reason."""
 
 
+class FloodError(Exception):
+    """A host sends more than an agent may: half a sentence on what."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkLost:
     """The last that a sampler or a worker hears of its link: it is lost, for this reason."""
@@ -69,7 +73,7 @@ TakeWorker = Callable[[WorkerReport], None]
 class Routes:
     """Passes each report to the one who waits for it, and tells all of them when the link is silent or lost.
 
-    What takes a report returns at once: the link's reader calls it.
+    What takes a report returns at once, or raises `FloodError`: the link's reader calls it.
 
     Thread: any.
     """
@@ -115,7 +119,7 @@ class Routes:
             self._workers.pop(number, None)
 
     def pass_on(self, said: Report | SamplerMessage) -> None:
-        """Pass a report on; what nobody waits for any more is dropped."""
+        """Pass a report on; what nobody waits for any more is dropped. Raises `FloodError`."""
         match said:
             case WorkerSaid() | WorkerLogged() | WorkerBroke() | WorkerExited():
                 with self._lock:

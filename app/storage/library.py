@@ -234,7 +234,7 @@ class Library:
     ) -> int:
         """Store that these runs make up an experiment; return its number.
 
-        An experiment of that name and those variants that has one of the runs already gets the others too.
+        One of that name and those variants that has one of the runs, and no other result, gets the others too.
 
         Args:
             runs: The runs, in order.

@@ -70,12 +70,34 @@ def carrier_pid(connection: Connection) -> int:
 
 def shifted_clock(folder: Path, days: float) -> Mapping[str, str]:
     """Return the environment of Python processes whose monotonic clock is so many days ahead of this machine's."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(
+    return _site(
+        folder,
         "import time\n"
         "def shift(clock, by):\n"
         "    return lambda: clock() + by\n"
         f"time.monotonic = shift(time.monotonic, {days * 86_400!r})\n"
-        f"time.monotonic_ns = shift(time.monotonic_ns, {round(days * 86_400e9)})\n"
+        f"time.monotonic_ns = shift(time.monotonic_ns, {round(days * 86_400e9)})\n",
     )
+
+
+def flooding_sampler(folder: Path, signal: Path, times: int) -> Mapping[str, str]:
+    """Return the environment of a sampler that says every sample so often, once there is a file called `signal`."""
+    return _site(
+        folder,
+        "import os\n"
+        "class Pipe:\n"
+        "    def __init__(self, pipe):\n"
+        "        self.flush, self.write_once = pipe.flush, pipe.write\n"
+        "    def write(self, lines):\n"
+        f"        floods = b'\"sample\"' in lines and os.path.exists({str(signal)!r})\n"
+        f"        self.write_once(lines * ({times} if floods else 1))\n"
+        "open_file = os.fdopen\n"
+        "os.fdopen = lambda file, *mode: Pipe(open_file(file, *mode)) if mode == ('wb',) else open_file(file, *mode)\n",
+    )
+
+
+def _site(folder: Path, text: str) -> Mapping[str, str]:
+    """Return the environment of Python processes that begin with this text."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(text)
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}

@@ -1,5 +1,6 @@
 """The command line in processes of its own: documents, exit statuses, sentences; training with real TensorFlow."""
 
+import contextlib
 import json
 import signal
 import sqlite3
@@ -197,6 +198,24 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
     more = command_line.json(*words[:-1], "2", "--budget", "0.5s", status=1)
     assert (more["planned"], more["done"], len(command_line.read("list")["runs"])) == (4, 2, 2), "more repeats go on"
     assert command_line.read("show", "1")["environment"]["planned_repeats"] == "1"
+
+
+def test_runs_of_another_day_count_only_if_asked_for_or_made_by_an_experiment_that_goes_on(
+    command_line: CommandLine,
+) -> None:
+    words = ["experiment", "--no-gate", *dummy_arguments(steps=0, seconds=0.1, step_ms="1,2"), "--repeats"]
+    command_line.json(*words, "1")
+    with contextlib.closing(sqlite3.connect(command_line.database)) as database, database:
+        database.execute("UPDATE runs SET started_utc_ns = started_utc_ns - 86400000000000")
+    no_time = ("--budget", "0.001s", "--json")
+    anew = command_line(*words, "1", *no_time)
+    assert (anew.returncode, json.loads(anew.stdout)["done"]) == (1, 0)
+    assert "--reuse counts them." in anew.stderr.splitlines()
+    counted = command_line.json(*words, "2", "--reuse", *no_time[:2], status=1)
+    assert (counted["done"], counted["planned"]) == (2, 4)
+    its_own = command_line.json(*words, "2", *no_time[:2], status=1)
+    assert (its_own["done"], its_own["planned"]) == (2, 4), "what once counted for it counts as long as it goes on"
+    assert len(command_line.read("list")["runs"]) == 2
 
 
 def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: CommandLine) -> None:

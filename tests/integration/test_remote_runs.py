@@ -25,7 +25,7 @@ from app.hosts.remote_jobs import ScratchFiles
 from app.runs.launcher import Exited, WorkerEvent
 from app.samples import DeviceLost, Waiting
 from app.storage.owner import boot_id
-from tests.fakes.hosts import NAME, carrier_pid, connected, processes_of, services_on, shifted_clock
+from tests.fakes.hosts import NAME, carrier_pid, connected, flooding_sampler, processes_of, services_on, shifted_clock
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import LIMIT_S, dummy, going, is_measured, run_through
 from workloads.catalog import DEFAULT_VARIABLE
@@ -171,6 +171,19 @@ def test_a_worker_that_floods_holds_up_neither_pings_nor_telemetry(gpu1: Connect
     assert worker._said.qsize() <= MOST_EVENTS
     worker.kill()
     may_go_on.set()
+
+
+def test_a_sampler_that_floods_ends_the_run_in_one_sentence(cache: Path, tmp_path: Path) -> None:
+    signal_file = tmp_path / "flood"
+    with (
+        connected(cache, environment=flooding_sampler(tmp_path / "site", signal_file, 50_000)) as connection,
+        going(dummy(connection.host.inventory(), steps=0, seconds=600.0), services_on(connection, tmp_path)) as run,
+    ):
+        run.recorder.wait(Block, is_measured)
+        signal_file.touch()
+        outcome = run.result()
+    assert outcome.name == "crashed"
+    assert outcome.reason == (f"The agent on {NAME} sends more than 5,000 readings a second, so the link was closed.")
 
 
 QUICK = LinkLimits(ping_s=0.05, warn_s=0.4, lost_s=1.5)

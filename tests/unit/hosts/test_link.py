@@ -5,6 +5,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import pytest
 from app.agent_protocol import (
     AGENT_PROTOCOL,
     CUT,
+    MOST_EVENTS,
     AgentHello,
     JobDone,
     LaunchWorker,
@@ -33,9 +35,10 @@ from app.agent_protocol import (
     WorkerSaid,
 )
 from app.errors import TelemetryError, UserError
+from app.fields import Sample
 from app.hosts.connection import Connection, serve
 from app.hosts.link import Link, LinkLimits
-from app.hosts.remote import RemoteSampler
+from app.hosts.remote import _MOST_READINGS_AT_ONCE, _MOST_READINGS_PER_S, RemoteSampler
 from app.hosts.routes import LinkLostError, LinkSilent, WorkerReport
 from app.runs.jobs import JobCrashedError, JobError
 from app.runs.launcher import BrokenMessage, Exited, WorkerEvent
@@ -76,7 +79,7 @@ class Agent:
         if hello is not None:
             self.say(hello)
 
-    def say(self, report: Report | Inventory) -> None:
+    def say(self, report: Report | Inventory | Sample) -> None:
         self.say_line(msgspec.json.encode(report) + b"\n")
 
     def say_line(self, line: bytes) -> None:
@@ -402,6 +405,50 @@ def test_a_value_that_no_agent_has_ends_the_link(line: bytes, agent: Agent, conn
     assert agent.is_cut.wait(LIMIT_S)
     with pytest.raises(UserError, match="sent what no agent sends"):
         connection.host.leases.take(["cpu"], 1)
+
+
+def heard(agent: Agent, connection: Connection, report: Report | Sample, times: int) -> None:
+    """Have the agent say it so often, and wait until all of it is read; raises `LinkLostError` for too much."""
+    for _ in range(times):
+        agent.say(report)
+    agent.answers[TakeLease] = lambda order: Leased(number=order.number, devices=None)
+    connection.host.leases.take(["cpu"], 1)
+
+
+def test_a_sampler_may_say_so_much_and_no_more(
+    agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("app.hosts.remote.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    sampler = RemoteSampler(connection.link, (), 20.0)
+    sample = Sample(t_ns=1, device="host")
+    heard(agent, connection, sample, _MOST_READINGS_AT_ONCE)
+    now_s[0] += 0.125
+    heard(agent, connection, sample, _MOST_READINGS_PER_S // 8)
+    assert sampler._said.qsize() == _MOST_READINGS_AT_ONCE + _MOST_READINGS_PER_S // 8
+    with pytest.raises(LinkLostError, match="readings a second, so the link was closed"):
+        heard(agent, connection, sample, 1)
+    assert agent.is_cut.is_set()
+
+
+def test_a_worker_may_say_so_much_and_no_more(agent: Agent, connection: Connection) -> None:
+    """As much as an agent lets it say, and as much again."""
+    agent.answers[LaunchWorker] = lambda order: WorkerLaunched(worker=order.number, pid=42)
+    events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
+    may_go_on = threading.Event()
+
+    def post(event: WorkerEvent) -> None:
+        events.put(event)
+        may_go_on.wait(LIMIT_S)
+
+    connection.host.launcher.launch(START, post)
+    line = WorkerLogged(worker=agent.order(LaunchWorker).number, t_ns=1, text="a line")
+    heard(agent, connection, line, 1)
+    events.get(timeout=LIMIT_S)
+    heard(agent, connection, line, 2 * MOST_EVENTS)
+    with pytest.raises(LinkLostError, match="more of a worker than this program has taken"):
+        heard(agent, connection, line, 1)
+    may_go_on.set()
 
 
 def test_a_sampler_that_does_not_end_is_left(

@@ -521,6 +521,18 @@ def test_an_experiment_goes_on_and_another_one_is_another(store: Store) -> None:
     assert library.runs_of_experiment(99) == ()
 
 
+def test_an_experiment_of_which_a_result_does_not_count_is_left_as_it_is(store: Store) -> None:
+    old, *others = (keep(store, uid=f"uid-{n}") for n in range(3))
+    library = store.library
+    first = library.save_experiment([old, others[0]], name="x", preset="x", plan=PLAN, utc_ns=1)
+    store._db.execute("UPDATE runs SET outcome = 'completed'")
+    assert library.save_experiment([old, *others], name="x", preset="x", plan=PLAN, utc_ns=2) == first
+    assert library.save_experiment(others, name="x", preset="x", plan=PLAN, utc_ns=3) != first
+    library.delete([old])
+    third = library.save_experiment(others, name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=4)
+    assert len(library.experiments()) == 2, third
+
+
 def test_two_programs_keep_words_at_once(database_path: Path) -> None:
     with Store.open(database_path) as store:
         run = keep(store)
