@@ -57,8 +57,8 @@ def _gpus(samples: tuple[SampleColumns, ...]) -> list[SampleColumns]:
 
 def _missed_readings(columns: SampleColumns, all_t_ns: Ints, typical_ms: float) -> int:
     """Return how many readings of a device are missing or gave nothing, between the first and last of all times."""
-    values = np.array(list(columns.fields.values()))
-    t_ns = columns.t_ns[~np.isnan(values).all(axis=0)] if values.size else columns.t_ns
+    absent = [np.isnan(values) for values in columns.fields.values()]
+    t_ns = columns.t_ns[~np.logical_and.reduce(absent)] if absent else columns.t_ns
     gaps_ms = np.diff(np.concatenate((all_t_ns[:1], t_ns, all_t_ns[-1:]))) / 1e6
     return int((np.round(gaps_ms / typical_ms) - 1).clip(min=0).sum())
 

@@ -68,8 +68,9 @@ def _load_columns(
     def read(table: str, known: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
         names = [name for name in known if name in available]
         t_ns, values = _read_fields(db, table, names, device_id)
-        absent = np.full(t_ns.size, np.nan)
-        return t_ns, {name: values.get(name, absent) for name in known if name in fields}
+        reported = {name: column for name, column in values.items() if not np.isnan(column).all()}
+        absent = np.broadcast_to(np.nan, t_ns.shape)  # takes no memory
+        return t_ns, {name: reported.get(name, absent) for name in known if name in fields}
 
     t_ns, fast = read("samples", FAST_FIELDS)
     slow_t_ns, slow = read("slow_samples", SLOW_FIELDS)
