@@ -14,7 +14,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
 from app.fields import Sample
-from app.gui.monitor.table import MonitorTable
+from app.gui.monitor.screen import MonitorTable
 from app.gui.theme import Theme
 from app.samples import HOST, Device, Inventory
 from app.viewmodels.hosts import HostState

@@ -42,11 +42,10 @@ from app.cli.options import (
     whole_number,
     workload_argument,
 )
-from app.cli.presets import list_presets
 from app.cli.progress import run_with_notification
 from app.cli.runs import run_services, several_variants, workload_finder
 from app.cli.services import open_store
-from app.cli.terminal import ask_consent, print_json, say
+from app.cli.terminal import ask_consent, print_json, print_table, say
 from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM, default_database
@@ -57,8 +56,8 @@ from app.report.comparison import experiment_document
 from app.report.gate import judge_gate
 from app.report.render import check_writable
 from app.runs.experiment.article import Article
-from app.runs.experiment.presets import NamedPreset, load_preset
-from app.runs.experiment.progress import estimate_remaining
+from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, user_preset_files
+from app.runs.experiment.progress import PresetStatus, estimate_remaining, preset_status
 from app.runs.experiment.queue import enqueue, entry_plan
 from app.runs.experiment.reuse import reusable_as_newest
 from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
@@ -71,6 +70,7 @@ from app.viewmodels.experiment.preview import (
     describe_order,
     describe_resolution,
     describe_uncounted,
+    format_estimate,
     interleaved_plan,
     sequential_reason,
 )
@@ -78,6 +78,44 @@ from app.viewmodels.format.naming import experiment_name
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
+
+
+def list_presets(database: Path | None, *, as_json: bool) -> int:
+    """Print the program's presets, and those that the window was given, as this machine would make them."""
+    listed: list[PresetStatus] = []
+    with run_services(database) as services, Store.open(services.database) as store:
+        inventory = services.host.inventory()
+        find, stored = workload_finder(database, None), store.list_runs()
+        for key in (*preset_names(), *user_preset_files(services.database)):
+            try:
+                listed.append(preset_status(key, find, store, inventory, stored))
+            except (UserError, UsageError) as error:  # the others are listed all the same
+                say(str(error))
+    if as_json:
+        print_json({"presets": [_preset_document(each) for each in listed]})
+    else:
+        header = ("preset", "runs", "done", "the rest takes", "question")
+        print_table(header, [_preset_row(each) for each in listed], right=frozenset({1, 2}))
+    return 0
+
+
+def _preset_row(status: PresetStatus) -> tuple[str, ...]:
+    left = status.remaining
+    takes = format_estimate(left.left_s, left.timing_runs) if left.done < left.planned else "nothing"
+    return status.preset.key, str(left.planned), str(left.done), takes, status.question
+
+
+def _preset_document(status: PresetStatus) -> dict[str, object]:
+    return {
+        "preset": status.preset.key,
+        "question": status.question,
+        "notes": list(status.plan.notes),
+        "runs": status.remaining.planned,
+        "done": status.remaining.done,
+        "older": len(status.remaining.older_utc_ns),
+        "left_s": status.remaining.left_s,
+    }
+
 
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
 _RUN_OPTIONS = ("repeats", "until", "budget", "again", "reuse", "parallel")

@@ -1,16 +1,13 @@
 """The database's schema: forward-only migrations, each applied in one transaction with its record."""
 
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 from sqlite_utils import Database, Migrations
 
-from app.storage.evidence_schema import (
-    CALIBRATIONS,
-    DEVICE_TIMES,
-    EQUALITY,
-    EVIDENCE,
-    KERNELS,
-    PORTABILITY,
-    step_statements,
-)
 from app.storage.library_schema import (
     QUEUE,
     evidence_state_statements,
@@ -18,7 +15,228 @@ from app.storage.library_schema import (
     library_statements,
     search_field_statements,
 )
-from app.storage.older_evidence import derive_evidence_states
+
+_DOUBTFUL_NOTES = (
+    (
+        "implementation",
+        re.compile("The executed graph looks the same for |XLA compiled the loop over time as it saw fit"),
+    ),
+    ("precision", re.compile(r"\d+ of \d+ products are in ")),
+)
+"""By aspect, the notes of older evidence which say that it was not really seen."""
+_UNKNOWN_REASON = "It could not be seen."
+_BLANK = re.compile(r"What ran is not \w+: it has \.( |$)")
+_BLANK_REASON = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
+
+
+class _OlderEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored evidence of a run; `match` is 1 if all ran as requested, 0 if not, None if that is not known."""
+
+    asked: dict[str, str]
+    ran: dict[str, str]
+    match: int | None
+    reason: str | None
+    notes: list[str]
+
+
+def derive_evidence_states(db: Database) -> None:
+    """Set `state` and `unverified` of all evidence, and what follows from them.
+
+    The migration of a file that is imported calls this before its values are checked: what this program never wrote is
+    left as it is, and refused then.
+    """
+    stored = db.execute("SELECT run, asked, ran, match, reason, notes FROM evidence").fetchall()
+    for run, asked, ran, match, reason, notes in stored:
+        try:
+            older = _OlderEvidence(
+                asked=msgspec.json.decode(asked, type=dict[str, str]),
+                ran=msgspec.json.decode(ran, type=dict[str, str]),
+                match=match,
+                reason=reason,
+                notes=msgspec.json.decode(notes, type=list[str]),
+            )
+        except msgspec.DecodeError:
+            continue
+        values = _evidence_columns(_with_choice(_without_blank(older)))
+        assignments = ", ".join(f"{name} = :{name}" for name in values)
+        db.execute(f"UPDATE evidence SET {assignments} WHERE run = :run", {**values, "run": run})
+
+
+def _without_blank(older: _OlderEvidence) -> _OlderEvidence:
+    """Return the evidence of a run whose implementation was stored as nothing without it: it had not been seen."""
+    if older.ran.get("implementation") != "":
+        return older
+    ran = {aspect: value for aspect, value in older.ran.items() if aspect != "implementation"}
+    if any(older.asked.get(aspect) != value for aspect, value in ran.items()):
+        return msgspec.structs.replace(older, ran=ran, reason=_BLANK.sub("", older.reason or "") or None)
+    return msgspec.structs.replace(older, ran=ran, match=None, reason=_BLANK_REASON)
+
+
+def _with_choice(older: _OlderEvidence) -> _OlderEvidence:
+    """Return the evidence of a run that left its implementation to Keras with what Keras chose as requested."""
+    if older.asked.get("implementation") != "auto" or "implementation" not in older.ran:
+        return older
+    asked = {**older.asked, "implementation": older.ran["implementation"]}
+    notes = [note for note in older.notes if not _DOUBTFUL_NOTES[0][1].match(note)]
+    if older.match != 0 or any(asked.get(aspect) != value for aspect, value in older.ran.items()):
+        return msgspec.structs.replace(older, notes=notes)
+    return msgspec.structs.replace(older, match=1, notes=notes)
+
+
+def _evidence_columns(older: _OlderEvidence) -> dict[str, Any]:
+    absent = _UNKNOWN_REASON if older.match == 0 else older.reason or _UNKNOWN_REASON
+    unverified = {**{aspect: absent for aspect in older.asked if aspect not in older.ran}, **dict(_doubtful(older))}
+    seen = {aspect: value for aspect, value in older.ran.items() if aspect not in unverified}
+    match = None if unverified and older.match else older.match
+    in_part = "verified in part" if seen else "not verifiable"
+    return {
+        "ran": json.dumps(seen),
+        "unverified": json.dumps(unverified),
+        "match": match,
+        "reason": " ".join(dict.fromkeys(unverified.values())) if match is None else older.reason,
+        "notes": json.dumps([note for note in older.notes if note not in unverified.values()]),
+        "state": in_part if match is None else ("mismatch", "verified")[match],
+    }
+
+
+def _doubtful(older: _OlderEvidence) -> Iterator[tuple[str, str]]:
+    """Yield the aspects that counted as seen as requested and were not, each with the note that says so."""
+    for aspect, pattern in _DOUBTFUL_NOTES:
+        note = next(filter(pattern.match, older.notes), None)
+        if note is not None and aspect in older.ran and older.ran[aspect] == older.asked.get(aspect):
+            yield aspect, note
+
+
+EVIDENCE = """
+CREATE TABLE evidence (
+    run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE,
+    asked TEXT NOT NULL CHECK (json_valid(asked)),
+    ran TEXT NOT NULL CHECK (json_valid(ran)),
+    match INTEGER CHECK (match IN (0, 1)),
+    reason TEXT,
+    sources TEXT NOT NULL CHECK (json_valid(sources)),
+    notes TEXT NOT NULL CHECK (json_valid(notes)),
+    steps INTEGER NOT NULL,
+    span_ns INTEGER NOT NULL,
+    busy_ns INTEGER NOT NULL
+) STRICT
+"""
+
+KERNELS = """
+CREATE TABLE kernels (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    rank INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    time_ns INTEGER NOT NULL,
+    tensor_cores INTEGER CHECK (tensor_cores IN (0, 1)),
+    PRIMARY KEY (run, rank)
+) STRICT, WITHOUT ROWID
+"""
+
+PORTABILITY = """
+CREATE TABLE portability (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    utc_ns INTEGER NOT NULL,
+    implementation TEXT NOT NULL,
+    device TEXT NOT NULL,
+    device_name TEXT NOT NULL,
+    precision TEXT NOT NULL,
+    max_difference REAL NOT NULL,
+    max_output REAL NOT NULL,
+    PRIMARY KEY (run, utc_ns)
+) STRICT, WITHOUT ROWID
+"""
+
+CALIBRATIONS = """
+CREATE TABLE calibrations (
+    device TEXT NOT NULL,
+    precision TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    flops_per_s REAL NOT NULL,
+    utc_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, precision)
+) STRICT, WITHOUT ROWID
+"""
+
+DEVICE_TIMES = """
+CREATE TABLE device_times (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    device TEXT NOT NULL,
+    span_ns INTEGER NOT NULL,
+    busy_ns INTEGER NOT NULL,
+    compute_ns INTEGER NOT NULL,
+    communication_ns INTEGER NOT NULL,
+    kernels INTEGER NOT NULL,
+    PRIMARY KEY (run, device)
+) STRICT, WITHOUT ROWID
+"""
+
+EQUALITY = """
+CREATE TABLE equality (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    utc_ns INTEGER NOT NULL,
+    baseline TEXT NOT NULL CHECK (json_valid(baseline)),
+    loss_difference REAL,
+    difference REAL,
+    tensor TEXT,
+    reason TEXT,
+    PRIMARY KEY (run, utc_ns)
+) STRICT, WITHOUT ROWID
+"""
+
+_STEP_TRACES = """
+CREATE TABLE step_traces (
+    run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE,
+    start_ns INTEGER NOT NULL,
+    duration_ns INTEGER NOT NULL,
+    left_out INTEGER NOT NULL
+) STRICT
+"""
+
+_STEP_STREAMS = """
+CREATE TABLE step_streams (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    stream INTEGER NOT NULL,
+    device TEXT NOT NULL,
+    name TEXT NOT NULL,
+    PRIMARY KEY (run, stream)
+) STRICT, WITHOUT ROWID
+"""
+
+_STEP_KERNELS = """
+CREATE TABLE step_kernels (
+    run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    stream INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    offset_ns INTEGER NOT NULL,
+    duration_ns INTEGER NOT NULL,
+    PRIMARY KEY (run, number)
+) STRICT, WITHOUT ROWID
+"""
+
+_OLDER_GPU_STEPS = """
+UPDATE runs SET gpu_step_ms = (
+    SELECT coalesce(
+        (SELECT avg(busy_ns) FROM device_times WHERE device_times.run = evidence.run),
+        CASE runs.gpus WHEN 1 THEN evidence.busy_ns END
+    ) / 1e6 / evidence.steps
+    FROM evidence WHERE evidence.run = runs.run AND evidence.steps > 0 AND evidence.busy_ns > 0
+) WHERE gpus > 0
+"""
+"""As `app.analysis.steps.traced_step`, for runs whose evidence was stored without it."""
+
+
+def step_statements() -> Iterator[str]:
+    """Yield the statements that add the kernels of one step, GPU time per step, and occupancy."""
+    yield from (_STEP_TRACES, _STEP_STREAMS, _STEP_KERNELS)
+    yield "ALTER TABLE kernels ADD COLUMN occupancy_pct REAL"
+    yield "ALTER TABLE runs ADD COLUMN gpu_step_ms REAL"
+    yield "ALTER TABLE runs ADD COLUMN occupancy_pct REAL"
+    yield _OLDER_GPU_STEPS
+
 
 migrations = Migrations("variantscope")
 

@@ -1,10 +1,14 @@
 """Telemetry of one GPU: its identity, its readings, and who uses it."""
 
 import contextlib
+import statistics
+import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import le
 from typing import Any
 
 import msgspec
@@ -12,14 +16,204 @@ import psutil
 import pynvml
 
 from app.fields import Sample, SlowSample
-from app.samples import Device, FieldsUpdated, GpuProcess, Processes
+from app.samples import Device, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.telemetry import nvml_calls
-from app.telemetry.nvml_batch import FastBatch, Reading, within
-from app.telemetry.nvml_calls import Number, compute_processes, read_text
-from app.telemetry.nvml_periods import FieldPeriods
+from app.telemetry.nvml_calls import BufferedRead, Number, compute_processes, read_text
 from app.telemetry.nvml_probe import LOST_ERRORS, Answers, PreparedCall, Probe, SlowSchedule, absence_reason
 from app.telemetry.plausible import PlausibleReadings
 from workloads.machine import Gpu
+
+# A device's fields are watched in the first ten seconds of each minute after its start.
+_OBSERVE_NS, _OBSERVE_EVERY_NS = 10_000_000_000, 60_000_000_000
+_MAX_CHANGES = 64
+_MIN_CHANGES = 5
+_SAME_PERIOD_READINGS = 1.2
+"""Times between changes this many readings apart are of one period: a change is seen up to one reading late."""
+
+
+class PeriodEstimator:
+    """Estimate the period at which a driver renews one value; a reader sees a change at its next reading.
+
+    So the times between changes are a whole number of readings, one more or one less from change to change, and their
+    mean is the period. Where a value happens to stay the same a change is missed: such long times are left out. Who
+    reads no faster than the driver renews sees a change every time, and learns nothing.
+    """
+
+    def __init__(self) -> None:
+        self._value: float | None = None
+        self._seen_ns = 0
+        self._changed_ns: int | None = None
+        self._changes: deque[tuple[int, int]] = deque(maxlen=_MAX_CHANGES)
+
+    def add_reading(self, t_ns: int, value: float) -> None:
+        """Add one reading."""
+        reading_ns, self._seen_ns = t_ns - self._seen_ns, t_ns
+        if value == self._value:
+            return
+        if self._value is not None:
+            if self._changed_ns is not None:
+                self._changes.append((t_ns - self._changed_ns, reading_ns))
+            self._changed_ns = t_ns
+        self._value = value
+
+    @property
+    def period_ms(self) -> float | None:
+        """The period; None until the value was seen to change often enough, and by readings that are close enough."""
+        changes = list(self._changes)
+        if len(changes) < _MIN_CHANGES:
+            return None
+        gaps_ns = sorted(between for between, _ in changes)
+        reading_ns = statistics.median(reading for _, reading in changes)
+        typical_ns = gaps_ns[len(gaps_ns) // 4]
+        single_periods = [time for time in gaps_ns if abs(time - typical_ns) < _SAME_PERIOD_READINGS * reading_ns]
+        period_ns = statistics.fmean(single_periods)
+        return round(period_ns / 1e6, 1) if period_ns > 1.1 * reading_ns else None
+
+
+class FieldPeriods:
+    """The periods of one device's fields, as far as they are known.
+
+    Thread: several may add readings, each of its own fields.
+    """
+
+    def __init__(self) -> None:
+        self._opened_ns = time.monotonic_ns()
+        self._estimators: dict[str, PeriodEstimator] = {}
+
+    def __getitem__(self, name: str) -> PeriodEstimator:
+        """Return the estimator of a field."""
+        return self._estimators.setdefault(name, PeriodEstimator())
+
+    def is_time(self, t_ns: int) -> bool:
+        """Return whether it is time to watch the fields."""
+        return (t_ns - self._opened_ns) % _OBSERVE_EVERY_NS < _OBSERVE_NS
+
+    def observe(self, t_ns: int, values: Mapping[str, float | None]) -> None:
+        """Add one reading of some fields."""
+        for name, value in values.items():
+            if value is not None:
+                self[name].add_reading(t_ns, value)
+
+    def added_to(self, fields: Mapping[str, FieldInfo]) -> dict[str, FieldInfo]:
+        """Return the fields with the periods seen so far."""
+        periods = {name: estimator.period_ms for name, estimator in list(self._estimators.items())}
+        return {
+            name: info if periods.get(name) is None else msgspec.structs.replace(info, period_ms=periods[name])
+            for name, info in fields.items()
+        }
+
+
+_EARLY_NS = 5_000_000
+"""A tick that comes so much early counts as in time."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """The calls that are made equally often: their places among all, functions and arguments."""
+
+    every_ns: int
+    calls: list[tuple[int, Any, tuple[Any, ...]]]
+    fields: list[str]
+    due_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The answers at one tick: the outcome of each call, all buffers in a row, and the calls that were made."""
+
+    t_ns: int
+    codes: tuple[int, ...]
+    memory: bytes
+    made: Sequence[_Group]
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that were read then; the others are of a tick before."""
+        return [name for group in self.made for name in group.fields]
+
+
+class FastBatch:
+    """The fast calls of one GPU.
+
+    Thread: the fast one.
+    """
+
+    def __init__(self, device: str, calls: Sequence[PreparedCall]) -> None:
+        self.calls = calls
+        self.names = tuple(name for call in calls for name in call.fields)
+        self._reads = [call.read for call in calls if isinstance(call.read, BufferedRead)]
+        self._groups = [_group(calls, every_ms) for every_ms in sorted({call.every_ms for call in calls})]
+        self._codes = [0] * len(calls)
+        self._buffers = [read.memory for read in self._reads]
+        self._numbers = _joint([read.numbers for read in self._reads], self._buffers)
+        self._statuses = _joint([read.statuses for read in self._reads], self._buffers)
+        self._readings: list[Reading] = []
+        fields = "".join(f',"{name}":%d' for name in self.names)
+        self._line = f'{{"type":"sample","device":{msgspec.json.encode(device).decode()},"t_ns":%d{fields}}}\n'
+
+    def take(self, t_ns: int) -> None:
+        """Make the calls that are due."""
+        due = [group for group in self._groups if t_ns >= group.due_ns]
+        for group in due:
+            group.due_ns = t_ns + group.every_ns
+            for place, function, arguments in group.calls:
+                self._codes[place] = code = function(*arguments)
+                if code:
+                    group.due_ns = 0
+        self._readings.append(Reading(t_ns, tuple(self._codes), b"".join(self._buffers), due))
+
+    def hand_over(self) -> list[Reading]:
+        """Return what was read since the last time."""
+        readings, self._readings = self._readings, []
+        return readings
+
+    def values(self, reading: Reading) -> tuple[Number, ...] | None:
+        """Return the values of all fields; None where one of them is not there."""
+        if any(reading.codes) or any(self._statuses.unpack(reading.memory)):
+            return None
+        return self._numbers.unpack(reading.memory)
+
+    def values_there(self, reading: Reading) -> tuple[dict[str, Number | None], list[pynvml.NVMLError]]:
+        """Return the values that are there, None for the others, and the errors of these."""
+        values, errors, offset = dict[str, Number | None](), list[pynvml.NVMLError](), 0
+        for call, read, code in zip(self.calls, self._reads, reading.codes, strict=True):
+            statuses = read.statuses.unpack_from(reading.memory, offset) if read.statuses is not None else ()
+            if failed := next(filter(None, (code, *statuses)), 0):
+                errors.append(pynvml.NVMLError(failed))
+                values.update(dict.fromkeys(call.fields))
+            else:
+                values.update(zip(call.fields, read.numbers.unpack_from(reading.memory, offset), strict=True))
+            offset += len(read.memory)
+        return values, errors
+
+    def line(self, t_ns: int, values: Sequence[Number]) -> bytes:
+        """Return the values of all fields as the sampler writes a `Sample`."""
+        return (self._line % (t_ns, *values)).encode()
+
+
+def within(low: Sequence[float], values: Sequence[Number], high: Sequence[float]) -> bool:
+    """Return whether every value is within its limits."""
+    return all(map(le, low, values)) and all(map(le, values, high))
+
+
+def _group(calls: Sequence[PreparedCall], every_ms: int) -> _Group:
+    chosen = [(place, call) for place, call in enumerate(calls) if call.every_ms == every_ms]
+    functions = [
+        (place, call.read.function, call.read.arguments)
+        for place, call in chosen
+        if isinstance(call.read, BufferedRead)
+    ]
+    return _Group(every_ms * 1_000_000 - _EARLY_NS, functions, [name for _, call in chosen for name in call.fields])
+
+
+def _joint(layouts: Sequence[struct.Struct | None], buffers: Sequence[memoryview]) -> struct.Struct:
+    """Return the layout of all buffers in a row; a buffer without a layout is skipped."""
+    parts = (
+        f"{layout.format}{len(buffer) - layout.size}x" if layout is not None else f"{len(buffer)}x"
+        for layout, buffer in zip(layouts, buffers, strict=True)
+    )
+    return struct.Struct(f"={''.join(parts)}")
+
 
 _OBSERVE_S, _OBSERVE_PAUSE_S = 1.2, 0.002
 _PROCESSES_EVERY_S = 2.0

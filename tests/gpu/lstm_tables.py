@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from workloads import catalog, lstm
-from workloads.flops import flops_per_step
 from workloads.machine import Gpu, Machine
 from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.worker import flops_per_step
 
 IMPLEMENTATIONS = tuple(each.name for each in lstm.IMPLEMENTATIONS)
 _LADDER = RECURRENT_LAYERS["lstm"].ladder

@@ -18,10 +18,10 @@ from typing import Any
 from workloads import catalog
 from workloads.bare import time_steps
 from workloads.build import build
-from workloads.flops import flops_per_step
 from workloads.machine import Gpu, Machine
 from workloads.protocol import RunSpec, Value
 from workloads.tensorflow.backend import TensorflowBackend
+from workloads.worker import flops_per_step
 
 
 def value_of(workload: str, name: str, text: str) -> Value:

@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 from app.errors import UserError
 from app.events import Outcome, RunEnded, RunStarted, Summary
 from app.gui.app import Workbench
-from app.gui.settings import notifications
-from app.gui.settings.notifications import RunEndNotifier
+from app.gui.settings import settings
+from app.gui.settings.settings import RunEndNotifier
 from app.gui.settings.stored import SettingsStore
 from app.gui.theme import Theme
 from app.gui.threads import Background
@@ -94,7 +94,7 @@ def test_a_desktop_without_a_tray_is_told_by_its_own_program(
     program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/part && mv {tmp_path}/part {message}\n")
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(notifications, "has_desktop", lambda: True)
+    monkeypatch.setattr(settings, "has_desktop", lambda: True)
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
     end_of_a_run(workbench.settings.notifier, 75.0)
     qtbot.waitUntil(message.exists)
@@ -113,7 +113,7 @@ def test_a_tray_shows_the_verdict_of_an_experiment_first(
     monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
     monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: None)
     monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
-    monkeypatch.setattr("app.gui.settings.notifications.LONG_RUN_S", 0.0)
+    monkeypatch.setattr("app.gui.settings.settings.LONG_RUN_S", 0.0)
     workbench.queue.entry_ended.emit("B is 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete.")
     assert notices == ["B is 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete. It took 0:00."]
 
@@ -121,7 +121,7 @@ def test_a_tray_shows_the_verdict_of_an_experiment_first(
 def test_a_run_of_the_window_is_told_of(
     qtbot: QtBot, workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifications, "LONG_RUN_S", 0.2)
+    monkeypatch.setattr(settings, "LONG_RUN_S", 0.2)
     monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
     choose(workbench)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
-from app.gui.history.run_menu import RunMenu
+from app.gui.history.run_list import RunMenu
 from app.gui.history.screen import HistoryView
 from app.gui.plot.panel_menu import ValuesDialog
 from app.gui.theme import Theme

@@ -18,9 +18,8 @@ from app.environment_keys import BOOT_ID_KEY, CARRIER_KEY, CLOCK_ERROR_KEY, CLOC
 from app.errors import TelemetryError, UserError
 from app.events import RunEnded, RunStarted
 from app.fields import Sample
-from app.hosts.connection import Connection
+from app.hosts.connection import Connection, RemoteWorker
 from app.hosts.link import LinkLimits
-from app.hosts.remote import RemoteWorker
 from app.hosts.remote_jobs import ScratchFiles
 from app.runs.launcher import Exited, WorkerEvent
 from app.samples import DeviceLost, Waiting

@@ -9,10 +9,10 @@ import pytest
 
 from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, SlowSample, fields_of, plotted_fields
 from app.storage.store import Store
-from app.telemetry.host import HostSource
 from app.telemetry.nvml_calls import FAST_CALLS, PCIE_COUNTER_CALL, SLOW_CALLS
 from app.telemetry.nvml_calls import FIELDS as GPM_FIELDS
 from app.telemetry.nvml_calls import INTERVAL_S as GPM_INTERVAL_S
+from app.telemetry.sampler import HostSource
 
 DOCS = Path(__file__).parents[2] / "docs"
 INTERVALS_S = {

@@ -1,22 +1,162 @@
 """Makes a task of a recipe: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
 
-from collections.abc import Sequence
+import functools
+import zlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from workloads.cifar10 import ImageData
 from workloads.protocol import Variant
 from workloads.tensorflow import runtime
-from workloads.tensorflow.inspection import inspection_of
-from workloads.tensorflow.joined import JoinedOptimizer, join, split
 from workloads.tensorflow.optimizers import LossScale, Optimizer
 from workloads.tensorflow.prefetch import evaluation_queue, training_queue
 from workloads.tensorflow.recipe import Batches, Model, Recipe, compile_function, per_replica_variable
 from workloads.tensorflow.runtime import Replicas
 from workloads.tensorflow.saving import WeightsKeeper
 from workloads.tensorflow.synthetic import DeviceBatches
-from workloads.training import Passes, Task, do_nothing
+from workloads.training import Inspection, Passes, Task, do_nothing
+
+
+def join(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the tensors one after another as a vector, matrices first, in the type that holds those of all."""
+    dtype = functools.reduce(np.promote_types, (tensor.dtype.as_numpy_dtype for tensor in tensors))
+    parts = [tf.reshape(tf.cast(tensor, dtype), [-1]) for tensor in sorted(tensors, key=_is_vector)]
+    return tf.concat(parts, axis=0)
+
+
+def split(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """Return the tensors of a buffer that `join` made, each in the shape and type of its weight."""
+    order = sorted(range(len(weights)), key=lambda number: _is_vector(weights[number]))
+    parts = tf.split(buffer, [weights[number].shape.num_elements() for number in order])
+    found = dict(zip(order, parts, strict=True))
+    return [tf.cast(tf.reshape(found[number], weight.shape), weight.dtype) for number, weight in enumerate(weights)]
+
+
+def _is_vector(tensor: tf.Tensor | tf.Variable) -> bool:
+    return len(tensor.shape) < 2
+
+
+class JoinedOptimizer:
+    """An elementwise optimizer of all weights as two: a matrix of one column, of all matrices, and a vector.
+
+    It gives the same numbers in two operations in place of one for each weight. The host starts them after the
+    gradients' exchange, while the GPUs wait: 0.7 ms for the sixty of `cnn10` on two GPUs, as traced
+    (docs/measurements/2026-11-21-cnn.md).
+
+    The two are what is trained, and the weights get their values at each step: what is assigned to a weight in between
+    is lost.
+    """
+
+    def __init__(self, weights: Sequence[tf.Variable], optimizer: Callable[[Sequence[tf.Variable]], Optimizer]) -> None:
+        """Copy the weights.
+
+        Args:
+            weights: The weights to update.
+            optimizer: Makes the optimizer of given variables.
+        """
+        groups = [[weight for weight in weights if _is_vector(weight) is vector] for vector in (False, True)]
+        self._groups = [group for group in groups if group]
+        self._joined = [_joined_variable(group) for group in self._groups]
+        self._optimizer = optimizer(self._joined)
+
+    def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
+        """Update all weights by their gradients, which are one buffer that `join` made, if `mask` is 1."""
+        (buffer,) = gradients
+        self._optimizer.apply(self._parts(buffer), mask)
+        for joined, group in zip(self._joined, self._groups, strict=True):
+            for weight, value in zip(group, split(joined.read_value(), group), strict=True):
+                tf.raw_ops.AssignVariableOp(resource=weight.handle, value=value)
+
+    def _parts(self, buffer: tf.Tensor) -> list[tf.Tensor]:
+        """Return each variable's part of the buffer, as slices: `tf.split` would copy."""
+        parts, start = [], 0
+        for joined in self._joined:
+            end = start + joined.shape.num_elements()
+            parts.append(tf.reshape(buffer[start:end], joined.shape))
+            start = end
+        return parts
+
+
+def _joined_variable(weights: Sequence[tf.Variable]) -> tf.Variable:
+    values = join([weight.read_value() for weight in weights])
+    return tf.Variable(values if _is_vector(weights[0]) else values[:, tf.newaxis], trainable=False)
+
+
+_MOST_NUMBERS = 4096
+"""So many numbers of an example's output are compared, from all over it: of a language model it is gigabytes."""
+_ROUNDING = 1e-5
+"""Equal rows of a product may differ by so much in float32, as they are summed up in different order."""
+
+
+def inspection_of(
+    model: Model,
+    answers: Callable[[Any, bool], Sequence[tf.Tensor]],
+    batches: Batches,
+    replicas: Replicas,
+    *,
+    trains: bool,
+    eager_steps: Callable[[], int],
+    loss: Callable[[], float],
+    without_gradient: Callable[[], Sequence[str]],
+) -> Inspection:
+    """Return what a task can be asked, of what its steps recorded and of its model.
+
+    Args:
+        model: The model.
+        answers: Returns its outputs for inputs, in training or not.
+        batches: What the steps take.
+        replicas: Where they run.
+        trains: Whether the steps train it.
+        eager_steps: As in `Inspection`, like those that follow.
+        loss: The last step's.
+        without_gradient: Names of weights.
+    """
+    return Inspection(
+        eager_steps=eager_steps,
+        loss=loss,
+        checksums=lambda: _checksums(model),
+        without_gradient=without_gradient,
+        count_distinct=lambda: _count_distinct(answers, batches.take(), replicas, {False, trains}),
+    )
+
+
+def _checksums(model: Model) -> list[tuple[str, int]]:
+    return [
+        (name, zlib.crc32(np.asarray(weight.numpy()).tobytes()))
+        for name, weight in zip(model.weight_names, model.weights, strict=True)
+    ]
+
+
+def _count_distinct(
+    answers: Callable[[Any, bool], Sequence[tf.Tensor]], taken: Any, replicas: Replicas, modes: set[bool]
+) -> tuple[int, int, int]:
+    """Count in the first batch of the first replica, of which every step takes all there are; the fewest of modes."""
+    with tf.device(replicas.devices[0]):
+        inputs, _ = tf.nest.map_structure(lambda one: replicas.strategy.experimental_local_results(one)[0][0], taken)
+        examples = [np.asarray(one) for one in tf.nest.flatten(inputs)]
+        count = len(examples[0])
+        outputs = [_count_outputs(answers(inputs, training), count) for training in modes]
+    distinct = len({b"".join(row.tobytes() for row in rows) for rows in zip(*examples, strict=True)})
+    return count, distinct, min(outputs)
+
+
+def _count_outputs(outputs: Sequence[tf.Tensor], count: int) -> int:
+    """Return how many different rows the output has that has most; of outputs with other rows than examples, all."""
+    rows = [_describe_rows(one) for one in outputs if one.shape.rank and one.shape[0] == count]
+    return max((1 + int(np.sum(np.diff(np.sort(one)) > _ROUNDING)) for one in rows), default=count)
+
+
+def _describe_rows(output: tf.Tensor) -> NDArray[np.float64]:
+    """Return a number for each row, at most 1: of rows that are alike but for rounding it is the same but for that."""
+    rows = tf.reshape(output, [output.shape[0], -1])
+    rows = tf.cast(rows[:, :: max(1, rows.shape[1] // _MOST_NUMBERS)], tf.float64)
+    # Not their sums: those of probabilities are 1.
+    numbers = np.asarray(rows) @ np.linspace(1.0, 2.0, rows.shape[1])
+    return numbers / max(np.abs(numbers).max(), np.finfo(np.float64).tiny)  # type: ignore[no-any-return]
 
 
 class Accuracy:

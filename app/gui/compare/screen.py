@@ -1,10 +1,11 @@
 """The Compare screen: verdict and warnings, the table of runs, and tabs with curves and charts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import QAction, QActionGroup, QDesktopServices, QKeySequence, QResizeEvent, QShortcut
@@ -21,20 +22,138 @@ from PySide6.QtWidgets import (
 from app import units
 from app.gui.actions import Actions
 from app.gui.compare.header import CompareHeader
-from app.gui.compare.offers import OffersView
 from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, show_text, text_label, toggle_button
+from app.gui.widgets.basic import (
+    ElidedLabel,
+    button,
+    clear_layout,
+    plain_tooltip,
+    separator,
+    show_text,
+    text_label,
+    toggle_button,
+)
 from app.gui.widgets.cell_table import ROW_HEIGHT
 from app.gui.widgets.dialogs import ask_save_path
 from app.gui.widgets.flow_layout import FlowBar
-from app.gui.widgets.panes import splitter
+from app.gui.widgets.panes import Scroller, splitter
 from app.gui.widgets.problem import ProblemLine
 from app.gui.window_state import WindowState
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.curves import CompareCurves
+
+if TYPE_CHECKING:
+    from app.viewmodels.compare.offers import Offer, OfferAction
+
+_OFFERS_WIDTH = 88 * GRID
+_BUTTON_WIDTH = 14 * GRID
+_BUTTON_TEXTS: "Mapping[OfferAction, str]" = {
+    "compare": "Compare",
+    "article": "Compare",
+    "add": "Add",
+    "build": "Choose …",
+}
+
+
+class OffersView(Scroller):
+    """Shows `Offer`s; `offer_accepted` has the one whose button was pressed."""
+
+    offer_accepted = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__(horizontal=False)
+        self._offers: tuple[Offer, ...] | None = None
+        self._buttons: dict[Offer, QPushButton] = {}
+        self._rows = QVBoxLayout()
+        self._experiments = button("Another &experiment …", "Compare the runs of an experiment", flat=True)
+        self._experiments.hide()
+        self._build()
+
+    @property
+    def experiments_button(self) -> QPushButton:
+        """Button that offers the stored experiments."""
+        return self._experiments
+
+    @property
+    def offers(self) -> "Mapping[Offer, QPushButton]":
+        """The offers with their buttons."""
+        return self._buttons
+
+    def show_offers(self, offers: "Sequence[Offer]", *, experiments: bool) -> None:
+        """Show these offers, and the button for stored experiments if there are any; equal offers stay."""
+        self._experiments.setVisible(experiments)
+        if tuple(offers) == self._offers:
+            return
+        self._offers = tuple(offers)
+        clear_layout(self._rows)
+        self._buttons = {}
+        for offer in offers:
+            self._rows.addWidget(separator())
+            self._rows.addWidget(self._offer_row(offer))
+        self._rows.addWidget(separator())
+        self._take_keyboard()
+
+    def show_adding(self) -> None:
+        """Disable the offer that adds runs until the next offers."""
+        self._offers = None
+        for offer, made in self._buttons.items():
+            if offer.action == "add":
+                made.setText("Adding …")
+                made.setEnabled(False)
+
+    def _take_keyboard(self) -> None:
+        """Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet."""
+        now, first = self.window().focusWidget(), next(iter(self._buttons.values()), None)
+        if first is not None and self.isVisible() and now is not None and now.isAncestorOf(first):
+            first.setFocus()
+
+    def _offer_row(self, offer: "Offer") -> QWidget:
+        made = button(_BUTTON_TEXTS[offer.action], offer.detail)
+        made.setAccessibleName(f"{_BUTTON_TEXTS[offer.action]}: {offer.title}")
+        made.setMinimumWidth(_BUTTON_WIDTH)
+        made.clicked.connect(lambda: self.offer_accepted.emit(offer))
+        self._buttons[offer] = made
+        texts = QVBoxLayout()
+        texts.setSpacing(GRID // 2)
+        texts.addWidget(text_label(offer.title, "heading", wrap=True))
+        texts.addWidget(text_label(offer.detail, "muted", wrap=True))
+        row = QWidget()
+        layout = QHBoxLayout(row)
+        layout.setContentsMargins(0, GRID + GRID // 2, 0, GRID + GRID // 2)
+        layout.setSpacing(3 * GRID)
+        layout.addLayout(texts, 1)
+        layout.addWidget(made, 0, Qt.AlignmentFlag.AlignVCenter)
+        return row
+
+    def _build(self) -> None:
+        hint = text_label(
+            "Select runs in History (Ctrl+3) and press Compare (Ctrl+Shift+C), or start with one of these.",
+            "muted",
+            wrap=True,
+        )
+        inside = QWidget()
+        inside.setMaximumWidth(_OFFERS_WIDTH)
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID)
+        column.setSpacing(GRID)
+        column.addWidget(text_label("Nothing to compare yet", "title"))
+        column.addWidget(hint)
+        column.addSpacing(GRID)
+        self._rows.setSpacing(0)
+        column.addLayout(self._rows)
+        column.addWidget(self._experiments, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addStretch(1)
+        content = QWidget()
+        middle = QHBoxLayout(content)
+        middle.setContentsMargins(0, 0, 0, 0)
+        middle.addStretch(1)
+        middle.addWidget(inside, 100)
+        middle.addStretch(1)
+        self.setWidget(content)
+
 
 _MAX_TABLE_SHARE = 0.4
 _KEYS = {"Ctrl+Shift+Down": ROW_HEIGHT, "Ctrl+Shift+Up": -ROW_HEIGHT}

@@ -1,32 +1,274 @@
 """The tabs below the comparison table: curves, the article that the runs reproduce, and charts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QIcon, QPainter, QPixmap, QResizeEvent
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QHeaderView,
+    QStackedWidget,
+    QTabBar,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView, ChartWindow
 from app.gui.compare.curves import CurvesView
 from app.gui.compare.scaling import ScalingPanel
-from app.gui.compare.thumbnails import Thumbnails
-from app.gui.compare.why import WhyPanel
 from app.gui.plot.plot_window import DetachedWindows
-from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import separator, text_label, toggle_button
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
+from app.gui.widgets.basic import (
+    ElidedComboBox,
+    clear_layout,
+    plain_tooltip,
+    separator,
+    show_text,
+    text_label,
+    toggle_button,
+)
+from app.gui.widgets.pacing import Slices
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
+from app.report.charts.draw import MIN_WIDTH, draw_chart
 from app.viewmodels.charts.colouring import colour_by
-from app.viewmodels.charts.model import Chart, PointChart, without_runs
+from app.viewmodels.charts.model import BarChart, Chart, Plot, PointChart, without_runs
 from app.viewmodels.compare.comparison import Comparison
-from app.viewmodels.compare.why import WHY
+from app.viewmodels.compare.why import WHY, WhyRow, WhyView
+from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format.naming import setting_label
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.compare.article import ArticleView
+
+_MAX_WIDTH = 1600
+_TABLE_WIDTH = 130 * GRID
+_ROW = QSize(0, 3 * GRID)
+
+
+class WhyPanel(QWidget):
+    """Shows one variant against the baseline, and a choice of variants where there are several; hidden without any."""
+
+    def __init__(self, theme: Theme, actions: Actions) -> None:
+        super().__init__()
+        self._views: tuple[WhyView, ...] = ()
+        self.choice = ElidedComboBox()
+        self.choice.setAccessibleName("Variant that is compared with the baseline")
+        self.choice.currentIndexChanged.connect(self._show_chosen)
+        self._against = text_label("", "muted")
+        self._sentence = text_label("", "", wrap=True)
+        self._sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._notes = text_label("", "caption", wrap=True)
+        self._charts = ChartsView(theme, actions)
+        self._gains = QVBoxLayout()
+        self._table_title = text_label("Parts of a step", "heading")
+        self.table = PartsTable()
+        self._build()
+        self.hide()
+
+    def show_views(self, views: tuple[WhyView, ...]) -> None:
+        """Show the view of the variant chosen before, if it is there, else the first that explains something."""
+        if views is self._views:
+            return
+        chosen = self.choice.currentText()
+        self._views = views
+        names = [view.name for view in views]
+        self.choice.blockSignals(True)
+        self.choice.clear()
+        self.choice.addItems(names)
+        first = next((n for n, view in enumerate(views) if view.found), 0)
+        self.choice.setCurrentIndex(names.index(chosen) if chosen in names else first)
+        self.choice.blockSignals(False)
+        self._show_chosen()
+        self.setVisible(bool(views))
+
+    def _show_chosen(self) -> None:
+        if not self._views:
+            return
+        view = self._views[self.choice.currentIndex()]
+        several = len(self._views) > 1
+        self.choice.setVisible(several)
+        show_text(self._against, f"against {view.baseline}" if several else "")
+        self._sentence.setText(view.sentence)
+        show_text(self._notes, "\n".join(view.notes))
+        self._charts.show_charts([view.chart] if view.chart else [])
+        clear_layout(self._gains)
+        if view.gains:
+            self._gains.addWidget(text_label("What if", "heading"))
+            for gain in view.gains:
+                self._gains.addWidget(text_label(f"·  {gain}", "", wrap=True))
+            self._gains.addWidget(text_label(CAVEAT, "caption", wrap=True))
+        self._table_title.setVisible(bool(view.rows))
+        self.table.show_rows(view.head, view.rows)
+
+    def _build(self) -> None:
+        chooser = QHBoxLayout()
+        chooser.setSpacing(GRID)
+        chooser.addWidget(self.choice)
+        chooser.addWidget(self._against)
+        chooser.addStretch(1)
+        self.choice.setMinimumWidth(24 * GRID)
+        self._gains.setSpacing(GRID // 2)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, GRID, 0, 2 * GRID)
+        column.setSpacing(GRID)
+        column.addLayout(chooser)
+        column.addWidget(self._sentence)
+        column.addWidget(self._notes)
+        column.addWidget(self._charts)
+        column.addLayout(self._gains)
+        column.addWidget(self._table_title)
+        column.addWidget(self.table)
+        self.setMaximumWidth(_MAX_WIDTH)
+
+
+class PartsTable(QTreeWidget):
+    """The parts of a step, each with its kernels; as high as its rows. Arrows unfold, and so does a click."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName("Parts of a step and their kernels")
+        self.setUniformRowHeights(True)
+        self.setMaximumWidth(_TABLE_WIDTH)
+        self.setFont(tabular_font())
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.header().setStretchLastSection(False)
+        self.itemExpanded.connect(self._fit_height)
+        self.itemCollapsed.connect(self._fit_height)
+
+    def show_rows(self, head: Sequence[str], rows: Sequence[WhyRow]) -> None:
+        """Show these rows, all parts folded; hidden without any."""
+        self.clear()
+        self.setColumnCount(len(head) + 1)
+        self.setHeaderLabels(["Part", *head])
+        self.addTopLevelItems(_items(rows))
+        header = self.header()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        for column in range(1, len(head) + 1):
+            self.headerItem().setTextAlignment(column, RIGHT)
+        self.setVisible(bool(rows))
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        parts = [self.topLevelItem(n) for n in range(self.topLevelItemCount())]
+        rows = len(parts) + sum(part.childCount() for part in parts if part is not None and part.isExpanded())
+        self.setFixedHeight(self.header().sizeHint().height() + rows * _ROW.height() + 2 * self.frameWidth())
+
+
+def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:
+    items: list[QTreeWidgetItem] = []
+    bold = tabular_font(bold=True)
+    for row in rows:
+        item = QTreeWidgetItem([row.label, *row.cells])
+        item.setSizeHint(0, _ROW)
+        for column in range(len(row.cells) + 1):
+            item.setTextAlignment(column, RIGHT if column else LEFT)
+            if row.kind == "step":
+                item.setFont(column, bold)
+        # Names of kernels are full of angle brackets, which Qt would take for mark-up.
+        item.setToolTip(0, plain_tooltip(row.help))
+        if row.is_detail:
+            items[-1].addChild(item)
+        else:
+            items.append(item)
+    return items
+
+
+SIZE = QSize(64, 36)
+_TAB_PADDING, _ICON_GAP = 4 * GRID, GRID
+"""Of a tab around its title, by the style sheet, and between picture and title."""
+
+
+class Thumbnails(QObject):
+    """Draws the charts of a tab bar as its icons, one in each turn of the event loop so that nothing waits for all.
+
+    Where the tabs would not fit with all of them, there are none. Thread: GUI only.
+    """
+
+    def __init__(self, tabs: QTabBar, theme: Theme) -> None:
+        super().__init__(tabs)
+        self._tabs = tabs
+        self._theme = theme
+        self._charts: dict[str, Chart] = {}
+        self._icons: dict[str, QIcon] = {}
+        self._drawing = Slices(self, slice_s=0.0)
+        theme.follow(tabs, self._draw_all)
+        tabs.setIconSize(SIZE)
+        tabs.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Show or hide the pictures when the tab bar becomes wider or narrower."""
+        if event.type() == QEvent.Type.Resize:
+            self._fit()
+        return super().eventFilter(watched, event)
+
+    def show_charts(self, charts: Mapping[str, Chart]) -> None:
+        """Show these charts on the tabs whose data are their keys."""
+        self._charts = dict(charts)
+        self._icons = {}
+        self._draw_all()
+
+    def _draw_all(self) -> None:
+        """Draw them anew, after what is larger."""
+        self._drawing.start(map(self._draw, self._charts), later=True)
+
+    def _draw(self, key: str) -> None:
+        self._icons[key] = QIcon(self._picture(self._charts[key]))
+        self._fit()
+
+    def _fit(self) -> None:
+        """Show the pictures that are drawn, if there is room for those of all charts."""
+        tabs, titles = self._tabs, range(self._tabs.count())
+        metrics = tabs.fontMetrics()
+        needed = sum(metrics.horizontalAdvance(tabs.tabText(tab)) + _TAB_PADDING for tab in titles)
+        has_room = needed + len(self._charts) * (SIZE.width() + _ICON_GAP) <= tabs.width()
+        for tab in titles:
+            icon = self._icons.get(tabs.tabData(tab)) if has_room else None
+            if (icon is None) != tabs.tabIcon(tab).isNull():
+                tabs.setTabIcon(tab, icon or QIcon())
+
+    def _picture(self, chart: Chart) -> QPixmap:
+        """Return a chart as wide as a thumbnail: its upper part, or all of a low one in the middle."""
+        drawing = draw_chart(_without_names(chart), self._theme.colours, MIN_WIDTH, titled=False)
+        ratio = self._tabs.devicePixelRatioF()
+        picture = QPixmap(SIZE * ratio)
+        picture.setDevicePixelRatio(ratio)
+        picture.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(picture)
+        height = SIZE.width() * drawing.height / drawing.width
+        area = QRectF(0, max(0.0, (SIZE.height() - height) / 2), SIZE.width(), height)
+        QSvgRenderer(QByteArray(drawing.svg().encode())).render(painter, area)
+        painter.end()
+        return picture
+
+
+def _without_names(chart: Chart) -> Chart:
+    """Return a chart without the names of its marks, which nobody could read at that size."""
+    if isinstance(chart, PointChart):
+        return replace(chart, plots=tuple(map(_without_point_names, chart.plots[:1])))
+    if isinstance(chart, BarChart):
+        return replace(chart, bars=tuple(replace(bar, label="", text="") for bar in chart.bars))
+    return replace(chart, bars=tuple(replace(bar, label="", figure="", share="") for bar in chart.bars))
+
+
+def _without_point_names(plot: Plot) -> Plot:
+    series = (
+        replace(each, label="", points=tuple(replace(point, label="") for point in each.points)) for each in plot.series
+    )
+    return replace(
+        plot, title="", series=tuple(series), guides=tuple(replace(guide, label="") for guide in plot.guides)
+    )
+
 
 _CURVES, _ARTICLE, _GPUS = "curves", "article", "gpus"
 _TITLES = {

@@ -1,27 +1,38 @@
 """The History screen's controller: reads runs off the GUI thread, and shows the database's size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QGuiApplication
 
 from app.errors import UserError
 from app.gui.actions import Actions
-from app.gui.history.edits_controller import HistoryEdits
-from app.gui.history.run_menu_controller import RunMenuController
 from app.gui.history.screen import HistoryView
 from app.gui.history.transfer_controller import TransferController
 from app.gui.settings.controller import read_storage
-from app.gui.threads import Background
+from app.gui.threads import Background, Result
+from app.gui.widgets.dialogs import ask_for_new_file
 from app.gui.window_state import WindowState
+from app.paths import weights_path
 from app.queries import FacetCounts, RunQuery
+from app.records import RunRow
+from app.runs.undo import Edit
 from app.storage import retention
+from app.storage.library import Library
 from app.storage.reference import reference_runs
 from app.storage.store import Store
+from app.units import plural
+from app.viewmodels.format.naming import run_command
+from app.viewmodels.format.sentences import format_run_numbers
+from app.viewmodels.history.annotations import Annotations, TagChange, collect_annotations, runs_label
 from app.viewmodels.history.facets import facet_groups
+from app.viewmodels.history.labels import deleted_label
 from app.viewmodels.history.run_detail import RunDetail, run_detail
+from app.viewmodels.history.run_diff import RunDiff, run_diff
 from app.viewmodels.history.table import (
     DEFAULT_COLUMNS,
     HistoryOptions,
@@ -32,6 +43,289 @@ from app.viewmodels.history.table import (
     history_rows,
     visible_page,
 )
+
+
+class HistoryEdits(QObject):
+    """Writes each change off the GUI thread; `changed` is emitted when it is in the database, or was undone.
+
+    Thread: GUI only.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
+    ) -> None:
+        """Make the controller of the edits.
+
+        Args:
+            view: The screen.
+            database: The database.
+            background: Writes to it.
+            actions: The window's, which take what undoes a change.
+            parent: Owner of this object.
+        """
+        super().__init__(parent)
+        self._view = view
+        self._database = database
+        self._background = background
+        self._actions = actions
+        self._connect()
+
+    def show_undone(self) -> None:
+        """Show tags and note of the open run as they are in the database after something was undone."""
+        self._view.overview.footer.show_message("")
+        editor = self._view.detail.annotations
+
+        def show(rows: Sequence[RunRow]) -> None:
+            for row in rows:
+                editor.show_annotations(row.run, row.tags, row.note)
+
+        if self._view.shows_run:
+            self._with_library(lambda library: library.run_rows([editor.run]), show)
+
+    def _edit(
+        self, name: str, change: Callable[[Library], Result], done: Callable[[Result], None] = lambda _: None
+    ) -> None:
+        """Write one change that can be undone, then show its result.
+
+        Args:
+            name: The change, in the imperative.
+            change: Makes it.
+            done: Gets its result.
+        """
+
+        def ended(made: tuple[Result, Edit | None]) -> None:
+            result, reversal = made
+            self._view.problem.show_sentence("")
+            self._actions.record_change(name, reversal)
+            done(result)
+            self.changed.emit()
+
+        work = partial(Edit.make, self._database, lambda store: change(store.library))
+        self._background.run(work, ended, self._show_error)
+
+    def _with_library(self, work: Callable[[Library], Result], done: Callable[[Result], None]) -> None:
+        def open_and_work() -> Result:
+            with Store.open(self._database) as store:
+                return work(store.library)
+
+        self._background.run(open_and_work, done, self._show_error)
+
+    def _show_error(self, error: UserError) -> None:
+        self._view.problem.show_sentence(str(error))
+
+    def _edit_tags(self, runs: Sequence[int]) -> None:
+        self._with_library(lambda library: _read_annotations(library, runs), self._open_tag_editor)
+
+    def _edit_note(self, runs: Sequence[int]) -> None:
+        self._with_library(lambda library: _read_annotations(library, runs), self._open_note_editor)
+
+    def _open_tag_editor(self, annotations: Annotations) -> None:
+        self._view.edit_tags(annotations, self._change_tags)
+
+    def _open_note_editor(self, annotations: Annotations) -> None:
+        self._view.edit_note(annotations, lambda note: self._change_note(annotations.runs, note))
+
+    def _change_tags(self, change: TagChange) -> None:
+        if change.added or change.removed:
+            annotations = self._view.detail.annotations
+            self._edit(
+                f"change tags of {runs_label(change.runs)}",
+                lambda library: _change_tags(library, change),
+                lambda _: annotations.set_stored_tags(change),
+            )
+
+    def _change_note(self, runs: Sequence[int], note: str) -> None:
+        annotations = self._view.detail.annotations
+        self._edit(
+            f"change the note on {runs_label(runs)}",
+            lambda library: _write_note(library, runs, note),
+            lambda _: annotations.set_stored_note(runs, note),
+        )
+
+    def _delete(self, runs: Sequence[int]) -> None:
+        self._edit(f"delete {runs_label(runs)}", lambda library: library.delete(runs), self._show_deleted)
+
+    def _show_deleted(self, runs: list[int]) -> None:
+        self._view.overview.footer.show_message(deleted_label(runs) if runs else "", can_undo=bool(runs))
+
+    def _restore(self, runs: Sequence[int]) -> None:
+        self._edit(
+            f"restore {runs_label(runs)}", lambda library: library.restore(runs), lambda _: self._show_deleted([])
+        )
+
+    def _ask_to_purge(self, runs: Sequence[int]) -> None:
+        self._view.ask_to_purge(runs, lambda: self._purge(runs))
+
+    def _purge(self, runs: Sequence[int]) -> None:
+        def purged(_: None) -> None:
+            self._show_deleted([])
+            self.changed.emit()
+
+        self._with_library(lambda library: library.purge(runs), purged)
+
+    def _save_filter(self, name: str, query: RunQuery) -> None:
+        self._edit(f"save the filter “{name}”", lambda library: library.save_filter(name, query))
+
+    def _delete_filter(self, name: str) -> None:
+        self._edit(f"delete the filter “{name}”", lambda library: library.delete_filter(name))
+
+    def _show_columns(self, columns: Sequence[str]) -> None:
+        self._with_library(lambda library: library.show_columns(columns), lambda _: self.changed.emit())
+
+    def _connect(self) -> None:
+        view = self._view
+        menu = view.overview.run_menu
+        menu.tags_requested.connect(self._edit_tags)
+        menu.note_requested.connect(self._edit_note)
+        menu.delete_requested.connect(self._delete)
+        menu.restore_requested.connect(self._restore)
+        menu.purge_requested.connect(self._ask_to_purge)
+        view.detail.annotations.tags_changed.connect(self._change_tags)
+        view.detail.annotations.note_changed.connect(self._change_note)
+        view.overview.footer.undo_requested.connect(self._actions.undo)
+        view.overview.bar.filter_saved.connect(self._save_filter)
+        view.overview.bar.filter_deleted.connect(self._delete_filter)
+        view.overview.columns_chosen.connect(self._show_columns)
+
+
+def _read_annotations(library: Library, runs: Sequence[int]) -> Annotations:
+    return collect_annotations(library.run_rows(runs), library.totals().tags)
+
+
+def _write_note(library: Library, runs: Sequence[int], note: str) -> None:
+    for run in runs:
+        library.set_note(run, note)
+
+
+def _change_tags(library: Library, change: TagChange) -> None:
+    for tag in change.added:
+        library.add_tag(change.runs, tag)
+    for tag in change.removed:
+        library.remove_tag(change.runs, tag)
+
+
+Found = TypeVar("Found")
+
+
+class RunMenuController(QObject):
+    """Reads off the GUI thread, then shows or copies.
+
+    Thread: GUI only.
+    """
+
+    def __init__(
+        self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
+    ) -> None:
+        """Connect the menu.
+
+        Args:
+            view: The screen.
+            database: Has the runs.
+            background: Reads them.
+            actions: Lead to other screens.
+            parent: Owns this controller.
+        """
+        super().__init__(parent)
+        self._view = view
+        self._database = database
+        self._background = background
+        self._actions = actions
+        menu = view.overview.run_menu
+        menu.diff_requested.connect(self.show_diff)
+        menu.baseline_requested.connect(self._compare_with_baseline)
+        menu.copy_requested.connect(self._copy_commands)
+        menu.reveal_requested.connect(self._show_files)
+        view.diff.swap_requested.connect(self.show_diff)
+        view.diff.save_requested.connect(self._ask_to_save)
+        view.diff.compare_requested.connect(actions.compare)
+
+    def show_diff(self, runs: Sequence[int]) -> None:
+        """Read two runs and turn to the page of their diff, with changes counted from the first."""
+        first, second = runs
+        self._read(lambda store: run_diff(store.load(first), store.load(second), None), self._view.show_diff)
+
+    def _ask_to_save(self, diff: RunDiff) -> None:
+        path = Path.home() / "diff-{}-{}.html".format(*diff.runs)
+        pages = "Pages (*.html *.md)"
+        ask_for_new_file(self._view, "Save the diff", path, pages, lambda file: self._save(diff, Path(file)))
+
+    def _save(self, diff: RunDiff, path: Path) -> None:
+        def show(_: None) -> None:
+            self._view.problem.show_sentence("")
+
+        problem = self._view.problem
+        self._background.run(lambda: _write(diff, path), show, lambda error: problem.show_sentence(str(error)))
+
+    def _compare_with_baseline(self, runs: Sequence[int]) -> None:
+        self._read(lambda store: with_baselines(store.library, runs), self._actions.compare)
+
+    def _copy_commands(self, runs: Sequence[int]) -> None:
+        def copy(commands: list[str]) -> None:
+            QGuiApplication.clipboard().setText("\n".join(commands))
+            self._view.overview.footer.show_message(f"{len(commands)} {plural('command', len(commands))} copied")
+
+        self._read(lambda store: [run_command(store.load(run, ())) for run in runs], copy)
+
+    def _show_files(self, runs: Sequence[int]) -> None:
+        self._read(lambda store: folder_of(store.library, runs[0]), open_folder)
+
+    def _read(self, work: Callable[[Store], Found], done: Callable[[Found], object]) -> None:
+        def open_and_work() -> Found:
+            with Store.open(self._database) as store:
+                return work(store)
+
+        def show(found: Found) -> None:
+            self._view.problem.show_sentence("")
+            done(found)
+
+        def fail(error: UserError) -> None:
+            self._view.problem.show_failed_read(error, partial(self._read, work, done))
+
+        self._background.run(open_and_work, show, fail)
+
+
+def _write(diff: RunDiff, path: Path) -> None:
+    from app.report.render import check_suffix, render_diff, write_page  # here: the templates' engine takes its time
+
+    check_suffix(path)
+    if path.exists():
+        raise UserError(f"{path} is there already; choose another name.")
+    write_page(path, render_diff(diff, path))
+
+
+def with_baselines(library: Library, runs: Sequence[int]) -> list[int]:
+    """Return the repeats of some runs' variants with those of the baseline, each from the newest experiment of a run.
+
+    The baseline is the first variant of the experiment, oldest first.
+
+    Raises:
+        UserError: No experiment says what the baseline is, or the runs are all of the baseline.
+    """
+    found: dict[int, None] = {}
+    for row in library.run_rows(runs):
+        if not row.experiments:
+            raise UserError(f"Run {row.run} belongs to no experiment; select a second run and press Ctrl+Shift+C.")
+        members = library.run_rows(library.runs_of_experiment(max(row.experiments)))
+        wanted = (members[0].spec, row.spec)
+        found.update(dict.fromkeys(member.run for member in members if member.spec in wanted))
+        if members[0].spec == row.spec and len(runs) == 1:
+            raise UserError(f"{format_run_numbers([row.run]).capitalize()} is of the baseline itself.")
+    return list(found)
+
+
+def folder_of(library: Library, run: int) -> Path:
+    """Return the folder of a run's saved weights, or that of the database where it saved none."""
+    (row,) = library.run_rows([run])
+    weights = weights_path(library.path, row.uid)
+    return weights.parent if weights.exists() else library.path.parent
+
+
+def open_folder(folder: Path) -> None:
+    """Show a folder in the desktop's file manager."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+
 
 _POLL_MS = 2_000
 _FACETS_DELAY_MS = 150

@@ -1,22 +1,31 @@
 """The list of stored runs with its filter bar, actions on the selected runs, and the status line below."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QObject, QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QAction, QColor, QKeySequence, QResizeEvent
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QHeaderView,
+    QMenu,
+    QSizePolicy,
+    QStackedWidget,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.actions import Actions
-from app.gui.history.facet_panel import FacetPanel
 from app.gui.history.filter_bar import FilterBar
-from app.gui.history.run_menu import RunMenu
 from app.gui.history.table import HistoryTable
-from app.gui.theme import GRID, Theme
+from app.gui.theme import GRID, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import ChecksMenu, ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
 from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
-from app.viewmodels.history.facets import FacetGroup, choose
+from app.paths import RUNS_SUFFIX
+from app.viewmodels.history.facets import OPEN_AT_FIRST, FacetGroup, choose
 from app.viewmodels.history.labels import (
     StorageLine,
     can_compare,
@@ -27,6 +36,204 @@ from app.viewmodels.history.labels import (
     restore_label,
 )
 from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, toggle_order
+
+EXPORT_LABELS = {
+    "db": f"&Database ({RUNS_SUFFIX}) …",
+    "csv": "&CSV tables …",
+    "json": "&JSON tables …",
+    "parquet": "&Parquet tables …",
+    "trace": "&Timeline (Perfetto) …",
+}
+"""The formats for export, with their labels in the menu."""
+
+
+class RunMenu(QObject):
+    """The menu and the keys for the chosen runs; each signal has these, oldest first."""
+
+    diff_requested = Signal(list)
+    baseline_requested = Signal(list)
+    log_requested = Signal(list)
+    copy_requested = Signal(list)
+    reveal_requested = Signal(list)
+    tags_requested = Signal(list)
+    note_requested = Signal(list)
+    delete_requested = Signal(list)
+    restore_requested = Signal(list)
+    purge_requested = Signal(list)
+    export_requested = Signal(list, str)
+
+    def __init__(self, table: HistoryTable, actions: Actions) -> None:
+        super().__init__(table)
+        self._table = table
+        self._open = QAction("&Open\tEnter", self)
+        self._open.triggered.connect(table.open_current)
+        self.compare = self._action("&Compare", "Ctrl+Shift+C", actions.compare)
+        self.compare.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self.diff = self._action("&Diff", "D", self.diff_requested.emit)
+        self._baseline = self._action("Compare with &baseline", "B", self.baseline_requested.emit)
+        self._replay = self._action("Re&play", "P", lambda runs: actions.replay(runs[0]))
+        self._again = self._action("R&un again …", "A", lambda runs: actions.run_again(runs[0]))
+        self._copy = self._action("Copy co&mmand", "Ctrl+C", self.copy_requested.emit)
+        self._log = self._action("Show &log", "L", self.log_requested.emit)
+        self._reveal = self._action("Show &files", "F", self.reveal_requested.emit)
+        self._tags = self._action("&Tags …", "T", self.tags_requested.emit)
+        self._note = self._action("&Note …", "N", self.note_requested.emit)
+        self._delete = self._action("Dele&te", "Del", self.delete_requested.emit)
+        self.restore = self._action("&Restore", "R", self.restore_requested.emit)
+        self._purge = self._action("Delete for &good …", "Shift+Del", self.purge_requested.emit)
+        self._export = QMenu("&Export", table)
+        for kind, label in EXPORT_LABELS.items():
+            entry = self._export.addAction(label)
+            entry.triggered.connect(lambda _checked, kind=kind: self.export_requested.emit(self._table.chosen(), kind))
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        table.customContextMenuRequested.connect(self._show_menu)
+
+    def show_chosen(self, chosen: int, *, deleted: bool) -> None:
+        """Enable what can be done with so many runs, in the trash or not."""
+        self.compare.setText(compare_label(chosen))
+        self.compare.setEnabled(can_compare(chosen) and not deleted)
+        self.restore.setText(restore_label(chosen))
+        self.diff.setEnabled(chosen == 2)
+        for action in (self._replay, self._again, self._log):
+            action.setEnabled(chosen == 1)
+        for action in (self._baseline, self._tags, self._note, self._delete):
+            action.setEnabled(chosen > 0 and not deleted)
+        for action in (self.restore, self._purge):
+            action.setEnabled(chosen > 0 and deleted)
+        for action in (self._copy, self._reveal):
+            action.setEnabled(chosen > 0)
+        self._export.setEnabled(chosen > 0)
+
+    def make_menu(self) -> QMenu:
+        """Return a menu of what can be done with the chosen runs."""
+        menu = QMenu(self._table)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._open.setEnabled(self._table.current_run() is not None)
+        for part in (
+            (self._open, self.compare, self.diff, self._baseline),
+            (self._replay, self._again, self._copy, self._log, self._reveal),
+            (self._tags, self._note, self._export.menuAction()),
+            (self._delete, self.restore, self._purge),
+        ):
+            menu.addActions([action for action in part if action.isEnabled()])
+            menu.addSeparator()
+        return menu
+
+    def _action(self, label: str, key: str, act: Callable[[list[int]], object]) -> QAction:
+        made = QAction(label, self)
+        made.setShortcut(QKeySequence(key))
+        made.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        made.triggered.connect(lambda: act(self._table.chosen()))
+        self._table.addAction(made)
+        return made
+
+    def _show_menu(self, position: QPoint) -> None:
+        """Show the menu, by mouse or by the keyboard's menu key."""
+        self.make_menu().popup(self._table.viewport().mapToGlobal(position))
+
+
+_VALUE_ROLE = Qt.ItemDataRole.UserRole
+_LABEL, _COUNT = 0, 1
+_LINE = QSize(0, 3 * GRID)
+
+
+class FacetPanel(QWidget):
+    """Shows facets as a tree: a line for each, its values below it with a box to tick."""
+
+    value_toggled = Signal(str, str, bool)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._state = WindowState("history", self)
+        self._open = set(self._state.read("open facets", list(OPEN_AT_FIRST), list[str]))
+        self._groups: Sequence[FacetGroup] = ()
+        self.tree = QTreeWidget()
+        self.tree.itemChanged.connect(self._emit_toggled)
+        self.tree.itemExpanded.connect(lambda item: self._fold(item, is_open=True))
+        self.tree.itemCollapsed.connect(lambda item: self._fold(item, is_open=False))
+        theme.follow(self, self._rebuild)
+        self._build()
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is anything to narrow runs down by."""
+        return bool(self._groups)
+
+    def show_groups(self, groups: Sequence[FacetGroup]) -> None:
+        """Show these facets; position and current line stay."""
+        if groups != self._groups:
+            self._groups = groups
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        position, current = self.tree.verticalScrollBar().value(), self._current()
+        self.tree.header().resizeSection(_COUNT, self._count_width())
+        self.tree.blockSignals(True)
+        self.tree.clear()
+        for group in self._groups:
+            head = self._add_head(group)
+            for value in group.values:
+                item = QTreeWidgetItem(head, [value.label, f"{value.runs:,}"])
+                item.setData(_LABEL, _VALUE_ROLE, (group.name, value.value))
+                item.setCheckState(_LABEL, Qt.CheckState.Checked if value.chosen else Qt.CheckState.Unchecked)
+                item.setSizeHint(_LABEL, _LINE)
+                item.setTextAlignment(_COUNT, RIGHT)
+                item.setForeground(_COUNT, QColor(self._theme.colours.muted))
+                item.setToolTip(_LABEL, plain_tooltip(value.label))
+                if (group.name, value.value) == current:
+                    self.tree.setCurrentItem(item)
+            head.setFirstColumnSpanned(True)
+            head.setExpanded(group.name in self._open)
+            if (group.name, "") == current:
+                self.tree.setCurrentItem(head)
+        self.tree.blockSignals(False)
+        self.tree.verticalScrollBar().setValue(position)
+
+    def _count_width(self) -> int:
+        """Return what the longest number takes: Qt would make room for a title that is not shown."""
+        metrics = self.tree.fontMetrics()
+        counts = (f"{value.runs:,}" for group in self._groups for value in group.values)
+        return max(map(metrics.horizontalAdvance, counts), default=0) + 2 * GRID + 2
+
+    def _add_head(self, group: FacetGroup) -> QTreeWidgetItem:
+        """Add the line of a facet, which says how many of its values are chosen."""
+        chosen = sum(value.chosen for value in group.values)
+        head = QTreeWidgetItem(self.tree, [f"{group.title} ({chosen})" if chosen else group.title])
+        head.setSizeHint(_LABEL, _LINE)
+        head.setData(_LABEL, _VALUE_ROLE, (group.name, ""))
+        head.setFont(_LABEL, tabular_font(bold=True))
+        return head
+
+    def _current(self) -> tuple[str, str] | None:
+        item = self.tree.currentItem()
+        return tuple(item.data(_LABEL, _VALUE_ROLE)) if item is not None else None
+
+    def _emit_toggled(self, item: QTreeWidgetItem, _column: int) -> None:
+        name, value = item.data(_LABEL, _VALUE_ROLE)
+        self.value_toggled.emit(name, value, item.checkState(_LABEL) == Qt.CheckState.Checked)
+
+    def _fold(self, item: QTreeWidgetItem, *, is_open: bool) -> None:
+        name, _ = item.data(_LABEL, _VALUE_ROLE)
+        self._open = self._open | {name} if is_open else self._open - {name}
+        self._state.keep("open facets", sorted(self._open))
+
+    def _build(self) -> None:
+        self.tree.setHeaderLabels(("Value", "Runs"))  # for screen readers
+        self.tree.setHeaderHidden(True)
+        self.tree.setAccessibleName("Facets of the runs")
+        self.tree.setIndentation(GRID + GRID // 2)
+        self.tree.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        header = self.tree.header()
+        header.setStretchLastSection(False)
+        header.setMinimumSectionSize(3 * GRID)
+        header.setSectionResizeMode(_LABEL, QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(_COUNT, QHeaderView.ResizeMode.Fixed)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(GRID, GRID // 2, 0, 0)
+        layout.addWidget(self.tree, 1)
+        self.setMinimumWidth(20 * GRID)
+
 
 _WIDE, _FACETS_WIDTH = 1400, 35 * GRID
 """The narrowest list that shows the facets by itself, and how wide these are."""

@@ -1,23 +1,367 @@
 """The Monitor screen: a table of all devices, the details of the chosen one below it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+import numpy as np
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPolygonF, QShortcut
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QLineEdit,
+    QPushButton,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
-from app.gui.monitor.table import MonitorTable
-from app.gui.theme import GRID, Theme
+from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, toggle_button
+from app.gui.widgets.cell_model import AnyIndex, CellModel
+from app.gui.widgets.cell_table import CellDelegate, CellTable
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import splitter
+from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
 from app.gui.window_state import WindowState
+from app.records import Floats
+from app.viewmodels.format.cells import Cell
+from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.history import RANGES_S
-from app.viewmodels.monitor.model import MonitorModel, TableSettings
+from app.viewmodels.monitor.model import MonitorModel, Place, TableSettings
+
+_GRAPH_WIDTH, _BAR_WIDTH = 6 * GRID, 5 * GRID
+"""What a sparkline and a bar take at least; they share what room there is."""
+_WIDEST: dict[str, Cell] = {
+    DEVICE: Cell(text="This machine · 8× H200", symbol="▾"),
+    STATE: Cell(text="1 lost · 2 throttled · 1 shared", symbol="▲"),
+    "load_pct": Cell(text="100", unit="%"),
+    "power_mw": Cell(text="1,000 of 1,000", unit="W"),
+    "memory_bytes": Cell(text="140.0 of 140", unit="GiB"),
+    "temperature_c": Cell(text="100", unit="°C"),
+    PROCESSES: Cell(text="python3 (ann) and 1 more"),
+}
+"""Cells as wide as their column at least."""
+_GRAPHS = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}
+_STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 2, STATE: 2, PROCESSES: 1}
+"""The shares of the spare room that columns take."""
+
+
+def _widest(key: str) -> Cell:
+    """Return the widest cell of a column; those of pinned fields are alike."""
+    return _WIDEST.get(key, Cell(text="1,000.0", unit="GiB/s"))
+
+
+class _TableModel(CellModel):
+    """The rows of the view-model; each is made once between two refreshes, when it is painted or asked for."""
+
+    def __init__(self, monitor: MonitorModel) -> None:
+        super().__init__(tuple(monitor.columns().values()))
+        self._monitor = monitor
+        self.keys = tuple(monitor.columns())
+        self.order: list[Place] = []
+        self._made: dict[Place, Sequence[Cell]] = {}
+
+    def rowCount(self, parent: AnyIndex | None = None) -> int:
+        """Return the number of rows."""
+        return 0 if parent is not None and parent.isValid() else len(self.order)
+
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """Return the cells of a row, as they were at the last refresh."""
+        place = self.order[row]
+        made = self._made.get(place)
+        if made is None:
+            made = self._made[place] = self._monitor.cells(place)
+        return made
+
+    def is_folded(self, row: int) -> bool | None:
+        """Return whether the devices of a host are folded away; None for a device."""
+        place = self.order[row]
+        return self._monitor.is_folded(place.host) if place.device is None else None
+
+    def refresh(self) -> bool:
+        """Take rows and figures as they are now; return whether rows or columns are others than before."""
+        self._made = {}
+        order, keys = self._monitor.layout(), tuple(self._monitor.columns())
+        if order == self.order and keys == self.keys:
+            return False
+        self.beginResetModel()
+        self.order, self.keys = list(order), keys
+        self.columns = tuple(self._monitor.columns().values())
+        self.endResetModel()
+        return True
+
+
+class _GraphDelegate(CellDelegate):
+    """Adds sparklines and bars to the cells of all tables, and sets off the rows of hosts."""
+
+    def __init__(self, theme: Theme, rows: _TableModel) -> None:
+        super().__init__(theme)
+        self._rows = rows
+        self._faces = Face(tabular_font()), Face(tabular_font(bold=True))
+        self.number_widths: dict[int, int] = {}
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """Paint a cell; the row of a host is bold on another ground."""
+        row = index.row()
+        is_host = self._rows.order[row].device is None
+        if is_host:
+            painter.fillRect(option.rect, QColor(self._theme.colours.window))
+        # Not by the index: to ask the model through Qt costs more than to paint a number.
+        cell, face = self._rows.row_cells(row)[index.column()], self._faces[is_host]
+        painter.save()
+        self.paint_background(painter, option)
+        area = self.content_area(option, index)
+        if isinstance(cell, GraphCell):
+            self._paint_graph(painter, area, index, cell, face)
+        else:
+            self._paint_label(painter, area, cell, face)
+        painter.restore()
+
+    def _paint_label(self, painter: QPainter, area: QRect, cell: Cell, face: Face) -> None:
+        """Paint words from their beginning, for it says most: a state, the name of a host."""
+        painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
+        if cell.symbol:
+            face.write(painter, area, cell.symbol)
+            area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
+        face.write(painter, area, face.elided(cell.text, Qt.TextElideMode.ElideRight, area.width()))
+
+    def _paint_graph(self, painter: QPainter, area: QRect, index: AnyIndex, cell: GraphCell, face: Face) -> None:
+        """Paint the number at the right and its graph in the room that is left."""
+        colours = self._theme.colours
+        unit_width = self.unit_widths.get(index.column(), 0)
+        painter.setPen(QColor(colours.faint if cell.faint else colours.text))
+        face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
+        painter.setPen(QColor(colours.faint if cell.faint else colours.muted))
+        unit = QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height())
+        face.write(painter, unit, cell.unit)
+        room = QRectF(area).adjusted(0, 5, -self.number_widths.get(index.column(), 0) - GRID, -5)
+        if room.width() > 2 * GRID:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            colour = QColor(colours.faint if cell.faint else colours.accent)
+            if cell.course is not None:
+                _paint_course(painter, room, cell.course, colour)
+            elif cell.share is not None:
+                _paint_bar(painter, room, cell.share, colour, QColor(colours.raised))
+
+
+def _paint_course(painter: QPainter, room: QRectF, course: Floats, colour: QColor) -> None:
+    """Paint a line from gap to gap, with a wash below it."""
+    wash = QColor(colour)
+    wash.setAlpha(40)
+    known = np.flatnonzero(np.isfinite(course))
+    step = room.width() / max(1, len(course) - 1)
+    for part in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):
+        if len(part) < 2:
+            continue
+        heights = np.clip(course[part], 0.0, 1.0) * room.height()
+        x, y = room.left() + part * step, room.bottom() - heights
+        line = [QPointF(*point) for point in zip(x.tolist(), y.tolist(), strict=True)]
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(wash)
+        foot = [QPointF(line[-1].x(), room.bottom()), QPointF(line[0].x(), room.bottom())]
+        painter.drawPolygon(QPolygonF([*line, *foot]))
+        painter.setPen(colour)
+        painter.drawPolyline(QPolygonF(line))
+
+
+def _paint_bar(painter: QPainter, room: QRectF, share: float, colour: QColor, ground: QColor) -> None:
+    bar = QRectF(room.left(), room.center().y() - 3, room.width(), 6)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(ground)
+    painter.drawRoundedRect(bar, 3, 3)
+    if share:
+        painter.setBrush(colour)
+        painter.drawRoundedRect(QRectF(bar.left(), bar.top(), max(6.0, bar.width() * min(share, 1.0)), 6), 3, 3)
+
+
+class MonitorTable(CellTable):
+    """Shows the rows of a `MonitorModel`; one is chosen, and stays so while rows come, go and change order.
+
+    `connect_requested` and `opened` have the name of a host: to connect to it, and to show its plots on the Run screen.
+    """
+
+    chosen_changed = Signal()
+    sorted = Signal()
+    connect_requested = Signal(str)
+    opened = Signal(str)
+
+    def __init__(self, monitor: MonitorModel, theme: Theme) -> None:
+        self._monitor = monitor
+        self._rows = _TableModel(monitor)
+        self._graphs = _GraphDelegate(theme, self._rows)
+        self._least: dict[int, int] = {}
+        self._spare: dict[int, int] = {}
+        self._chosen: Place | None = None
+        self._is_own_choice = self._is_restoring = False
+        self._spans: frozenset[int] = frozenset()
+        super().__init__(self._rows, self._graphs, elastic=0, elastic_max=0)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setAccessibleName("Devices")
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
+        header = self.horizontalHeader()
+        header.setSectionsClickable(True)
+        header.setSortIndicatorShown(True)
+        header.sectionClicked.connect(self._sort)
+        self.verticalScrollBar().valueChanged.connect(lambda _: self._span_reasons())
+        self._fit_columns()
+
+    @property
+    def chosen(self) -> Place | None:
+        """The row whose details are shown; None where there is none."""
+        return self._chosen
+
+    @property
+    def wanted_height(self) -> int:
+        """The height at which all rows are in sight."""
+        return self.horizontalHeader().sizeHint().height() + self._rows.rowCount() * self._row_height() + 2
+
+    def displayed_text(self) -> str:
+        """Return all rows as text, a line each."""
+        cells = (self._rows.row_cells(row) for row in range(self._rows.rowCount()))
+        shown = ((" ".join(filter(None, (cell.text, cell.unit))) for cell in row) for row in cells)
+        return "\n".join(" · ".join(filter(None, row)) for row in shown)
+
+    def choose(self, place: Place) -> None:
+        """Choose a row, if it is there."""
+        if place in self._rows.order:
+            self.selectRow(self._rows.order.index(place))
+
+    def refresh(self) -> None:
+        """Show the rows as they are now."""
+        columns, row = self._rows.keys, max(0, self.currentIndex().row())
+        if self._rows.refresh():
+            self._spans = frozenset()
+            self.clearSpans()
+            if columns != self._rows.keys:
+                self._fit_columns()
+            self._restore(row)
+        self._show_order()
+        self._span_reasons()
+        self.viewport().update()
+
+    def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
+        """Note which row is chosen."""
+        super().currentChanged(current, previous)
+        if current.isValid() and not self._is_restoring:
+            self._is_own_choice = True
+            self._note(self._rows.order[current.row()])
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Left and right fold and unfold a host, Enter shows its plots or connects to it."""
+        place = self._chosen
+        key = Qt.Key(event.key())
+        if place is not None and key in (Qt.Key.Key_Left, Qt.Key.Key_Right) and self._monitor.has_host_rows:
+            self._monitor.fold(place.host, key == Qt.Key.Key_Left)
+            if key == Qt.Key.Key_Left:
+                self._chosen = Place(place.host)
+            self.refresh()
+            self.chosen_changed.emit()
+        elif place is not None and key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._open(place)
+        else:
+            super().keyPressEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Fold a host where its mark is, connect to it where that is offered, else choose the row."""
+        super().mousePressEvent(event)
+        index = self.indexAt(event.position().toPoint())
+        if not index.isValid() or self._rows.order[index.row()].device is not None:
+            return
+        host, key = self._rows.order[index.row()].host, self._rows.keys[index.column()]
+        if key == DEVICE and event.position().x() < self.visualRect(index).left() + 3 * GRID:
+            self._monitor.fold(host)
+            self.refresh()
+        elif key == PROCESSES and self._monitor.host(host).link.can_retry:
+            self.connect_requested.emit(host)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Show the plots of a row's host."""
+        index = self.indexAt(event.position().toPoint())
+        if index.isValid():
+            self._open(self._rows.order[index.row()])
+
+    def width_for(self, column: int, content: int) -> int:
+        """Return the width of a column with room for its graph."""
+        key = self._rows.keys[column]
+        cell = _widest(key)
+        bold = QFontMetrics(tabular_font(bold=True)).horizontalAdvance(cell.text)
+        unit_width = self._graphs.unit_widths.get(column, SYMBOL_WIDTH if cell.symbol else 0)
+        self._graphs.number_widths[column] = bold + unit_width
+        content = max(content, bold + unit_width + 2 * GRID + 2)
+        self._least[column] = content + _GRAPHS.get(key, 0)
+        self._spare[column] = content // 2 if key in (DEVICE, STATE, PROCESSES) else _GRAPHS.get(key, 0)
+        return self._least[column]
+
+    def _stretch(self) -> None:
+        """Share the room that is left among the columns that can use it."""
+        least = {column: self._least.get(column, 0) for column in range(len(self._rows.keys))}
+        spare = self.viewport().width() - sum(least.values())
+        shares = {column: _STRETCHED.get(key, 0) for column, key in enumerate(self._rows.keys)}
+        if spare < 0:
+            shares = self._spare
+            spare = max(spare, -sum(shares.values()))
+        for column, width in least.items():
+            self.setColumnWidth(column, width + spare * shares.get(column, 0) // max(1, sum(shares.values())))
+
+    def _fit_columns(self) -> None:
+        self._least, self._spare = {}, {}
+        self.fit([_widest(key) for key in self._rows.keys], title_suffix="   ")
+
+    def _sort(self, column: int) -> None:
+        self._monitor.sort_by(self._rows.keys[column])
+        self.refresh()
+        self.sorted.emit()
+
+    def _show_order(self) -> None:
+        settings = self._monitor.settings
+        column = self._rows.keys.index(settings.sort) if settings.sort in self._rows.keys else -1
+        order = Qt.SortOrder.AscendingOrder if settings.ascending else Qt.SortOrder.DescendingOrder
+        self.horizontalHeader().setSortIndicator(column, order)
+
+    def _restore(self, row: int) -> None:
+        """Choose the row again that the user chose, or what is in its place; before any choice, the first GPU."""
+        order = self._rows.order
+        if not order:
+            self._chosen = None
+            return
+        if not self._is_own_choice:
+            row = next((n for n, place in enumerate(order) if place.device is not None), 0)
+        elif self._chosen in order:
+            row = order.index(self._chosen)
+        row = min(row, len(order) - 1)
+        self._is_restoring = True
+        self.selectRow(row)
+        self._is_restoring = False
+        self._note(order[row])
+
+    def _note(self, place: Place) -> None:
+        if place != self._chosen:
+            self._chosen = place
+            self.chosen_changed.emit()
+
+    def _span_reasons(self) -> None:
+        """Let the reason of a row without figures have their room; only of rows in sight, for that takes a while."""
+        first, last = self.rowAt(0), self.rowAt(self.viewport().height() - 1)
+        rows = range(max(0, first), (last if last >= 0 else self._rows.rowCount() - 1) + 1)
+        found = frozenset(row for row in rows if self._monitor.reason(self._rows.order[row]))
+        if found != self._spans:
+            self._spans = found
+            self.clearSpans()
+            start, end = self._rows.keys.index(STATE), self._rows.keys.index(PROCESSES)
+            for row in found:
+                self.setSpan(row, start, 1, end - start)
+
+    def _open(self, place: Place) -> None:
+        can_connect = self._monitor.host(place.host).link.can_retry
+        (self.connect_requested if can_connect and place.host else self.opened).emit(place.host)
+
+    def _row_height(self) -> int:
+        return self.verticalHeader().defaultSectionSize()
+
 
 _TABLE_SHARE = 0.45
 """Of the height, what the table takes at most until the user chooses."""

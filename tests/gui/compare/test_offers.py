@@ -13,8 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.errors import DatabaseLockedError
 from app.gui.app import Workbench
 from app.gui.compare.compare_controller import CompareController
-from app.gui.compare.offers import OffersView
-from app.gui.compare.screen import CompareView
+from app.gui.compare.screen import CompareView, OffersView
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.panes import PageScroller

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.gui.compare.screen import CompareView
-from app.gui.compare.why import PartsTable
+from app.gui.compare.tabs import PartsTable
 from app.gui.theme import DARK, LIGHT, Theme
 from app.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison

@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QPushButton
 
-from app.gui.history import run_menu_controller
-from app.gui.history.log_view import LogView
+from app.gui.history import history_controller
+from app.gui.history.page import LogView
 from app.storage.store import Store
 from tests.fakes.evidence import AS_REQUESTED
 from tests.gui.history_page import HistoryPage
@@ -90,7 +90,7 @@ def test_a_run_is_replayed_run_again_and_its_command_copied(
     ] * 2
     opened: list[Path] = []
     # A file manager is another program.
-    monkeypatch.setattr(run_menu_controller, "open_folder", opened.append)
+    monkeypatch.setattr(history_controller, "open_folder", opened.append)
     screen.key(Qt.Key.Key_F)
     screen.qtbot.waitUntil(lambda: opened == [database_path.parent])
 
@@ -114,7 +114,7 @@ def test_the_files_of_a_run_are_its_weights_or_the_database(screen: HistoryPage)
     with screen.store() as store:
         row = store.library.run_rows([1])[0]
         folder = screen.database.with_name(f"{screen.database.name}.weights")
-        assert run_menu_controller.folder_of(store.library, 1) == screen.database.parent
+        assert history_controller.folder_of(store.library, 1) == screen.database.parent
         folder.mkdir()
         (folder / f"{row.uid}.npz").touch()
-        assert run_menu_controller.folder_of(store.library, 1) == folder
+        assert history_controller.folder_of(store.library, 1) == folder

@@ -11,8 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.fields import SlowSample
 from app.gui.monitor.monitor_controller import MonitorController
-from app.gui.monitor.screen import MonitorView
-from app.gui.monitor.table import MonitorTable
+from app.gui.monitor.screen import MonitorTable, MonitorView
 from app.gui.plot.plot_window import PlotWindow
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel

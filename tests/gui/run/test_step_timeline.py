@@ -7,8 +7,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.gui.run.evidence import EvidencePanel
-from app.gui.run.step_timeline import StepCanvas, StepTimelineWidget
+from app.gui.run.evidence import EvidencePanel, StepCanvas, StepTimelineWidget
 from app.gui.theme import DARK, LIGHT, Theme, ink_on
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.runs import EVIDENCE

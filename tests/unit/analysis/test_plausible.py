@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.energy import COUNTER_SOURCE, INTEGRAL_SOURCE, gpu_energy
-from app.analysis.plausible import plausible_samples
+from app.analysis.summary import plausible_samples
 from app.records import Floats, SampleColumns
 from app.samples import Device
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.hosts.clock import HostClock
+from app.hosts.link import HostClock
 
 S = 1_000_000_000
 DAYS_NS = 5 * 86_400 * S

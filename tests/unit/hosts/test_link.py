@@ -36,9 +36,8 @@ from app.agent_protocol import (
 )
 from app.errors import TelemetryError, UserError
 from app.fields import Sample
-from app.hosts.connection import Connection, serve
+from app.hosts.connection import _MOST_READINGS_AT_ONCE, _MOST_READINGS_PER_S, Connection, RemoteSampler, serve
 from app.hosts.link import Link, LinkLimits
-from app.hosts.remote import _MOST_READINGS_AT_ONCE, _MOST_READINGS_PER_S, RemoteSampler
 from app.hosts.routes import LinkLostError, LinkSilent, WorkerReport
 from app.runs.jobs import JobCrashedError, JobError
 from app.runs.launcher import BrokenMessage, Exited, WorkerEvent
@@ -419,7 +418,7 @@ def test_a_sampler_may_say_so_much_and_no_more(
     agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
-    monkeypatch.setattr("app.hosts.remote.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr("app.hosts.connection.time", SimpleNamespace(monotonic=lambda: now_s[0]))
     sampler = RemoteSampler(connection.link, (), 20.0)
     sample = Sample(t_ns=1, device="host")
     heard(agent, connection, sample, _MOST_READINGS_AT_ONCE)
@@ -454,7 +453,7 @@ def test_a_worker_may_say_so_much_and_no_more(agent: Agent, connection: Connecti
 def test_a_sampler_that_does_not_end_is_left(
     agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.hosts.remote._END_S", 0.0)
+    monkeypatch.setattr("app.hosts.connection._END_S", 0.0)
     sampler = RemoteSampler(connection.link, (), 20.0)
     sampler.end()
     assert list(sampler.messages()) == []

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from app.runs.host import ClockAnchor
-from app.runs.message_order import MessageOrder
+from app.runs.supervisor import MessageOrder
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,

@@ -14,7 +14,7 @@ from app.events import RunEvent
 from app.fields import Sample, SlowSample
 from app.runs import supervisor
 from app.runs.host import ClockAnchor
-from app.runs.recording import OtherProcesses, TelemetryRecorder
+from app.runs.maker import OtherProcesses, TelemetryRecorder
 from app.runs.sinks import FanOut
 from app.runs.supervisor import Inbox, Supervisor, WorkerTimeouts
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes

@@ -24,7 +24,7 @@ from app.samples import LogLine
 from app.storage.files import DiskSpace
 from app.storage.library import Library
 from app.storage.store import Store
-from app.storage.transfer import import_export, source_file, staging
+from app.storage.transfer import import_export, source_file
 from app.storage.transfer.copying import TRANSFERRED, columns
 from app.storage.transfer.import_export import import_runs
 from app.storage.transfer.validation import check_values
@@ -482,7 +482,7 @@ def test_an_experiment_that_is_not_there_is_refused(ours: Path, theirs: Path) ->
 
 
 def test_too_many_runs_are_refused(ours: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "MAX_RUNS", 1)
+    monkeypatch.setattr(import_export, "MAX_RUNS", 1)
     assert "holds 2 runs; at most 1 can be imported" in refused(ours, theirs)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.telemetry.host import HostSource, RaplPower
+from app.telemetry.sampler import HostSource, RaplPower
 
 
 def zone(folder: Path, name: str, energy_uj: int) -> Path:
@@ -24,7 +24,7 @@ def counts_up(counter: Path, by_uj: int) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What time it is, in nanoseconds; the test moves it."""
     now_ns = [10**15]
-    monkeypatch.setattr("app.telemetry.host.time.monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr("app.telemetry.sampler.time.monotonic_ns", lambda: now_ns[0])
     return now_ns
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.telemetry.nvml_periods import FieldPeriods, PeriodEstimator
+from app.telemetry.nvml_gpu import FieldPeriods, PeriodEstimator
 
 MS = 1_000_000
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from workloads.catalog import Machine, complete
-from workloads.flops import flops_per_step
 from workloads.protocol import RunSpec, Value
+from workloads.worker import flops_per_step
 
 
 def spec_of(workload: str, **given: Value) -> RunSpec:

@@ -299,7 +299,7 @@ def test_a_run_that_ended_early_was_not_looked_at() -> None:
 def test_outputs_are_alike_but_for_rounding(one: Replicas, difference: float, distinct: int) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.inspection import inspection_of
+    from workloads.tensorflow.steps import inspection_of
 
     class Ready:
         def take(self) -> Any:

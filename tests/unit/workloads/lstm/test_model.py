@@ -62,7 +62,7 @@ def test_two_features_are_enough() -> None:
 @pytest.mark.parametrize(("implementation", "use_cudnn"), [("standard", False), ("cudnn", True), ("auto", "auto")])
 def test_every_direction_is_the_implementation_asked_for(implementation: str, use_cudnn: bool | str) -> None:
     from workloads.tensorflow.recurrent import model
-    from workloads.tensorflow.recurrent.library_stacks import KerasStack
+    from workloads.tensorflow.recurrent.model import KerasStack
 
     given = {"gpus": 0, "units": 3, "timesteps": 4, "features": 2, "layers": 2, "bidirectional": True}
     variant = complete("lstm", {**given, "implementation": implementation}, Machine()).variant

@@ -151,8 +151,8 @@ def test_joined_weights_are_updated_to_the_same_bits(pair: Replicas, workload: s
 def test_joined_weights_of_any_shape_skip_the_same_steps(kind: str, shapes: list[tuple[int, ...]]) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.joined import JoinedOptimizer, join
     from workloads.tensorflow.optimizers import Adam, LossScale, Momentum, Optimizer, Schedule
+    from workloads.tensorflow.steps import JoinedOptimizer, join
 
     def optimizer(weights: Sequence[Any]) -> Optimizer:
         return Adam(weights) if kind == "adam" else Momentum(weights, Schedule(kind="cosine", peak=0.2, steps=9), 0.1)
