@@ -311,6 +311,14 @@ def test_a_search_knows_the_short_names_of_precisions(store: Store) -> None:
     assert store.library.find(RunQuery(text="FP32")) == [single]
 
 
+def test_the_best_matches_come_first_and_last_the_other_way_round(store: Store) -> None:
+    by_variant, by_tag = (_begin_lstm(store, name) for name in ("cudnn", "standard"))
+    store.library.add_tag([by_tag], "cudnn")
+    best_first = RunQuery(text="cudnn", order="match")
+    assert store.library.find(best_first) == [by_variant, by_tag]
+    assert store.library.find(replace(best_first, descending=False)) == [by_tag, by_variant]
+
+
 @given(text=st.text(max_size=20))
 def test_no_text_breaks_a_search(many: Store, text: str) -> None:
     query = RunQuery(text=text, workload=text, outcome=text, tag=text)
