@@ -15,6 +15,7 @@ from app.analysis.equality import (
     judge_check,
     known_checks,
     largest_difference,
+    relative_difference,
     spec_to_check,
     tolerances,
 )
@@ -70,6 +71,13 @@ def test_what_a_variant_was_asked_beyond_its_step_is_the_baseline_s() -> None:
 @pytest.mark.parametrize(("gpus", "parts"), [((0, 1), 1), ((1, 4), 4), ((4, 6), 12)])
 def test_each_gpu_gets_whole_parts(gpus: tuple[int, int], parts: int) -> None:
     assert common_parts(*(spec(gpus=count) for count in gpus)) == parts
+
+
+@pytest.mark.parametrize(
+    ("value", "reference", "difference"), [(0.0, 0.0, 0.0), (3.0, 4.0, 0.25), (-3.0, -4.0, 0.25), (4.0, -4.0, 2.0)]
+)
+def test_a_loss_is_off_by_a_share_of_the_other(value: float, reference: float, difference: float) -> None:
+    assert relative_difference(value, reference) == difference
 
 
 def test_the_largest_difference_is_that_of_the_worst_tensor_but_not_of_one_that_is_nothing() -> None:
@@ -134,12 +142,12 @@ def test_the_newest_check_counts_in_both_directions() -> None:
 def test_two_checks_against_a_third_show_that_two_are_the_same_but_not_that_they_differ() -> None:
     runs = [
         stored(1, NHWC, check(BASE, 1e-7, 1e-3)),
-        stored(2, KERAS, check(BASE, 2e-7, 2e-3)),
+        stored(2, KERAS, replace(check(BASE, 2e-7, 2e-3, at=2), tensor="conv1/kernel")),
         stored(3, OLDER, check(BASE, 1e-7, 0.049)),
     ]
     known = known_checks(runs)
     found = find_equality(NHWC, KERAS, known)
     assert found is not None
-    assert found.state == "same"
+    assert (found.state, found.tensor) == ("same", "conv1/kernel")
     assert (found.loss_difference, found.difference) == pytest.approx((3e-7, 3e-3))
     assert find_equality(OLDER, KERAS, known) is None

@@ -180,10 +180,11 @@ def test_a_clock_that_explains_most_comes_before_kernels() -> None:
     assert find_cause(explained([with_clock(uneven, 1721.0)], [with_clock(fast, 1980.0)])) is None
 
 
-def test_waiting_for_data_comes_before_idle_time() -> None:
-    def waiting(run: StoredRun, pct: float) -> StoredRun:
-        return replace(run, row=replace(run.row, summary=replace(run.row.summary, waiting_pct=pct)))
+def waiting(run: StoredRun, pct: float) -> StoredRun:
+    return replace(run, row=replace(run.row, summary=replace(run.row.summary, waiting_pct=pct)))
 
+
+def test_waiting_for_data_comes_before_idle_time() -> None:
     ready, late = traced_run(1, 20.0, {CONV: 19.0}), traced_run(2, 26.0, {CONV: 19.0})
     cause = find_cause(explained([waiting(late, 24.0)], [waiting(ready, 1.0)]))
     assert cause is not None
@@ -193,6 +194,8 @@ def test_waiting_for_data_comes_before_idle_time() -> None:
     half, more = (find_cause(explained([waiting(late, pct)], [waiting(ready, 0.0)])) for pct in (11.5, 11.6))
     assert half is None, "2.99 of 6 ms"
     assert more is not None, "3.02 of 6 ms"
+    as_long = traced_run(3, 20.001, {CONV: 19.0})
+    assert find_cause(explained([waiting(as_long, 24.0)], [waiting(ready, 1.0)])) is None, "the step hardly differs"
 
 
 def test_the_number_of_kernels_comes_before_idle_time() -> None:
@@ -230,6 +233,7 @@ def test_on_the_cpu_operations_are_listed_but_do_not_add_up() -> None:
     assert not found.on_gpu
     assert set(changes(found)) == {"gemm", "pointwise"}
     assert what_if(found) == ()
+    assert find_cause(explained([waiting(other, 0.0)], [waiting(baseline, 50.0)])) is None
 
 
 def test_what_cannot_be_compared_is_named() -> None:
