@@ -13,7 +13,9 @@ from app.analysis.comparability import (
     lowest_temperature_c,
     throttled_environment,
     throttled_pct,
+    throttled_shares,
 )
+from app.analysis.energy import measured_window
 from app.environment_keys import THROTTLED_KEY
 from app.fields import Sample
 from app.records import StoredRun
@@ -88,3 +90,16 @@ def test_how_long_a_run_was_throttled_is_a_fact_of_it(hold: ThrottleCause, expec
     assert facts.get(THROTTLED_KEY, "").startswith(expected)
     assert bool(facts) == bool(expected)
     assert throttled_pct(facts) == pytest.approx(25.0 if expected else 0.0, abs=1)
+
+
+@pytest.mark.parametrize(("late_ns", "early_ns", "share"), [(0, 0, 0.25), (-1, -1, 0.25), (1, 0, 0.0), (0, 1, 0.0)])
+def test_the_drivers_counter_counts_where_it_was_read_around_the_measured_part(
+    late_ns: int, early_ns: int, share: float
+) -> None:
+    run = held_by(0, 0.0)
+    start_ns, end_ns = measured_window(run) or (0, 0)
+    quarter_ns = (end_ns - start_ns) // 4
+    t_ns = np.array([start_ns + late_ns, start_ns + quarter_ns, end_ns - early_ns])
+    counted = {"throttled_thermal_ns": np.array([0.0, quarter_ns, quarter_ns])}
+    samples = tuple(replace(columns, slow_t_ns=t_ns, slow=counted) for columns in run.samples)
+    assert throttled_shares(replace(run, samples=samples))["heat"] == pytest.approx(share)

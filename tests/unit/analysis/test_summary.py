@@ -1,13 +1,14 @@
 """The figures of a run: summary, warm-up cut and the telemetry's audit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.summary import MAX_CUT_FRACTION, MIN_BLOCKS, step_ms, summarise, warmup_blocks
+from app.analysis.summary import MAX_CUT_FRACTION, MIN_BLOCKS, energy_mj_per_step, step_ms, summarise, warmup_blocks
 from app.events import Outcome, Summary
 from app.fields import FAST_FIELDS
 from app.records import BlockColumns, Floats, Phase, RunRow, SampleColumns, StoredRun
@@ -113,6 +114,13 @@ def test_constant_power_times_time_is_the_energy() -> None:
     assert summary.energy_mj_per_example == pytest.approx(500_000 * 3.5 / 80), "the window from 2.0 s to 5.5 s"
     assert summary.mean_power_mw == pytest.approx(500_000)
     assert summary.energy_source == "integral of power"
+
+
+def test_the_energy_of_a_step_is_that_of_its_examples() -> None:
+    steps = Summary(energy_mj_per_example=2.0, measured_steps=5, measured_examples=80)
+    assert energy_mj_per_step(steps) == 32.0
+    assert energy_mj_per_step(replace(steps, measured_steps=0)) is None
+    assert energy_mj_per_step(replace(steps, energy_mj_per_example=None)) is None
 
 
 def test_the_energy_of_a_ramp_is_exact() -> None:
