@@ -87,7 +87,7 @@ class FlatRuns:
         self._runs = runs
         self._counter = counter
         for name, function in _BY_NAME.items():
-            connection.create_function(name, 1, function, deterministic=True)
+            connection.create_function(name, 1, function)
         flat = (RUNS, DEVICES, *RUN_TABLES, *DEVICE_TABLES, EXPERIMENT_RUNS)
         self.tables = tuple(_flat_table(connection, table) for table in flat)
 
@@ -139,8 +139,6 @@ def _flat_table(connection: sqlite3.Connection, table: Table) -> FlatTable:
 
 
 def _join_clause(table: Table) -> str:
-    if table == RUNS:
-        return "runs AS t JOIN runs USING (run)"
     joins = "devices USING (device_id) JOIN" if table in DEVICE_TABLES else ""
     joins = "experiments USING (experiment) JOIN" if table == EXPERIMENT_RUNS else joins
     return f"{table.name} AS t JOIN {joins} runs USING (run)"

@@ -247,7 +247,7 @@ def _is_valid(parameter: Parameter, value: Value) -> bool:
     if parameter.kind in ("switch", "text", "path", "choice"):
         return isinstance(value, bool if parameter.kind == "switch" else str)
     try:
-        return not isinstance(value, bool | str) and catalog.parse(parameter, str(value)) == value
+        return catalog.parse(parameter, str(value)) == value
     except UsageError:
         return False
 

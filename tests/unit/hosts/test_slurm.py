@@ -9,7 +9,7 @@ import pytest
 
 from app.hosts.address import parse_address
 from app.hosts.carriers import Carrier
-from app.hosts.slurm import login_script, slurm_carrier
+from app.hosts.slurm import describe_wait, login_script, slurm_carrier
 from tests.fakes.slurm import Cluster, install
 
 _ECHO = "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES; while read -r line; do echo \"got '$line'\"; done"
@@ -66,6 +66,12 @@ def test_a_job_waits_in_the_queue_with_its_place_and_then_has_stdin_and_gpus(clu
         assert process.stdout.read() == "got 'sent while it waits'\n"
         process.stderr.read()
     assert (process.returncode, cluster.jobs) == (0, [])
+
+
+@pytest.mark.parametrize(("chars", "shown"), [(60, "r" * 60), (61, "r" * 59 + "…")])
+def test_a_part_of_the_queue_s_line_is_short(chars: int, shown: str) -> None:
+    said = describe_wait(f"variantscope-queue 7|gpu|{'r' * chars}|N/A|2|3")
+    assert said == f"Job 7 waits in the queue of Slurm's partition gpu: place 2 of 3 ({shown})."
 
 
 def test_a_program_that_goes_away_leaves_no_job_in_the_queue(cluster: Cluster) -> None:

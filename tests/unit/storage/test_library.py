@@ -319,6 +319,15 @@ def test_the_best_matches_come_first_and_last_the_other_way_round(store: Store) 
     assert store.library.find(replace(best_first, descending=False)) == [by_tag, by_variant]
 
 
+def test_a_wider_search_looks_into_the_best_free_text_that_holds_the_word(store: Store) -> None:
+    by_variant, by_note = (_begin_lstm(store, name) for name in ("cudnn", "standard"))
+    store.library.set_note(by_note, "no cudnn here")
+    store.finish(by_note, outcome=Outcome(name="failed", reason="No cuDNN."), summary=Summary(), t_ns=2 * S, utc_ns=S)
+    found = store.library.search(RunQuery(text="cudnn"))
+    assert (list(found.runs), found.left_out, found.wider) == ([by_variant], 1, "note:cudnn")
+    assert store.library.find(RunQuery(text=found.wider)) == [by_note]
+
+
 @given(text=st.text(max_size=20))
 def test_no_text_breaks_a_search(many: Store, text: str) -> None:
     query = RunQuery(text=text, workload=text, outcome=text, tag=text)

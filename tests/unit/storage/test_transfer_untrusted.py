@@ -431,9 +431,14 @@ def test_a_valid_file_of_10_gb_of_which_little_is_taken_is_read(tmp_path: Path, 
     assert import_runs(tmp_path / "new.db", theirs).runs == (1, 2)
 
 
-def test_without_room_for_it_nothing_is_begun(ours: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_export, "disk_space", lambda path: DiskSpace(path, 20_000_000))
+def test_without_room_for_it_nothing_is_begun(
+    ours: Path, theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed_bytes = 3 * theirs.stat().st_size + 20_000_000
+    monkeypatch.setattr(import_export, "disk_space", lambda path: DiskSpace(path, needed_bytes - 1))
     assert "for a while; the disk that holds" in refused(ours, theirs)
+    monkeypatch.setattr(import_export, "disk_space", lambda path: DiskSpace(path, needed_bytes))
+    assert import_runs(tmp_path / "new.db", theirs).runs == (1, 2)
 
 
 def test_what_unfolds_to_more_than_the_file_holds_is_refused(
