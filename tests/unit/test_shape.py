@@ -107,6 +107,17 @@ def test_no_module_imports_itself_through_others() -> None:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
+def test_no_thread_keeps_the_program_from_ending() -> None:
+    calls = [
+        f"{name}:{node.lineno} {ast.unparse(node)}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "threading.Thread" and node.keywords
+    ]
+    assert len(calls) > 10
+    assert [call for call in calls if "daemon=True" not in call and not call.startswith("app/bench/")] == []
+
+
 def test_public_things_say_what_they_are() -> None:
     silent = [name for name, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
     for name, tree in TREES.items():
