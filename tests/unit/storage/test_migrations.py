@@ -96,7 +96,8 @@ def test_times_of_older_traces_have_no_causes_of_idle_time(database_path: Path) 
 
 OLDER_EVIDENCE: tuple[tuple[dict[str, str], dict[str, str], bool | None, str | None, list[str]], ...] = (
     ({"xla": "on"}, {}, None, "No trace.", []),
-    ({"implementation": "auto", "xla": "off"}, {"implementation": "standard", "xla": "off"}, False, "No cuDNN.", []),
+    ({"implementation": "auto", "xla": "off"}, {"implementation": "standard", "xla": "off"}, False, "No cuDNN.",
+     ["Seen.", "The executed graph looks the same for standard and gemm2."]),
     ({"implementation": "auto", "xla": "off"}, {"implementation": "standard", "xla": "on"}, False, "Not off.", []),
     ({"precision": "bfloat16"}, {"precision": "bfloat16"}, True, None, ["23 of 29 products are in bfloat16."]),
     ({"implementation": "gemm2", "xla": "off", "layout": "NCHW"}, {"implementation": "gemm2", "xla": "on"}, False,
@@ -140,6 +141,9 @@ def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
             ("mismatch", "Not GPU."),
             (None, None),
         ]
+        chosen = store.load(2).evidence
+        assert chosen is not None
+        assert (chosen.notes, chosen.unverified) == (("Seen.",), {}), "Keras can only have chosen its own"
         last = store.load(5).evidence
         assert last is not None
         assert (last.actual, last.notes) == ({"xla": "on"}, ("Seen.",))
