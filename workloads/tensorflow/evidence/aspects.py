@@ -166,7 +166,7 @@ def _time_shares(observation: Observation) -> dict[str, float]:
     products = {(op.kernel or op.name, op.dtype) for op in observation.executed_products if op.dtype}
     types = sorted({dtype for _, dtype in products})
     if len(types) == 1:
-        return {types[0]: 1.0}
+        return dict.fromkeys(types, 1.0)
     times = observation.trace.op_times_ns
     spent = {dtype: sum(times.get(name, 0) for name, own in products if own == dtype) for dtype in types}
     total = sum(spent.values())

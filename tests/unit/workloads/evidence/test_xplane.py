@@ -58,6 +58,7 @@ def test_the_time_of_kernels_is_known_by_what_started_them() -> None:
     fused.stats.add(metadata_id=2, ref_value=4)
     trace = read(profile.SerializeToString(), 1, gpu=True)
     assert trace.op_times_ns == {"model/big/MatMul": 110, "fusion.3": 100}
+    assert trace.kernels[-1].name == "splitK", "the one that took longest comes first"
 
 
 def test_times_of_two_gpus_are_added() -> None:
@@ -204,6 +205,7 @@ def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
     found = step_timeline(trace.step, trace.kernels)
     assert found is not None
     assert (len(found.kernels), found.left_out) == (MOST_STEP_KERNELS, 5)
+    assert found.duration_ns == 3_000 * (count - 1) + 2_345
     evidence = Evidence(requested={}, actual={}, match=None, kernels=trace.kernels, timeline=found)
     line = encode(evidence)
     assert len(line) < MOST_MESSAGE_BYTES / 8
@@ -236,6 +238,27 @@ def test_occupancy_is_what_a_kernel_can_fill_of_its_gpu() -> None:
     pct = {kernel.name: kernel.occupancy_pct for kernel in read(profile.SerializeToString(), 1, gpu=True).kernels}
     assert pct["gemm"] == pytest.approx((100 * 12.121 + 300 * 37.5) / 400, rel=1e-3)
     assert (pct["Mul"], pct["MemcpyD2D"]) == (None, None), "not known, and nothing that a kernel could fill"
+
+
+@pytest.mark.parametrize(
+    ("capability", "threads"),
+    [((7, 0), 2048), ((7, 5), 1024), ((8, 0), 2048), ((8, 6), 1536), ((8, 7), 1536), ((8, 9), 1536), ((9, 0), 2048),
+     ((10, 0), 2048), ((12, 0), 1536), ((12, 1), 1536)],
+)  # fmt: skip
+def test_a_multiprocessor_holds_the_threads_of_its_generation(capability: tuple[int, int], threads: int) -> None:
+    from workloads.tensorflow.evidence.xplane import read
+
+    profile = space()
+    plane = profile.planes.add(name="/device:GPU:0")
+    numbers = {"core_count": 2, "compute_cap_major": capability[0], "compute_cap_minor": capability[1]}
+    for number, (name, value) in enumerate(numbers.items(), 1):
+        plane.stat_metadata[number].name = name
+        plane.stats.add(metadata_id=number, uint64_value=value)
+    plane.stat_metadata[4].name = "kernel_details"
+    add_line(plane, "Stream #13(Compute)", [("Mul", 0, 100)])
+    plane.lines[0].events[0].stats.add(metadata_id=4, str_value="grid:4,1,1 block:128,1,1 occ_pct:100")
+    (kernel,) = read(profile.SerializeToString(), 1, gpu=True).kernels
+    assert kernel.occupancy_pct == pytest.approx(100 * 4 * 128 / (2 * threads))
 
 
 @pytest.mark.parametrize("jit", [False, True])
