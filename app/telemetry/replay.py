@@ -266,7 +266,7 @@ class Replay:
         return max(0.0, ((self._next.t_ns - self._start_ns) / 1e9 - self.position_s) / self._speed)
 
     def read(self, limit: int = 5000) -> Sequence[Event]:
-        """Return the events that are due, in their order; when they are more than `most`, the rest comes next time."""
+        """Return the events that are due, in their order; when they are more than `limit`, the rest comes next time."""
         now_ns = self._start_ns + round(self.position_s * 1e9)
         due: list[Event] = []
         while self._next is not None and self._next.t_ns <= now_ns and len(due) < limit:

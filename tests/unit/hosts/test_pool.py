@@ -19,11 +19,11 @@ from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Gpu, Machine, complete
 
 
-def inventory(host: str, *cards: str) -> Inventory:
+def inventory(host: str, *cards: str, platform: str = "linux") -> Inventory:
     gpus = tuple(Gpu(index=index, uuid=f"GPU-{host}{index}", name=card) for index, card in enumerate(cards))
     devices = [Device(device=gpu.uuid, kind="gpu", index=gpu.index, name=gpu.name) for gpu in gpus]
     return Inventory(
-        machine=Machine(gpus=gpus, cpu_count=4),
+        machine=Machine(gpus=gpus, cpu_count=4, platform=platform),
         devices=(Device(device=HOST, kind="host", index=-1, name=host), *devices),
     )
 
@@ -41,6 +41,14 @@ def test_runs_of_a_pool_get_one_kind_of_card() -> None:
     assert uuids(merged_inventory(members, "lab", "a100")) == ["GPU-a1", "GPU-c0"]
     with pytest.raises(UserError, match=r"lab has no GPU whose name has 'B300' in it; its GPUs are: H200, A100\."):
         merged_inventory(members, "lab", "B300")
+
+
+@pytest.mark.parametrize(
+    ("platforms", "platform"), [((), "linux"), (("linux", "darwin"), "linux"), (("darwin", "linux"), "darwin")]
+)
+def test_a_pool_is_of_the_platform_of_its_first_host(platforms: tuple[str, ...], platform: str) -> None:
+    members = [inventory(f"host{n}", "H200", platform=each) for n, each in enumerate(platforms)]
+    assert merged_inventory(members, "lab").machine.platform == platform
 
 
 @pytest.fixture

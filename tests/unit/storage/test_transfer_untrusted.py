@@ -425,7 +425,10 @@ def test_rows_that_no_table_of_ours_takes_are_refused(
     assert sentence in refused(ours, theirs)
 
 
-def test_a_valid_file_of_10_gb_of_which_little_is_taken_is_read(tmp_path: Path, theirs: Path) -> None:
+def test_a_valid_file_of_10_gb_of_which_little_is_taken_is_read(
+    tmp_path: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_export, "disk_space", lambda path: DiskSpace(path, 1_000_000_000))
     with theirs.open("r+b") as file:
         file.truncate(10_000_000_000)
     assert import_runs(tmp_path / "new.db", theirs).runs == (1, 2)

@@ -94,7 +94,7 @@ def test_a_pause_stops_time_and_a_new_speed_goes_on_from_there() -> None:
     replay.pause()
     clock.now_s += 100.0
     assert replay.read() == []
-    assert (replay.position_s, replay.next_s) == (2.0, None)
+    assert (replay.position_s, replay.next_s, replay.paused) == (2.0, None, True)
     replay.resume()
     replay.set_speed(4.0)
     clock.now_s += 0.5
