@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import queue
+import threading
 import time
 
 import psutil
@@ -11,8 +13,11 @@ import pytest
 from app.fields import Sample, SlowSample
 from app.samples import DeviceLost, FieldsUpdated, Processes
 from app.telemetry import nvml_calls
-from tests.fakes.nvml import FakeNvml
-from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Flaw
+from app.telemetry.messages import SamplerMessage
+from app.telemetry.nvml_list import GpuList
+from app.telemetry.nvml_thread import GpuThread
+from tests.fakes.nvml import FakeNvml, installed
+from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import Readers, opened, slow_values
 
@@ -36,6 +41,31 @@ def test_each_field_is_read_on_its_own_schedule(clock: Clock) -> None:
     assert read["memory_reserved_bytes"] == [0, 10]
     assert read["throttled_power_ns"] == [float(s) for s in range(11)]
     assert read["pcie_tx_bytes_per_s"] == [tick / 4 for tick in range(1, 41)], "the first has nothing before it"
+
+
+def test_the_thread_of_a_gpu_wakes_for_what_is_due_first(clock: Clock) -> None:
+    stopped, slow = threading.Event(), threading.Event()
+    slow.set()
+
+    class Orders(queue.SimpleQueue[bool]):
+        def get(self, block: bool = True, timeout: float | None = None) -> bool:
+            clock.sleep(timeout or 0.0)
+            if clock.passed_s > 20:
+                stopped.set()
+            raise queue.Empty
+
+    said: list[SamplerMessage] = []
+    with installed(Driver(cards=(H200,))):
+        pynvml.nvmlInit()
+        gpus = GpuList(said.extend, ())
+        gpus.set_count(1)
+        thread = GpuThread(gpus, 0, slow, stopped)
+        thread.orders = Orders()
+        thread.run()
+        pynvml.nvmlShutdown()
+    active_ns = [each.t_ns for each in said if isinstance(each, SlowSample) and each.sm_active_pct is not None]
+    assert len(active_ns) > 15
+    assert max(later - earlier for earlier, later in itertools.pairwise(active_ns)) < 1.1e9
 
 
 def test_counters_become_rates_and_a_wrapped_one_gives_none_this_time(clock: Clock) -> None:

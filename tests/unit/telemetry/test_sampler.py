@@ -223,19 +223,9 @@ def test_slow_samples_hold_what_takes_long_and_the_sampler_s_own_cost() -> None:
         assert (values["memory_reserved_bytes"], values["memory_temperature_c"]) == (644_939_776, 37)
         assert (values["sm_active_pct"], values["dram_active_pct"]) == (96.0, 16.0)
         own = [until(said, SlowSample, lambda sample: sample.sampler_cpu_s is not None) for _ in range(2)]
-        assert any(_active_after_s(said) < 1.5 for _ in range(TRIES)), "each second, whatever is due later"
     assert [sample.device for sample in own] == [HOST, HOST]
     used_s = [sample.sampler_cpu_s or 0 for sample in own]
     assert 0 < used_s[0] <= used_s[1]
-
-
-def _active_after_s(said: Messages) -> float:
-    """The time between two readings of how busy a GPU's multiprocessors are."""
-    times_ns = [
-        until(said, SlowSample, lambda sample: sample.device == "GPU-aaaa" and sample.sm_active_pct is not None).t_ns
-        for _ in range(2)
-    ]
-    return (times_ns[1] - times_ns[0]) / 1e9
 
 
 def test_with_the_word_cheap_nothing_dear_is_read() -> None:
