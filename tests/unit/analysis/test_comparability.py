@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from app.analysis.comparability import (
+    NOT_SET,
     THROTTLE_CAUSES,
     ThrottleCause,
     is_cool,
     is_throttled,
+    known_value,
     lowest_temperature_c,
     throttled_environment,
     throttled_pct,
@@ -20,7 +22,15 @@ from app.environment_keys import THROTTLED_KEY
 from app.fields import Sample
 from app.records import StoredRun
 from tests.fakes.experiments import result
-from workloads.catalog import Gpu, Machine, complete
+from workloads.catalog import (
+    ONEDNN_KEY,
+    ONEDNN_VARIABLE,
+    VARIABLE_PREFIX,
+    VARIABLES_RECORDED_KEY,
+    Gpu,
+    Machine,
+    complete,
+)
 
 H200 = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
 SPEC = complete("cnn10", {"gpus": 1}, H200)
@@ -58,6 +68,23 @@ def test_a_gap_in_the_readings_is_no_steady_temperature() -> None:
     before, after = every_second(61, 60), Sample(t_ns=30 * 10**9, device="GPU-0", temperature_c=50)
     assert not is_cool([*before, after], None)
     assert is_cool([*before, after, Sample(t_ns=41 * 10**9, device="GPU-0", temperature_c=50)], None)
+
+
+@pytest.mark.parametrize(
+    ("environment", "key", "value"),
+    [
+        ({"driver": "580"}, "driver", "580"),
+        ({}, "driver", None),
+        ({VARIABLES_RECORDED_KEY: "TF_ XLA_"}, f"{VARIABLE_PREFIX}TF_X", NOT_SET),
+        ({VARIABLES_RECORDED_KEY: "XLA_"}, f"{VARIABLE_PREFIX}TF_X", None),
+        ({}, f"{VARIABLE_PREFIX}TF_X", None),
+        ({f"{VARIABLE_PREFIX}{ONEDNN_VARIABLE}": "0"}, ONEDNN_KEY, "off"),
+        ({f"{VARIABLE_PREFIX}{ONEDNN_VARIABLE}": "1"}, ONEDNN_KEY, "on"),
+        ({}, ONEDNN_KEY, None),
+    ],
+)
+def test_a_run_knows_what_it_recorded_or_looked_for(environment: dict[str, str], key: str, value: str | None) -> None:
+    assert known_value(environment, key) == value
 
 
 def test_the_lowest_temperature_is_that_of_those_told() -> None:
