@@ -223,7 +223,7 @@ class Probe:
     def _add_fields(self, names: Iterable[str], cost_us: float) -> None:
         self.answers.came()
         for name in names:
-            self.fields[name] = FieldInfo(unit=FIELDS[name].unit, cost_us=cost_us)
+            self.fields[name] = FieldInfo(unit=FIELDS[name].unit, cost_us=round(cost_us, 1))
             self.absent.pop(name, None)
 
     def _start_gpm(self) -> bool:
@@ -263,8 +263,8 @@ def _cost_us(read: Callable[[], object]) -> float:
         durations_us.append(_elapsed_us(started_ns))
         if (len(durations_us) == 2 and min(durations_us) > _SLOW_CALL_US) or durations_us[0] > _VERY_SLOW_CALL_US:
             break
-    return round(statistics.median(durations_us), 1)
+    return statistics.median(durations_us)
 
 
 def _elapsed_us(started_ns: int) -> float:
-    return round((time.perf_counter_ns() - started_ns) / 1e3, 1)
+    return (time.perf_counter_ns() - started_ns) / 1e3

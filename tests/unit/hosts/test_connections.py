@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 from app.errors import UserError
 from app.fields import Sample
 from app.hosts import connections
+from app.hosts.book import FILE_VARIABLE, HostEntry, add_host
 from app.hosts.connection import Connection
 from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections
 from app.hosts.link import LinkStatus
@@ -164,3 +166,13 @@ def test_closing_ends_what_is_connected_and_what_waits(window: Window) -> None:
     assert window.played.closed == 1
     window.hosts.connect("gpu1")
     assert window.hosts.states() == (), "nothing begins after the end"
+
+
+def test_the_user_s_hosts_are_read_when_asked(window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "hosts.json"))
+    entry = HostEntry(name="gpu1", address="ssh://gpu1")
+    add_host(entry)
+    assert window.hosts.entries == ()
+    window.hosts.reload()
+    assert window.hosts.entries == (entry,)
+    assert [state.name for state in window.hosts.states()] == ["gpu1"]

@@ -1,6 +1,7 @@
 """The slow fields: schedules, counters as rates, GPM, energy, processes, and cards that are lost on the way."""
 
 import itertools
+import math
 import os
 import queue
 import threading
@@ -167,7 +168,8 @@ def test_the_energy_counter_s_period_is_learnt_by_watching(clock: Clock) -> None
     assert [type(each) for each in seen] == [FieldsUpdated, FieldsUpdated]
     for each in seen:
         assert each.fields["energy_mj"].period_ms == pytest.approx(100, abs=3)
-        assert each.fields["energy_mj"].cost_us is not None
+        cost_us = each.fields["energy_mj"].cost_us or math.nan
+        assert cost_us == round(cost_us, 1), "no more digits than a reading's cost has"
         assert each.fields["temperature_c"].period_ms is None, "it never changed"
 
 

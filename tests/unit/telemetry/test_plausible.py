@@ -55,6 +55,13 @@ def test_garbage_is_removed_and_named() -> None:
     assert {name: value for name, value in values.items() if value is not None} == {"memory_load_pct": 31}
 
 
+def test_only_what_counts_may_not_go_back() -> None:
+    readings = PlausibleReadings("gpu", TOTAL)
+    for second, (fan_pct, energy_mj, wrong) in enumerate(((50, 900, ()), (30, 800, ("energy_mj",)), (60, 850, ()))):
+        values: dict[str, float | None] = {"fan_pct": fan_pct, "energy_mj": energy_mj}
+        assert readings.remove_slow(second * S, values) == wrong
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("power_mw", 0), ("load_pct", 101), ("temperature_c", 255), ("load_pct", -1)]
 )
