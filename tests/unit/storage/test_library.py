@@ -317,6 +317,8 @@ def test_the_best_matches_come_first_and_last_the_other_way_round(store: Store) 
     best_first = RunQuery(text="cudnn", order="match")
     assert store.library.find(best_first) == [by_variant, by_tag]
     assert store.library.find(replace(best_first, descending=False)) == [by_tag, by_variant]
+    by_word, by_number = (_begin_lstm(store, f"copy {number}") for number in (4, 3))
+    assert store.library.find(replace(best_first, text="4")) == [by_number, by_word], "as good as the best field"
 
 
 def test_a_wider_search_looks_into_the_best_free_text_that_holds_the_word(store: Store) -> None:

@@ -304,6 +304,7 @@ def test_long_runs_move_whole(full: Path, database_path: Path) -> None:
     shares: list[float] = []
     import_runs(database_path, full, TransferProgress(report=shares.append))
     assert len(set(shares)) > 20, "progress is told while one run is read"
+    assert any(share == pytest.approx(0.5, abs=0.01) for share in shares), "reading the file is half of it"
     with Store.open(database_path) as store:
         (gpu, _) = store.load(2).samples
         assert gpu.device == msgspec.structs.replace(GPU, lost=LOST.reason)
