@@ -5,6 +5,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +17,15 @@ from app.agent_protocol import (
     CUT,
     MOST_EVENTS,
     AgentHello,
+    CancelJob,
+    FilePart,
     JobDone,
     LaunchWorker,
     Leased,
     Order,
     Ping,
     Pong,
+    ReadFile,
     Refused,
     ReleaseLease,
     Report,
@@ -38,6 +42,7 @@ from app.errors import TelemetryError, UserError
 from app.fields import Sample
 from app.hosts.connection import _MOST_READINGS_AT_ONCE, _MOST_READINGS_PER_S, Connection, RemoteSampler, serve
 from app.hosts.link import Link, LinkLimits
+from app.hosts.remote_jobs import ScratchFiles
 from app.hosts.routes import LinkLostError, LinkSilent, WorkerReport
 from app.runs.jobs import JobCrashedError, JobError
 from app.runs.launcher import BrokenMessage, Exited, WorkerEvent
@@ -292,6 +297,31 @@ def test_a_job_answers_with_its_result_alone(agent: Agent, connection: Connectio
     assert connection.host.run_job(Calibrate(precision="float32"), Calibration) == rate
     with pytest.raises(JobCrashedError, match="something else"):
         connection.host.run_job(Calibrate(precision="float32"), OutputDifference)
+
+
+def test_a_job_that_is_overdue_is_cancelled(agent: Agent, connection: Connection) -> None:
+    agent.answers[CancelJob] = lambda order: Refused(number=order.job, kind="cancelled", reason="It took too long.")
+    late = threading.Timer(LIMIT_S / 2, agent.cut)
+    late.start()
+    with pytest.raises(TimeoutError):
+        connection.host.run_job(Calibrate(precision="float32"), Calibration, lambda: True)
+    late.cancel()
+    assert agent.order(StartJob).number == agent.order(CancelJob).job
+
+
+def test_a_file_comes_in_pieces(agent: Agent, connection: Connection, tmp_path: Path) -> None:
+    content = b"seven B"
+    agent.answers[ReadFile] = lambda order: FilePart(
+        number=order.number,
+        data=content[order.offset : order.offset + 3] if order.name == "1.npz" else b"",
+        size=len(content),
+    )
+    files = ScratchFiles(connection.link)
+    files.fetch("1.npz", tmp_path / "weights.npz")
+    assert (tmp_path / "weights.npz").read_bytes() == content
+    with pytest.raises(UserError, match=r"gpu1 sent weights\.npz incompletely"):
+        files.fetch("2.npz", tmp_path / "weights.npz")
+    assert (tmp_path / "weights.npz").read_bytes() == content
 
 
 def test_the_sampler_is_started_with_the_rate(agent: Agent, connection: Connection) -> None:
