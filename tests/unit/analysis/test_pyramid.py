@@ -320,7 +320,7 @@ def test_no_column_but_those_named_changes_by_a_rounding() -> None:
 
 def test_a_stroke_says_what_changed_only_since_one_that_it_continues() -> None:
     first, *_, last = continued([0.2, 1.2, 1.6], [3.0, 7.0, 8.0], 2.8, 4, beyond=0.13)
-    stranger = continued([0.2], [3.0], 2.8, 4, beyond=0.13)[0]
+    another = continued([0.2], [3.0], 2.8, 4, beyond=0.13)[0]
     assert last.changed_since(last) == (0, range(4, 4))
-    assert last.changed_since(stranger) is None
+    assert last.changed_since(another) is None
     assert first.changed_since(last) is None, "it was drawn before"

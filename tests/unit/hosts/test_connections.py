@@ -172,7 +172,7 @@ def test_the_user_s_hosts_are_read_when_asked(window: Window, tmp_path: Path, mo
     monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "hosts.json"))
     entry = HostEntry(name="gpu1", address="ssh://gpu1")
     add_host(entry)
-    assert window.hosts.entries == ()
+    assert window.hosts.states() == ()
     window.hosts.reload()
     assert window.hosts.entries == (entry,)
     assert [state.name for state in window.hosts.states()] == ["gpu1"]
