@@ -9,9 +9,7 @@ _READERS = (
     "app.telemetry.nvml_gpu",
     "app.telemetry.nvml_calls",
     "app.telemetry.nvml_list",
-    "app.telemetry.nvml_gpu",
     "app.telemetry.nvml_probe",
-    "app.telemetry.nvml_thread",
     "tests.fakes.nvml",
     "tests.unit.telemetry.sources",
 )
