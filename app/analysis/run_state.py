@@ -7,8 +7,7 @@ import numpy as np
 
 from app.analysis.comparability import used_gpus
 from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
-from app.analysis.intervals import LEVEL, Estimate
-from app.analysis.quantiles import student_t
+from app.analysis.intervals import LEVEL, Estimate, student_t
 from app.analysis.verdict import throughputs
 from app.records import Floats, StoredRun
 
