@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
-from app.analysis.noise import Resolution
+from app.analysis.intervals import Resolution
 from app.metrics import METRICS
 from workloads.protocol import RunSpec
 

@@ -14,8 +14,7 @@ from typing import Literal, cast
 import psutil
 
 from app.agent.environments import AgentEnvironments
-from app.agent.outbox import Outbox
-from app.agent.processes import AgentSampler, AgentWorker
+from app.agent.processes import AgentSampler, AgentWorker, Outbox
 from app.agent.scratch import Scratch
 from app.agent_protocol import (
     CancelJob,

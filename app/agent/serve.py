@@ -14,13 +14,12 @@ import msgspec
 from app import units
 from app.agent.agent import Agent
 from app.agent.guard import end_everything, print_error
-from app.agent.outbox import Outbox
-from app.agent.processes import AgentSampler
+from app.agent.processes import AgentSampler, Outbox
 from app.agent_protocol import AGENT_PROTOCOL, LOST_S, AgentHello, Order
 from app.errors import bug_message
 from app.log import configure_child
 from app.storage.owner import boot_id, host_id
-from app.telemetry.pipe import PipeLock, claim_output
+from app.telemetry.sampler_process import PipeLock, claim_output
 from workloads.catalog import complete_environments
 from workloads.protocol import MOST_MESSAGE_BYTES, ProtocolError, decode
 

@@ -18,8 +18,7 @@ import numpy as np
 from msgspec import structs
 
 from app import units
-from app.analysis.intervals import PLANNED_LEVEL
-from app.analysis.noise import Resolution, pooled_noise, resolution
+from app.analysis.intervals import PLANNED_LEVEL, Resolution, pooled_noise, resolution
 from app.analysis.verdict import Decision, VariantResult, judge, throughputs
 from app.cli.experiment_progress import run_entries
 from app.cli.options import (

@@ -1,43 +1,47 @@
 """`compare` and `scaling`: stored runs compared, and their scaling to more GPUs."""
 
+import functools
+import os
 import shlex
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from app import units
 from app.analysis.intervals import Estimate
 from app.cli.candidates import complete_runs
-from app.cli.gate import GateOptions, gate_options, report_gate
 from app.cli.library import run_query
 from app.cli.options import (
+    FILE,
     RUN_NUMBER,
     RunFilter,
     command,
     filter_options,
+    number,
     report_option,
     runs_argument,
 )
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, print_text, say
-from app.errors import UserError
+from app.errors import UserError, write_error
 from app.metrics import Metric
 from app.paths import PROGRAM
 from app.report.comparison import compare_document
 from app.report.documents import combined_state
-from app.report.gate import judge_gate
-from app.report.render import check_suffix, render_scaling, write_page, write_report
+from app.report.gate import Gate, judge_gate
+from app.report.render import check_file, check_suffix, gate_markdown, render_scaling, write_page, write_report
 from app.report.scaling import efficiency_headline, scaling_document
 from app.storage.library import Library
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
-from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
+from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import (
     COMPARED,
     ComparedVariant,
@@ -51,6 +55,86 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS
 from app.viewmodels.format.ratios import CI
 from workloads.catalog import UsageError
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable in which GitHub Actions names the file of a step's summary."""
+
+_MARGIN = number("above 0% and below 100%", lambda value: 0 < value < 100, suffix="%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOptions:
+    """The margin of equivalence in percent, and what a gate writes."""
+
+    margin: float | None = None
+    fail_if_slower: float | None = None
+    summary: Path | None = None
+
+    @property
+    def margin_pct(self) -> float | None:
+        """Return the margin of the comparison: that of the gate, if there is one."""
+        return self.fail_if_slower or self.margin
+
+    def check(self) -> None:
+        """Raise `UsageError` for wrong use."""
+        if self.margin is not None and self.fail_if_slower is not None:
+            raise UsageError("--fail-if-slower has a margin of its own: leave out --margin.")
+        if self.summary is not None:
+            if self.fail_if_slower is None:
+                raise UsageError("--summary goes with --fail-if-slower.")
+            check_file(self.summary, "--summary")
+
+
+def gate_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options; the function gets them as `gate`, checked `GateOptions`."""
+
+    @functools.wraps(function)
+    def with_gate(
+        *arguments: Any, margin: float | None, fail_if_slower: float | None, summary: Path | None, **others: Any
+    ) -> int:
+        gate = GateOptions(margin=margin, fail_if_slower=fail_if_slower, summary=summary)
+        gate.check()
+        return function(*arguments, gate=gate, **others)
+
+    options = (
+        click.option(
+            "--margin", type=_MARGIN, metavar="SHARE", help="Say whether variants are equal within SHARE, such as 2%."
+        ),
+        click.option(
+            "--fail-if-slower",
+            type=_MARGIN,
+            metavar="SHARE",
+            help="Exit 3 where a variant is slower than the baseline by more than SHARE, 4 where that is undecided.",
+        ),
+        click.option(
+            "--summary", type=FILE, metavar="FILE", help="With --fail-if-slower: write the outcome as Markdown."
+        ),
+    )
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_gate)
+
+
+def report_gate(gate: Gate, options: GateOptions) -> int:
+    """Print the outcome, write the summaries, and return the exit status.
+
+    Raises:
+        UserError: A summary cannot be written.
+    """
+    say(gate.sentence)
+    text = gate_markdown(gate)
+    if options.summary is not None:
+        _write(options.summary, text, "w")
+    if step := os.environ.get(STEP_SUMMARY):
+        _write(Path(step), text, "a")
+    return gate.exit_status
+
+
+def _write(path: Path, text: str, mode: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise write_error(path, error) from error
+
 
 _METRICS = [metric for metric in COMPARED if metric.in_terminal]
 _LAST = {"host": "host", "outcome": "outcome", "evidence": "evidence"}

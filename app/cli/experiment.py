@@ -11,6 +11,7 @@ from msgspec import structs
 from app import units
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.cli.candidates import complete_presets
+from app.cli.compare import GateOptions, gate_options, report_gate
 from app.cli.experiment_progress import (
     describe_elsewhere,
     describe_ending,
@@ -22,7 +23,6 @@ from app.cli.experiment_progress import (
     run_entries,
     write_experiment_report,
 )
-from app.cli.gate import GateOptions, gate_options, report_gate
 from app.cli.options import (
     FILE,
     TIME,

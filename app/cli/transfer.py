@@ -17,6 +17,7 @@ from app.errors import UserError
 from app.paths import DATABASE_SUFFIXES, PROGRAM
 from app.report.documents import iso_utc
 from app.report.export import (
+    Format,
     describe_export,
     describe_import,
     describe_reference_added,
@@ -25,7 +26,6 @@ from app.report.export import (
     export_files,
     import_document,
 )
-from app.report.table_files import Format
 from app.report.trace import export_trace
 from app.runs.experiment.queue import exportable_queue, import_with_queue
 from app.runs.leases import Leases

@@ -26,8 +26,7 @@ from app.gui.run.first_start_controller import FirstStart
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
-from app.gui.settings.settings import Settings
-from app.gui.settings.stored import Chosen, SettingsStore
+from app.gui.settings.settings import Chosen, Settings, SettingsStore
 from app.gui.shell.drops import DropLayer
 from app.gui.shell.progress import ShownProgress, WorkProgress, queue_progress, run_progress
 from app.gui.shell.shell import Shell

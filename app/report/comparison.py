@@ -6,9 +6,8 @@ from typing import Any
 
 from app import units
 from app.analysis.effects import Effect
-from app.analysis.equivalence import TESTS_LEVEL, Equivalence
 from app.analysis.intervals import LEVEL, Estimate
-from app.analysis.verdict import operations_per_example
+from app.analysis.verdict import TESTS_LEVEL, Equivalence, operations_per_example
 from app.metrics import put_json
 from app.plan import Plan
 from app.records import StoredRun
@@ -19,8 +18,8 @@ from app.report.why import why_document
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
-from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.equality import VariantEquality
+from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
 from app.viewmodels.format.cells import example_word

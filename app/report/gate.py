@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app import units
-from app.analysis.equivalence import Equivalence
-from app.analysis.verdict import VariantResult
+from app.analysis.verdict import Equivalence, VariantResult
 from app.report.model import TextTable
 from app.viewmodels.compare.comparison import Comparison
-from app.viewmodels.compare.environment_warnings import ComparisonWarning
+from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import EVIDENCE
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.sentences import join_with_and

@@ -12,8 +12,8 @@ from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, column_titles, row_texts
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
 from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
-from app.viewmodels.compare.environment_warnings import ComparisonWarning
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
+from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import (
     BASE,
     RUN,

@@ -17,8 +17,8 @@ from app.records import RunRow
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
-from app.storage.facets import count_facets, utf8_safe
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
+from app.storage.listing import count_facets, utf8_safe
 from app.storage.owner import unfinished_runs
 
 MAX_NOTE_LENGTH = 10_000

@@ -27,8 +27,8 @@ from app.fields import Sample, SlowSample, fields_of
 from app.samples import HOST, Device, FieldInfo, Inventory
 from app.telemetry.messages import Follow, SamplerCommand, SetRate
 from app.telemetry.nvml import NvmlSource
-from app.telemetry.pipe import Output, sampler_output
 from app.telemetry.plausible import PlausibleReadings
+from app.telemetry.sampler_process import Output, sampler_output
 
 _POWERCAP = Path("/sys/class/powercap")
 

@@ -60,7 +60,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], P
         raise TelemetryError("There is no telemetry here.")
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("app.cli.services", "app.cli.runs"):
+        for module in ("app.cli.services", "app.cli.services"):
             patch.setattr(f"{module}.TelemetryFeed", refuse, raising=False)
         yield make
 

@@ -11,8 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.theme import Theme
-from app.gui.widgets.cell_model import CellModel
-from app.gui.widgets.cell_table import CellTable
+from app.gui.widgets.cell_table import CellModel, CellTable
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from tests.gui.tour import SCREENS, tour, toured
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
-from app.gui.settings.stored import Chosen
+from app.gui.settings.settings import Chosen
 from app.gui.theme import Theme
 from app.paths import default_database
 from app.storage.database import open_database

@@ -12,8 +12,7 @@ from app.errors import UserError
 from app.events import Outcome, RunEnded, RunStarted, Summary
 from app.gui.app import Workbench
 from app.gui.settings import settings
-from app.gui.settings.settings import RunEndNotifier
-from app.gui.settings.stored import SettingsStore
+from app.gui.settings.settings import RunEndNotifier, SettingsStore
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.window import MainWindow

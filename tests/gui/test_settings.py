@@ -13,7 +13,7 @@ from app.errors import UserError
 from app.gui.app import Workbench
 from app.gui.settings.controller import SettingsController
 from app.gui.settings.dialog import ChoiceBox, SettingsDialog
-from app.gui.settings.stored import Chosen, SettingsStore, StandbySetting, StoredChoice
+from app.gui.settings.settings import Chosen, SettingsStore, StandbySetting, StoredChoice
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.threads import Background
 from app.gui.window import MainWindow, Page

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QHeaderView, Q
 from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
-from app.gui.widgets.cell_model import CellModel
+from app.gui.widgets.cell_table import CellModel
 from tests.gui.tour import SCREENS, tour, toured
 from tests.number_style import faults
 

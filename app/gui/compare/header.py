@@ -10,7 +10,7 @@ from app.gui.theme import GRID
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, text_label
 from app.gui.widgets.pacing import Slices
 from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
-from app.viewmodels.compare.environment_warnings import Severity
+from app.viewmodels.compare.state_warnings import Severity
 
 _COLLAPSED_COUNT = 2
 _INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before and at least three times each"

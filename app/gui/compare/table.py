@@ -22,8 +22,7 @@ from app.gui.actions import Actions
 from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ChecksMenu, plain_tooltip
-from app.gui.widgets.cell_model import AnyIndex, CellModel
-from app.gui.widgets.cell_table import ROW_HEIGHT, CellDelegate, CellTable
+from app.gui.widgets.cell_table import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
 from app.gui.widgets.frozen_columns import FrozenColumns
 from app.gui.widgets.text_widths import SYMBOL_ONLY, Face, give_way, width_in_two_lines
 from app.viewmodels.compare.arrangement import Arrangement, table_text

@@ -38,8 +38,8 @@ from app.gui.widgets.pacing import Slices
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.report.charts.draw import MIN_WIDTH, draw_chart
-from app.viewmodels.charts.colouring import colour_by
 from app.viewmodels.charts.model import BarChart, Chart, Plot, PointChart, without_runs
+from app.viewmodels.charts.palette import colour_by
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.why import WHY, WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT

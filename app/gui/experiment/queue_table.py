@@ -16,8 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.cell_model import AnyIndex, CellModel
-from app.gui.widgets.cell_table import ROW_HEIGHT, CellDelegate, CellTable
+from app.gui.widgets.cell_table import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
 from app.viewmodels.experiment.queue import (
     BAR_COLUMN,
     HOST_COLUMN,

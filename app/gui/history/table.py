@@ -8,8 +8,16 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt,
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
-from app.gui.history.fitting import MARKS, VARIANT_MIN, ColumnNeeds, divide_width
-from app.gui.history.table_model import EXPANDER_WIDTH, GroupSelection, HistoryDelegate, HistoryModel
+from app.gui.history.table_model import (
+    EXPANDER_WIDTH,
+    MARKS,
+    VARIANT_MIN,
+    ColumnNeeds,
+    GroupSelection,
+    HistoryDelegate,
+    HistoryModel,
+    divide_width,
+)
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
 from app.gui.widgets.text_widths import SYMBOL_ONLY, content_width, tabular, width_in_two_lines

@@ -23,8 +23,7 @@ from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
 from app.gui.widgets.basic import BreakingLabel, button, separator, set_role, text_label
-from app.gui.widgets.cell_model import AnyIndex, CellModel
-from app.gui.widgets.cell_table import CellDelegate, CellTable
+from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
 from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.widgets.panes import PageScroller
 from app.hosts.address import parse_address

@@ -22,7 +22,7 @@ from app.gui.widgets.basic import (
 )
 from app.gui.widgets.panes import Scroller
 from app.viewmodels.monitor.details import PROCESS_COLUMNS, Absence, DeviceDetails
-from app.viewmodels.monitor.figures import DeviceMetric
+from app.viewmodels.monitor.readings import DeviceMetric
 
 _COLUMN, _NARROW_COLUMN = 39 * GRID, 33 * GRID
 _WIDE, _LINE = 150 * GRID, 22

@@ -20,8 +20,7 @@ from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, toggle_button
-from app.gui.widgets.cell_model import AnyIndex, CellModel
-from app.gui.widgets.cell_table import CellDelegate, CellTable
+from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import splitter
 from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face

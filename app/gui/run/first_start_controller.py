@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 from app.gui.actions import Actions
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
-from app.gui.settings.stored import SettingsStore
+from app.gui.settings.settings import SettingsStore
 from app.gui.threads import CancellableJob, JobControl
 from app.samples import Inventory
 from app.storage.known_settings import ANSWERED, FIRST_START

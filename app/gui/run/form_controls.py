@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, LEFT
 from app.gui.widgets.basic import BreakingLabel, DecimalBox, IntegerBox, button, plain_tooltip, set_role, text_label
-from app.gui.widgets.cell_model import AnyIndex
+from app.gui.widgets.cell_table import AnyIndex
 from app.viewmodels.hosts import host_field
 from app.viewmodels.run.form import Field, Option
 from workloads.protocol import Value

@@ -8,7 +8,7 @@ from app.gui.run.live import LiveView
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import button, separator, text_label, toggle_button
 from app.gui.widgets.flow_layout import FlowLayout
-from app.viewmodels.run.time_view import REPLAY_SPEEDS
+from app.viewmodels.run.live import REPLAY_SPEEDS
 
 
 class ReplayView(QWidget):

@@ -9,8 +9,7 @@ from app.gui.run.screen import RunView
 from app.telemetry.replay import Recording, Replay, RunRecording
 from app.viewmodels.plot.model import Band
 from app.viewmodels.plot.stored_curves import overview_curve
-from app.viewmodels.run.live import LiveModel
-from app.viewmodels.run.time_view import describe_replay, format_position
+from app.viewmodels.run.live import LiveModel, describe_replay, format_position
 
 _TICK_MS = 33
 

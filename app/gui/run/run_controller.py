@@ -20,8 +20,7 @@ from app.samples import Inventory
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, describe_lost
 from app.viewmodels.run.form import FormChoices, VariantForm
 from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
-from app.viewmodels.run.live import LiveModel
-from app.viewmodels.run.time_view import WINDOWS
+from app.viewmodels.run.live import WINDOWS, LiveModel
 from workloads.catalog import UsageError
 from workloads.protocol import RunSpec, Value
 

@@ -8,7 +8,7 @@ from PySide6.QtGui import QDesktopServices
 
 from app.errors import UserError
 from app.gui.settings.dialog import SettingsDialog
-from app.gui.settings.stored import Chosen, SettingsStore
+from app.gui.settings.settings import Chosen, SettingsStore
 from app.gui.theme import Theme
 from app.gui.widgets.dialogs import ask_confirmation, ask_for_database
 from app.hosts.book import read_hosts

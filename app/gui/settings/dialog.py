@@ -7,7 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.gui.settings.stored import StoredChoice
+from app.gui.settings.settings import StoredChoice
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import BreakingLabel, ElidedComboBox, button, plain_tooltip, show_text, text_label
 from app.gui.widgets.dialogs import centre_on_screen, resize_within_screen

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import separator, text_label
-from app.gui.widgets.cell_model import AnyIndex
+from app.gui.widgets.cell_table import AnyIndex
 from app.viewmodels.shell.palette import Entry, Match, search
 
 _WIDTH = 90 * GRID

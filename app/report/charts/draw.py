@@ -13,7 +13,6 @@ from app.report.charts.canvas import (
     tick_labels_width,
     with_title,
 )
-from app.report.charts.waterfall import draw_waterfall
 from app.viewmodels.charts.model import (
     Bar,
     BarChart,
@@ -23,9 +22,85 @@ from app.viewmodels.charts.model import (
     Point,
     PointChart,
     PointSeries,
+    WaterfallBar,
     WaterfallChart,
 )
 from app.viewmodels.charts.palette import Palette
+
+_STEP_ROW, _STEP_BAR_HEIGHT = 28.0, 16.0
+_STEP_LEFT, _STEP_GAP = 4.0, 14.0
+_STEP_NAME_SHARE = 0.3
+_COLOURS = {"total": 7, "less": 2, "more": 1}
+"""Curve colours of the bars: grey, green and vermilion differ for every kind of colour vision, and in brightness."""
+_TOTAL_OPACITY = 0.5
+_TEAR, _TEAR_WIDTH = 14.0, 4.0
+
+
+def draw_waterfall(chart: WaterfallChart, canvas: Canvas) -> None:
+    """Draw the rows below what is on the canvas, each bar joined to the next by a thin line."""
+    names = max(svg.text_width(bar.label) for bar in chart.bars)
+    figures, shares = (max(svg.text_width(text) for text in column) for column in _text_columns(chart))
+    left = _STEP_LEFT + min(names, _STEP_NAME_SHARE * canvas.width) + _STEP_GAP
+    share_end = canvas.width - _STEP_LEFT
+    figure_end = share_end - (shares + _STEP_GAP if shares else 0)
+    right = figure_end - figures - _STEP_GAP
+    top = canvas.height + 6
+    bottom = top + _STEP_ROW * len(chart.bars)
+
+    def to_x(value: float) -> float:
+        clipped = min(max(value, chart.axis.low), chart.axis.high)
+        return left + (right - left) * chart.axis.share(clipped)
+
+    for value, label in chart.axis.ticks:
+        canvas.parts.append(svg.line(to_x(value), top, to_x(value), bottom, canvas.palette.line))
+        canvas.parts.append(svg.text(to_x(value), bottom + 16, label, canvas.palette.muted, "middle", 11))
+    for number, bar in enumerate(chart.bars):
+        middle = top + _STEP_ROW * (number + 0.5)
+        span = (left if bar.role == "total" else to_x(bar.start), to_x(bar.end))
+        ends = None if bar.low is None or bar.high is None else (to_x(bar.low), to_x(bar.high))
+        is_torn = bar.role == "total" and chart.axis.low > 0
+        marks = svg.text(
+            _STEP_LEFT, middle + 4, svg.elide(bar.label, left - _STEP_GAP - _STEP_LEFT), canvas.palette.text
+        )
+        marks += _step_bar_marks(bar, span, ends, middle, canvas) + (
+            _tear(left + _TEAR, middle, canvas) if is_torn else ""
+        )
+        marks += svg.text(figure_end, middle + 4, bar.figure, canvas.palette.text, "end")
+        marks += svg.text(share_end, middle + 4, bar.share, canvas.palette.muted, "end")
+        if number + 1 < len(chart.bars):
+            down = (middle + _STEP_BAR_HEIGHT / 2, middle + _STEP_ROW - _STEP_BAR_HEIGHT / 2)
+            canvas.parts.append(svg.line(to_x(bar.end), down[0], to_x(bar.end), down[1], canvas.palette.muted))
+        canvas.add_mark(marks, (0, middle - _STEP_ROW / 2, canvas.width, _STEP_ROW), bar)
+    canvas.parts.append(svg.text((left + right) / 2, bottom + 32, chart.axis.title, canvas.palette.muted, "middle", 11))
+    canvas.height = bottom + 42
+
+
+def _text_columns(chart: WaterfallChart) -> tuple[list[str], list[str]]:
+    return [bar.figure for bar in chart.bars], [bar.share for bar in chart.bars]
+
+
+def _step_bar_marks(
+    bar: WaterfallBar, span: tuple[float, float], ends: tuple[float, float] | None, middle: float, canvas: Canvas
+) -> str:
+    """Return a bar, at least a pixel wide, with its interval on top."""
+    palette = canvas.palette
+    begin, end = sorted(span)
+    colour = palette.curve(_COLOURS[bar.role])
+    opacity = _TOTAL_OPACITY if bar.role == "total" else 1
+    marks = svg.rectangle(
+        begin, middle - _STEP_BAR_HEIGHT / 2, max(end - begin, 1.0), _STEP_BAR_HEIGHT, colour, opacity
+    )
+    if ends is not None:
+        marks += svg.whisker(ends, middle, palette.surface, upright=False, width=4)  # seen on any bar
+        marks += svg.whisker(ends, middle, palette.text, upright=False, width=1.5)
+    return marks
+
+
+def _tear(x: float, middle: float, canvas: Canvas) -> str:
+    """Return a slanted gap that shows that a bar is cut off."""
+    reach = _STEP_BAR_HEIGHT / 2 + 1
+    return svg.line(x - 3, middle + reach, x + 3, middle - reach, canvas.palette.surface, _TEAR_WIDTH)
+
 
 _ROW, _BAR_HEIGHT = 26.0, 12.0
 _MAX_NAME_SHARE, _GAP = 0.46, 12.0

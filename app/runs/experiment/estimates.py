@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from app.analysis.noise import pooled_noise, resolution
+from app.analysis.intervals import pooled_noise, resolution
 from app.analysis.verdict import group_by_variant, throughputs
 from app.plan import Plan
 from app.queries import ExpectedResolution

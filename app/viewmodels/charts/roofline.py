@@ -19,7 +19,7 @@ from app.analysis.summary import flops_per_s
 from app.analysis.verdict import throughputs
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
-from app.viewmodels.charts.variants import ChartVariant
+from app.viewmodels.charts.sweeps import ChartVariant
 from app.viewmodels.format.naming import choice_label, gpus_label
 
 _KEY = "roofline"

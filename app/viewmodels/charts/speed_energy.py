@@ -10,7 +10,7 @@ from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
-from app.viewmodels.charts.variants import ChartVariant, drawable, format_estimate
+from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate
 from app.viewmodels.compare.effects import EFFECTS_TITLE, effect_name, effect_notes, effects_method
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import example_word

@@ -12,17 +12,21 @@ from app.analysis.verdict import family_level, group_by_variant, join_seeds, sam
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunHeader, RunRow, StoredRun
-from app.viewmodels.charts.colouring import colour_automatically
 from app.viewmodels.charts.model import Chart, NoData, PointChart
-from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN, curve_styles, interleave_variants
+from app.viewmodels.charts.palette import (
+    MAX_COMPARED,
+    MAX_DRAWN,
+    colour_automatically,
+    curve_styles,
+    interleave_variants,
+)
 from app.viewmodels.charts.roofline import roofline_chart
 from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, frontier_chart, speedup_chart
-from app.viewmodels.charts.sweeps import batch_chart, gpu_count_chart
-from app.viewmodels.charts.variants import chart_variants
+from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_chart
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
-from app.viewmodels.compare.environment_warnings import ComparisonWarning, Severity
 from app.viewmodels.compare.equality import VariantEquality, compared_equality, equality_warnings
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
+from app.viewmodels.compare.state_warnings import ComparisonWarning, Severity
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings

@@ -14,7 +14,7 @@ from app.analysis.equality import (
 )
 from app.analysis.verdict import VariantResult
 from app.records import StoredRun
-from app.viewmodels.compare.environment_warnings import ComparisonWarning
+from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import join_with_and
 

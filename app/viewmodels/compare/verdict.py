@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
-from app.analysis.equivalence import TESTS_LEVEL, Equivalence
 from app.analysis.intervals import MIN_REPEATS, RequiredRepeats
-from app.analysis.verdict import Decision, VariantResult, judge, work_ratio
+from app.analysis.verdict import TESTS_LEVEL, Decision, Equivalence, VariantResult, judge, work_ratio
 from app.records import RunRow
 from app.viewmodels.compare.effects import describe_joint_difference, effect_sentences
 from app.viewmodels.format.cells import example_word

@@ -19,11 +19,13 @@ from app.environment_keys import (
 )
 from app.records import RunRow, StoredRun
 from app.units import plural
-from app.viewmodels.compare.environment_warnings import ComparisonWarning, describe_difference, environment_warnings
 from app.viewmodels.compare.state_warnings import (
     CLOCK_LIMIT,
+    ComparisonWarning,
     clock_warnings,
+    describe_difference,
     describe_gpu_spread,
+    environment_warnings,
     order_warnings,
     temperature_notes,
 )

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
-from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN
-from app.analysis.noise import Resolution
+from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN, Resolution
 from app.plan import Plan, with_random_order
 from app.queries import ExpectedResolution, RemainingWork
 from app.records import RunRow

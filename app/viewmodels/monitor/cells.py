@@ -14,9 +14,8 @@ from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Tone
 from app.viewmodels.format.naming import format_gpu_counts, short_gpu_name
 from app.viewmodels.format.telemetry_fields import describe_process, format_field
 from app.viewmodels.hosts import SILENT_S, HostState, connect_label, describe_stage
-from app.viewmodels.monitor.figures import TABLE_FIELDS
 from app.viewmodels.monitor.history import History, SeriesKey
-from app.viewmodels.monitor.readings import SEVERITY_NAMES, DeviceState, Readings, worst_state
+from app.viewmodels.monitor.readings import SEVERITY_NAMES, TABLE_FIELDS, DeviceState, Readings, worst_state
 from app.viewmodels.plot.telemetry_buffer import device_label
 
 COURSE_POINTS = 60

@@ -13,16 +13,16 @@ from app.samples import HOST, Device, Processes
 from app.viewmodels.format.telemetry_fields import ThrottleInterval, format_field, process_parts
 from app.viewmodels.hosts import connect_label, describe_no_readings, describe_stage
 from app.viewmodels.monitor.cells import MonitoredHost, device_title, host_state
-from app.viewmodels.monitor.figures import (
+from app.viewmodels.monitor.history import RANGES_S, HistoryCurve, SeriesKey
+from app.viewmodels.monitor.model import MonitorModel, Place
+from app.viewmodels.monitor.readings import (
     TABLE_FIELDS,
     DeviceMetric,
+    DeviceState,
     Values,
     describe_not_reported,
     device_metrics,
 )
-from app.viewmodels.monitor.history import RANGES_S, HistoryCurve, SeriesKey
-from app.viewmodels.monitor.model import MonitorModel, Place
-from app.viewmodels.monitor.readings import DeviceState
 from app.viewmodels.plot.model import Curve, CurveSource, Panel, Plots
 from app.viewmodels.plot.telemetry_buffer import MONITOR_FIELDS, absence_reason, device_colour
 

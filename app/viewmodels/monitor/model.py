@@ -23,9 +23,8 @@ from app.viewmodels.monitor.cells import (
     host_state,
     table_columns,
 )
-from app.viewmodels.monitor.figures import TABLE_FIELDS, is_pinnable
 from app.viewmodels.monitor.history import RANGES_S, History, SeriesKey
-from app.viewmodels.monitor.readings import SEVERITY_NAMES
+from app.viewmodels.monitor.readings import SEVERITY_NAMES, TABLE_FIELDS, is_pinnable
 from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
 
 UNFOLDED_AT_MOST = 12

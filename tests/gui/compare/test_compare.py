@@ -23,7 +23,7 @@ from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.frozen_columns import FrozenColumns
-from app.gui.widgets.tab_order import focus_next
+from app.gui.window import focus_next
 from app.gui.window_state import write_states
 from app.plan import Plan
 from app.report.charts.canvas import Drawing

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.fields import SlowSample
-from app.gui.monitor.monitor_controller import MonitorController
+from app.gui.hosts.host_screens import MonitorController
 from app.gui.monitor.screen import MonitorTable, MonitorView
 from app.gui.plot.plot_window import PlotWindow
 from app.gui.theme import GRID, Theme, tabular_font

@@ -9,8 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics
 from PySide6.QtWidgets import QApplication
 
-from app.gui.history.fitting import chips_that_fit, elide_note
-from app.gui.history.table_model import HistoryDelegate, HistoryModel
+from app.gui.history.table_model import HistoryDelegate, HistoryModel, chips_that_fit, elide_note
 from app.gui.theme import GRID
 from app.gui.widgets.text_widths import DerivedFace, Face, elide_name, tabular, two_lines
 from app.storage.store import Store

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.analysis.equivalence import Equivalence
-from app.analysis.verdict import VariantResult, judge, throughputs
+from app.analysis.verdict import Equivalence, VariantResult, judge, throughputs
 from app.records import RunRow
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import RunSpec

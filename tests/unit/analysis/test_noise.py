@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from app.analysis.intervals import level_at, ratio
-from app.analysis.noise import pooled_noise, resolution
+from app.analysis.intervals import level_at, pooled_noise, ratio, resolution
 
 SD = 0.02
 

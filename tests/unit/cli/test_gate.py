@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.gate import STEP_SUMMARY
+from app.cli.compare import STEP_SUMMARY
 from app.cli.main import main
 from app.runs.experiment.presets import load_preset
 from app.storage.store import Store

@@ -19,8 +19,16 @@ from app.cli.main import main
 from app.errors import UserError
 from app.fields import SlowSample
 from app.report.documents import run_document
-from app.report.export import describe_export, describe_import, export_document, export_files, import_document
-from app.report.table_files import TABLE_WRITERS, Format, utc_text
+from app.report.export import (
+    TABLE_WRITERS,
+    Format,
+    describe_export,
+    describe_import,
+    export_document,
+    export_files,
+    import_document,
+    utc_text,
+)
 from app.samples import LogLine
 from app.storage.library import Library
 from app.storage.store import Store

@@ -21,8 +21,8 @@ from app.paths import weights_path
 from app.queries import RUN_ORDERS, SEARCH_FIELDS, RunQuery, Totals
 from app.records import RunRow
 from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
+from app.storage.listing import MAX_SEARCH_TERMS
 from app.storage.owner import this_process
-from app.storage.search import MAX_SEARCH_TERMS
 from app.storage.store import Store
 from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
 from workloads.protocol import RunSpec

@@ -10,11 +10,11 @@ from typing import BinaryIO
 
 from app.agent_protocol import CUT
 from app.paths import ROOT, python_environment
-from app.telemetry.pipe import Output, PipeLock
+from app.telemetry.sampler_process import Output, PipeLock
 
 OTHER = """
 import os, signal, sys
-from app.telemetry.pipe import sampler_output
+from app.telemetry.sampler_process import sampler_output
 output = sampler_output(sys.argv[1:])
 """
 LONG = 300_000

@@ -11,11 +11,19 @@ import pytest
 from tests.fakes import cifar10 as fakes
 from workloads import cifar10
 from workloads.catalog import Machine, complete
-from workloads.cifar10 import PUBLISHED, TEST_FILE, Checksums, ImageData, load, stored_data, training_images
+from workloads.cifar10 import (
+    PUBLISHED,
+    TEST_FILE,
+    Checksums,
+    ImageData,
+    load,
+    stand_in_images,
+    stored_data,
+    training_images,
+)
 from workloads.cifar10_copy import ARCHIVE, FOLDER, TRAINING_FILES, data_folder
 from workloads.errors import RefusedError
 from workloads.protocol import Value, Variant
-from workloads.stand_in import stand_in_images
 
 Write = Callable[[Path, dict[str, bytes]], None]
 DATA = ImageData(fakes.split(50, seed=1), fakes.split(20, seed=2))

@@ -13,12 +13,11 @@ from app.analysis.verdict import judge
 from app.records import StoredRun
 from app.report.charts.draw import draw_chart
 from app.viewmodels.charts import model
-from app.viewmodels.charts.colouring import colour_by, colour_choices
 from app.viewmodels.charts.model import BarChart, Chart, PointChart
-from app.viewmodels.charts.palette import LIGHT
+from app.viewmodels.charts.palette import LIGHT, colour_by, colour_choices
 from app.viewmodels.charts.roofline import memory_bandwidth
 from app.viewmodels.charts.speed_energy import pareto_front
-from app.viewmodels.charts.variants import distinct_colours
+from app.viewmodels.charts.sweeps import distinct_colours
 from app.viewmodels.compare.comparison import ChartGallery
 from tests.fakes.experiments import result
 from tests.fakes.pictures import (

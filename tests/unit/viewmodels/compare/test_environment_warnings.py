@@ -7,7 +7,7 @@ import pytest
 
 from app.analysis.comparability import differing_variables
 from app.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURCES_KEY
-from app.viewmodels.compare.environment_warnings import CODE, ComparisonWarning, environment_warnings
+from app.viewmodels.compare.state_warnings import CODE, ComparisonWarning, environment_warnings
 from app.viewmodels.format.environment import comparable_keys, differing_environment
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLES_RECORDED_KEY

@@ -22,7 +22,7 @@ from app.records import StoredRun
 from app.samples import DeviceLost
 from app.storage.store import Store
 from app.telemetry.replay import RunRecording
-from app.viewmodels.compare.environment_warnings import ComparisonWarning
+from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import comparison_warnings, machine_warnings
 from app.viewmodels.format.environment import format_values_by_run
 from app.viewmodels.history.run_detail import run_detail

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.analysis.noise import resolution
+from app.analysis.intervals import resolution
 from app.plan import Plan
 from app.queries import ExpectedResolution
 from app.viewmodels.experiment.preview import (

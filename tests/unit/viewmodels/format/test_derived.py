@@ -12,7 +12,7 @@ from app.samples import Device, FieldInfo
 from app.telemetry.replay import RunRecording
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import DetailGroup, run_detail
-from app.viewmodels.run.time_view import describe_replay, format_position
+from app.viewmodels.run.live import describe_replay, format_position
 from tests.unit.viewmodels.stored import UTC_NS, run_row, stored_run
 
 NBSP = "\N{NO-BREAK SPACE}"

@@ -7,9 +7,8 @@ from app.fields import FIELDS, Sample, SlowSample
 from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.viewmodels.format.telemetry_fields import describe_process, describe_users, format_clock_events, format_field
 from app.viewmodels.monitor.details import DeviceDetails, chosen_details
-from app.viewmodels.monitor.figures import describe_not_reported
 from app.viewmodels.monitor.model import MonitorModel, Place
-from app.viewmodels.monitor.readings import Readings
+from app.viewmodels.monitor.readings import Readings, describe_not_reported
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
 
 NBSP = "\N{NO-BREAK SPACE}"
