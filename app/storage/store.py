@@ -291,12 +291,13 @@ class Store:
             (environment,) = self._db.execute("SELECT environment FROM runs WHERE run = ?", (run,)).fetchone()
             gpus = self._db.execute("SELECT device FROM devices WHERE run = ? AND kind = 'gpu'", (run,))
             return RunHeader(
-                row=found[0], environment=rows.environment(environment),
+                row=found[0],
+                environment=rows.environment(environment),
                 gpu_uuids=rows.gpu_set(tuple(device for (device,) in gpus.fetchall())),
                 portability=measurements.load_portability(self._db, run),
                 equality=measurements.load_equality(self._db, run),
                 epochs=measurements.load_epochs(self._db, run),
-            )  # fmt: skip
+            )
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         return self._db.execute(
