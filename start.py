@@ -8,6 +8,7 @@ checkout on Python's path, and the user's folder stays the current one.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import json
@@ -21,15 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # PYTHONSAFEPATH keeps it off
-from app.environments.steps import (
-    InstallError,
-    install_command,
-    loadable,
-    locked,
-    nvidia_driver,
-    run_step,
-    venv_command,
-)
+from app.environments.steps import InstallError, loadable, locked, nvidia_driver, run_step
 
 PYTHON = Path(".venv/bin/python")
 STAMP = Path(".venv/start.json")  # the contents of .venv; exists only while its install is complete
@@ -48,7 +41,6 @@ libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcomm
 """
 
 _STEP_WIDTH = 60
-STEP = re.compile(r"^ *((?:Collecting|Downloading|Installing|Prepared|Get:|Unpacking|Setting up).*)", re.MULTILINE)
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
 # Three parts on two cores: the tests of the window and of programs wait more than they compute.
@@ -172,24 +164,23 @@ class ShownProgress:
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self._step = ""
         self._seconds = -1
 
-    def __call__(self, text: str, seconds: int) -> None:
-        """Take what was printed anew."""
-        self._step = next((brief_step(line) for line in reversed(STEP.findall(text))), self._step)
-        if seconds == self._seconds:
-            return
-        self._seconds = seconds
-        line = f"  {seconds // 60}:{seconds % 60:02} {self._title}  {self._step}"
+    def __call__(self, line: str, seconds: int) -> bool:
+        """Show the line once a second, and go on."""
         erase, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
-        if erase or seconds % 10 == 0:
-            print(f"{erase}{line}", end=end, file=sys.stderr, flush=True)
+        if seconds != self._seconds and (erase or seconds % 10 == 0):
+            shown = f"  {seconds // 60}:{seconds % 60:02} {self._title}  {brief_step(line)}"
+            print(f"{erase}{shown}", end=end, file=sys.stderr, flush=True)
+        self._seconds = seconds
+        return True
 
 
-def say_waiting() -> None:
-    """Say that another start holds the lock."""
+@functools.cache
+def say_waiting() -> bool:
+    """Say, once, that another start holds the lock, and go on waiting."""
     print("Another start is installing here; waiting for it.", file=sys.stderr)
+    return True
 
 
 def make_environment(folder: Path, host: Host) -> None:
@@ -200,7 +191,15 @@ def make_environment(folder: Path, host: Host) -> None:
         for command in apt_commands([package], f"this Python comes without ensurepip (package {package})", host):
             run_logged(f"Installing {package}", command, folder)
     shutil.rmtree(folder / ".venv", ignore_errors=True)
-    run_logged("Making .venv", venv_command(folder / ".venv", base, host.uv), folder)
+    venv = [host.uv, "venv", "--python", base] if host.uv else [base, "-m", "venv"]
+    run_logged("Making .venv", [*venv, str(folder / ".venv")], folder)
+
+
+def installer(python: Path, uv: str | None) -> list[str]:
+    """Return the command that installs into an environment: uv's where it is; else pip's, with which Python comes."""
+    if uv:
+        return [uv, "pip", "install", "--python", str(python)]
+    return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
 
 
 def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
@@ -218,8 +217,7 @@ def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
         *project["dependencies"],
         *(name for extra in extras for name in project["optional-dependencies"][extra]),
     ]
-    versions = ("--constraint", str(folder / "constraints.txt"))
-    command = install_command(folder / PYTHON, packages, uv, *versions)
+    command = [*installer(folder / PYTHON, uv), "--constraint", str(folder / "constraints.txt"), *packages]
     run_logged("Installing packages", command, folder)
     for site in folder.glob(".venv/lib/python*/site-packages"):
         (site / "variantscope.pth").write_text("../../../..\n")  # relative, so that the checkout can be moved

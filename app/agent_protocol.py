@@ -18,14 +18,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from app.environments.records import (
-    EnvironmentsListed,
-    EnvironmentStep,
-    FollowEnvironment,
-    ListEnvironments,
-    MakeEnvironment,
-    RemoveEnvironment,
-)
+from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest
 from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import (
     MOST_TEXT_CHARS,
@@ -126,6 +119,24 @@ class StartJob(msgspec.Struct, frozen=True, kw_only=True, tag="start_job", tag_f
     request: JobRequest
 
 
+class ManageEnvironments(msgspec.Struct, frozen=True, tag="manage_environments", tag_field=TAG):
+    """List the environments on the host, or offer, add or remove one; answered by `EnvironmentsManaged` or `Refused`.
+
+    How far it is comes before as `WorkerLogged`, with this number; `CancelJob` ends it, as it does a job.
+
+    Attributes:
+        number: Of the order.
+        action: What to do.
+        request: Which one, and what to make it of.
+        uv: Name of the uv in the scratch folder; "" is the host's own.
+    """
+
+    number: Number
+    action: Action
+    request: EnvironmentRequest
+    uv: str = ""
+
+
 class CancelJob(msgspec.Struct, frozen=True, tag="cancel_job", tag_field=TAG):
     """End a job that takes too long; it is still answered."""
 
@@ -198,10 +209,7 @@ Order = (
     | CancelJob
     | DescribeHost
     | InspectHost
-    | MakeEnvironment
-    | FollowEnvironment
-    | ListEnvironments
-    | RemoveEnvironment
+    | ManageEnvironments
     | KeepStandby
     | ReadFile
     | WriteFile
@@ -341,6 +349,13 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
     environments: Texts = ()
 
 
+class EnvironmentsManaged(msgspec.Struct, frozen=True, kw_only=True, tag="environments_managed", tag_field=TAG):
+    """What was found or made."""
+
+    number: Number
+    answer: EnvironmentAnswer
+
+
 class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_field=TAG):
     """A piece of a file, and the file's size."""
 
@@ -370,8 +385,7 @@ Report = (
     | JobDone
     | HostDescribed
     | HostInspected
-    | EnvironmentStep
-    | EnvironmentsListed
+    | EnvironmentsManaged
     | FilePart
     | FilesListed
 )

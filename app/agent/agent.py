@@ -13,13 +13,13 @@ from typing import Literal, cast
 
 import psutil
 
-from app.agent.environments import AgentEnvironments
 from app.agent.processes import AgentSampler, AgentWorker, Outbox
 from app.agent.scratch import Scratch
 from app.agent_protocol import (
     CancelJob,
     DescribeHost,
     EndWorker,
+    EnvironmentsManaged,
     FilesListed,
     HostDescribed,
     HostInspected,
@@ -29,6 +29,7 @@ from app.agent_protocol import (
     LaunchWorker,
     Leased,
     ListFiles,
+    ManageEnvironments,
     Order,
     OrderSampler,
     Ping,
@@ -43,9 +44,9 @@ from app.agent_protocol import (
     StopSampler,
     TakeLease,
     Took,
+    WorkerLogged,
     WriteFile,
 )
-from app.environments.records import FollowEnvironment, ListEnvironments, MakeEnvironment, RemoveEnvironment
 from app.errors import UserError, bug_message
 from app.runs.environment import host_info
 from app.runs.jobs import JobCrashedError, JobError, run_job
@@ -90,7 +91,6 @@ class Agent:
         # Other threads remove what is over, each by one operation: no lock is needed.
         self._workers: dict[int, AgentWorker] = {}
         self._jobs: dict[int, threading.Event] = {}
-        self._environments = AgentEnvironments()
 
     def follow(self, order: Order) -> None:
         """Follow an order; what it refers to may be gone by now."""
@@ -119,7 +119,7 @@ class Agent:
             case KeepStandby(wanted=wanted):
                 self._wants_standby = wanted
                 self._launcher.prepare()
-            case StartJob() | CancelJob():
+            case StartJob() | ManageEnvironments() | CancelJob():
                 self._follow_job(order)
             case DescribeHost(number=number):
                 describe = partial(self._answer, number, lambda: HostDescribed(number=number, environment=host_info()))
@@ -127,9 +127,6 @@ class Agent:
             case InspectHost(number=number):
                 inspect = partial(self._answer, number, lambda: _inspect(order))
                 threading.Thread(target=inspect, name="inspect", daemon=True).start()
-            case MakeEnvironment() | FollowEnvironment() | ListEnvironments() | RemoveEnvironment():
-                work = partial(self._answer, order.number, lambda: self._environments.follow(order))
-                threading.Thread(target=work, name="environments", daemon=True).start()
             case ReadFile() | WriteFile() | ListFiles() | RemoveFile():
                 self._follow_file(order)
 
@@ -154,7 +151,7 @@ class Agent:
         self._held[order.number] = lease
         return Leased(number=order.number, devices=lease.devices)
 
-    def _follow_job(self, order: StartJob | CancelJob) -> None:
+    def _follow_job(self, order: StartJob | ManageEnvironments | CancelJob) -> None:
         if isinstance(order, CancelJob):
             if (job := self._jobs.get(order.job)) is not None:
                 job.set()
@@ -163,14 +160,34 @@ class Agent:
         make = partial(self._answer, order.number, lambda: self._run_job(order, cancelled))
         threading.Thread(target=make, name="job", daemon=True).start()
 
-    def _run_job(self, order: StartJob, cancelled: threading.Event) -> Report:
+    def _run_job(self, order: StartJob | ManageEnvironments, cancelled: threading.Event) -> Report:
         try:
+            if isinstance(order, ManageEnvironments):
+                return self._manage_environments(order, cancelled)
             # The program knows which result it waits for.
             any_result = cast(type[JobResult], JobResult)
             result = run_job(self._scratch.with_paths(order.request), any_result, cancelled.is_set)
             return JobDone(number=order.number, result=result)
         finally:
             self._jobs.pop(order.number, None)
+
+    def _manage_environments(self, order: ManageEnvironments, cancelled: threading.Event) -> Report:
+        from app.environments.managed import manage_environments  # here, for an agent starts sooner without it
+
+        last = ""
+
+        def report(line: str) -> bool:
+            nonlocal last
+            if line != last:
+                last = line
+                self._outbox.answer(WorkerLogged(worker=order.number, t_ns=time.monotonic_ns(), text=line))
+            return not cancelled.is_set()
+
+        uv = self._scratch.path(order.uv) if order.uv else ""
+        if uv:
+            Path(uv).chmod(0o700)
+        answer = manage_environments(order.action, order.request, report, uv)
+        return EnvironmentsManaged(number=order.number, answer=answer)
 
     def _follow_file(self, order: ReadFile | WriteFile | ListFiles | RemoveFile) -> None:
         number = order.number

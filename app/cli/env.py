@@ -3,7 +3,6 @@
 import contextlib
 import select
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,14 +16,8 @@ from app.cli.progress import StatusLines
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import print_json, print_table, say
 from app.environments.known import KNOWN, command_to_add
-from app.environments.managed import LOCAL_ENVIRONMENTS
-from app.environments.records import (
-    Environment,
-    EnvironmentOffer,
-    EnvironmentProgress,
-    EnvironmentRequest,
-    Environments,
-)
+from app.environments.managed import manage_environments
+from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
 from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM
@@ -32,8 +25,6 @@ from workloads.catalog import FRAMEWORK, UsageError
 
 _ACTIONS = ("list", "add", "remove")
 _LOOK_S = 0.2
-_LINE_S = 10.0
-"""Where stderr is no terminal, the making of an environment prints a line so often, and one for each of its steps."""
 _STATES = {
     "complete": "",
     "unfinished": "unfinished: `env add {name}` makes it anew",
@@ -65,16 +56,19 @@ def env(
     if (name is None) != (action == "list"):
         example = f"`{PROGRAM} env {action} {KNOWN[0].name}`"
         raise UsageError(f"env {action} needs a name: {example}." if name is None else "env list takes no name.")
-    with _environments_of(on) as environments:
-        if action == "list" or name is None:
-            return _print_list(environments.list(), on, as_json=as_json)
-        if action == "remove":
-            environments.remove(name)
-            say(f"{name} was removed.")
-            return 0
-        words = tuple(word for text in packages for word in text.split())
-        made = _make(environments, EnvironmentRequest(name=name, packages=words, cuda=cuda), yes=yes)
-    if as_json:
+    words = tuple(word for text in packages for word in text.split())
+    request = EnvironmentRequest(name=name or "", packages=words, cuda=cuda)
+    with _environments_of(on) as environments, contextlib.closing(_Terminal(yes=yes)) as terminal:
+        if action == "list":
+            return _print_list(environments("list", request, terminal.report).environments, on, as_json=as_json)
+        with stop_on_interrupt(terminal.stop):
+            if action == "add":
+                made = make(environments, request, terminal.ask, terminal.report)
+            else:
+                environments("remove", request, terminal.report)
+    if action == "remove":
+        say(f"{name} was removed.")
+    elif as_json:
         print_json({"environment": _document(made)})
     else:
         where = f" --on {on}" if on else ""
@@ -86,57 +80,39 @@ def env(
 def _environments_of(on: str) -> Iterator[Environments]:
     """Reach the environments of this machine, or of the host that a word of `--on` names."""
     if not on:
-        yield LOCAL_ENVIRONMENTS
+        yield manage_environments
         return
     from app.hosts.connection import Connection  # here, for most commands use no host
-    from app.hosts.environments import remote_environments
+    from app.hosts.environments import RemoteEnvironments
     from app.hosts.open import open_host
 
     with contextlib.closing(open_host(on, consent=typed, notify=say)) as connection:
         if not isinstance(connection, Connection):
             raise UserError(f"Environments are made on one host: name a host of {on} by its ssh address.")
-        yield remote_environments(connection.link)
+        yield RemoteEnvironments(connection.link)
 
 
-def _make(environments: Environments, request: EnvironmentRequest, *, yes: bool) -> Environment:
-    following = _Following(yes=yes)
-    with stop_on_interrupt(following.stop):
-        try:
-            return environments.make(request, following)
-        finally:
-            following.close()
-
-
-class _Following:
-    """Asks before the download, and shows how far it is."""
+class _Terminal:
+    """Asks before the download, and shows how far it is, until Ctrl-C."""
 
     def __init__(self, *, yes: bool) -> None:
         self._yes = yes
         self._lines = StatusLines()
         self._stopped = False
-        self._title = ""
-        self._said_s = 0.0
+        self._last = ""
 
     def stop(self) -> None:
-        """End the making."""
+        """End what goes on."""
         self._stopped = True
-
-    def is_cancelled(self) -> bool:
-        """Return whether it was ended."""
-        return self._stopped
 
     def close(self) -> None:
         """Remove the line."""
         self._lines.clear(self)
 
-    def confirm(self, offer: EnvironmentOffer) -> bool:
+    def ask(self, offer: EnvironmentOffer) -> bool:
         """Say how much is to be downloaded; ask where somebody can answer."""
         self.close()
-        size = "of unknown size" if offer.download_bytes is None else units.byte_size(offer.download_bytes)
-        say(
-            f"{offer.name}: {offer.packages} packages, {size} to download at most, for Python {offer.python}, by "
-            f"{offer.tool} into {offer.folder}; {units.byte_size(offer.free_bytes)} are free there."
-        )
+        say(offer.sentence)
         if self._yes:
             return True
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -148,16 +124,14 @@ class _Following:
         answer = sys.stdin.readline()
         return answer.endswith("\n") and answer.strip().lower() in ("", "y", "yes")
 
-    def progress(self, progress: EnvironmentProgress) -> None:
-        """Show a bar, or say a line now and then."""
-        done, total = progress.done_bytes, progress.total_bytes
-        detail = units.bytes_of_total(done, total) if done else ""
-        self._lines.paint(self, progress.title, done / total if total else 0.0, detail)
-        now_s = time.monotonic()
-        if not self._lines.live and (progress.title != self._title or now_s - self._said_s > _LINE_S):
-            self._said_s = now_s
-            say(f"{progress.title} … {detail}".rstrip())
-        self._title = progress.title
+    def report(self, line: str) -> bool:
+        """Show how far it is: one line on a terminal, elsewhere each line anew."""
+        if line and line != self._last:
+            self._last = line
+            self._lines.paint(self, line)
+            if not self._lines.live:
+                say(line)
+        return not self._stopped
 
 
 def _print_list(environments: Sequence[Environment], on: str, *, as_json: bool) -> int:

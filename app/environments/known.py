@@ -1,9 +1,9 @@
-"""The environments that the program knows how to make, and what every environment needs for a worker."""
+"""The environments that the program knows how to make, what every environment needs for a worker, and uv."""
 
+import contextlib
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,8 @@ from workloads.catalog import MINIMUM_VERSIONS
 
 _OLDEST_PYTHON = 11
 """The minor version of the oldest Python that workloads run by; `MINIMUM_VERSIONS` has the libraries."""
-_PYTHON_S = 10.0
-_PIP_WITH_BYTES = (24, 1)
-"""The first pip with `--progress-bar raw`."""
+_INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh"
+"""https://docs.astral.sh/uv/getting-started/installation: into ~/.local/bin, and nobody has to be root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,6 @@ _WORKER_PACKAGES = (
 )
 
 
-def find_known(name: str) -> KnownEnvironment | None:
-    """Return the known environment of that name."""
-    return next((known for known in KNOWN if known.name == name), None)
-
-
 def command_to_add(host: str = "") -> str:
     """Return the command, with its size, that makes an environment on a host of `--on`, "" for this machine."""
     on = f" --on {host}" if host else ""
@@ -73,15 +67,15 @@ def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None
     """
     if packages:
         return (*packages, *_WORKER_PACKAGES)
-    known = find_known(name)
-    if known is None:
+    framework = next((each.framework for each in KNOWN if each.name == name), None)
+    if framework is None:
         names = ", ".join(each.name for each in KNOWN)
         raise InstallError(
             f"{name} is none of the environments that are known ({names}); "
             f"say what is in it, as in: env add {name} --packages 'tensorflow==2.19.*'."
         )
     keras = f"keras>={MINIMUM_VERSIONS['keras']}"
-    return (f"{_distribution(cuda)}=={known.framework}.*", keras, *_WORKER_PACKAGES)
+    return (f"{_distribution(cuda)}=={framework}.*", keras, *_WORKER_PACKAGES)
 
 
 def _distribution(cuda: bool | None) -> str:
@@ -91,55 +85,37 @@ def _distribution(cuda: bool | None) -> str:
     return "tensorflow-cpu" if (sys.platform, platform.machine()) == ("linux", "x86_64") else "tensorflow"
 
 
-def choose_python(requirements: Sequence[str], uv: str | None, minor: int = sys.version_info.minor) -> str:
-    """Return a Python that has wheels of the framework: this one, another on the PATH, or a version that uv fetches.
+def choose_python(requirements: Sequence[str], minor: int = sys.version_info.minor) -> str:
+    """Return, as uv takes it, a Python that has wheels of the framework: this one, else one that uv finds or fetches.
 
     Args:
         requirements: What is to be installed.
-        uv: Path of uv, if there is one.
         minor: Minor version of the Python that this program runs by.
+    """
+    matches = (_FRAMEWORK.match(requirement) for requirement in requirements)
+    version = next((match[1] for match in matches if match), "")
+    newest = next((each.newest_python for each in KNOWN if each.framework == version), KNOWN[0].newest_python)
+    if _OLDEST_PYTHON <= minor <= newest:
+        return str(Path(sys.executable).resolve())  # not the Python inside an environment, which may be removed
+    return f">=3.{_OLDEST_PYTHON},<3.{newest + 1}"
+
+
+def find_uv() -> str:
+    """Return the path of uv: the program's own; on a host, which has none, that on the PATH or in ~/.local/bin.
 
     Raises:
         InstallError: There is none.
     """
-    found = (_FRAMEWORK.match(requirement) for requirement in requirements)
-    version = next((match[1] for match in found if match), "")
-    newest = next((known.newest_python for known in KNOWN if known.framework == version), KNOWN[0].newest_python)
-    usable = range(newest, _OLDEST_PYTHON - 1, -1)
-    if minor in usable:
-        return str(Path(sys.executable).resolve())  # not the Python inside an environment, which may be removed
-    names = [f"3.{minor}" for minor in usable]
-    others = (shutil.which(f"python{name}") for name in names)
-    if working := next((each for each in others if each and _works(each)), None):
-        return working
-    if uv:
-        return names[0]
-    raise InstallError(
-        f"TensorFlow {version} has packages for Python {' and '.join(reversed(names))}, and here is 3.{minor}; install "
-        "one of these, or uv, which fetches it."
-    )
+    with contextlib.suppress(ImportError, FileNotFoundError):
+        from uv import find_uv_bin  # here, for every run imports this module
+
+        return find_uv_bin()
+    # A shell that ssh starts may not have that folder on the PATH.
+    if path := shutil.which("uv") or shutil.which("uv", path=str(Path.home() / ".local" / "bin")):
+        return path
+    raise InstallError(f"uv, which makes environments, is not on {platform.node()}; install it there: {_INSTALL_UV}")
 
 
-def find_uv() -> str | None:
-    """Return the path of uv; a shell that ssh starts may not have its folder on the PATH."""
-    return shutil.which("uv") or shutil.which("uv", path=str(Path.home() / ".local" / "bin"))
-
-
-def find_pip() -> tuple[str, ...]:
-    """Return the command of this program's own pip, if it is new enough to say how many bytes it has; else nothing."""
-    import importlib.metadata  # here, for every run imports this module
-
-    try:
-        version = importlib.metadata.version("pip")
-    except importlib.metadata.PackageNotFoundError:
-        return ()
-    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
-    return (sys.executable, "-m", "pip") if numbers >= _PIP_WITH_BYTES else ()
-
-
-def _works(python: str) -> bool:
-    """Return whether a program is a Python, and no shim of one that is not there."""
-    try:
-        return not subprocess.run([python, "-V"], capture_output=True, timeout=_PYTHON_S, check=False).returncode
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+def system_name() -> str:
+    """Return which programs run on this machine: the system, the processor and the C library."""
+    return f"{platform.system()} {platform.machine()} {platform.libc_ver()[0]}".strip()

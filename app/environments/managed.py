@@ -1,32 +1,28 @@
 """The environments that the program has made on this machine: list them, make one, remove one."""
 
 import contextlib
+import errno
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import psutil
 
-from app.environments.downloads import (
-    Download,
-    DownloadProgress,
-    dry_run_command,
-    read_downloads,
-    total_bytes,
-)
-from app.environments.known import choose_python, find_pip, find_uv, requirements_of
+from app.environments.known import choose_python, find_uv, requirements_of, system_name
 from app.environments.records import (
+    Action,
     Environment,
+    EnvironmentAnswer,
     EnvironmentOffer,
-    EnvironmentProgress,
     EnvironmentRequest,
-    Environments,
-    Listener,
+    Report,
 )
-from app.environments.steps import CancelledError, InstallError, install_command, locked, run_step, venv_command
+from app.environments.steps import DISK_FULL, CancelledError, InstallError, locked, run_step
 from app.errors import UserError
 from app.paths import ROOT
 from app.units import byte_size
@@ -40,7 +36,7 @@ from workloads.catalog import (
 )
 
 _DISK_PER_DOWNLOAD = 5
-"""Bytes on disk for each that is downloaded, with the installer's cache: 4.6 for TensorFlow 2.19 by pip."""
+"""Bytes on disk for each that is downloaded, with uv's cache: 4.6 for TensorFlow 2.19."""
 _AGAIN = "add it again"
 
 _logger = logging.getLogger("variantscope.environments")
@@ -52,10 +48,48 @@ class _Stamp(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+def manage_environments(action: Action, request: EnvironmentRequest, report: Report, uv: str = "") -> EnvironmentAnswer:
+    """List the environments of this machine, or offer, add or remove that of a name.
+
+    One counts as added once its stamp is written. One that was interrupted is made anew, from what uv kept.
+
+    Args:
+        action: What to do.
+        request: Which one, and what to make it of.
+        report: Gets how far it is.
+        uv: Path of uv; "" is the one that is found here.
+
+    Raises:
+        InstallError: It cannot be made, or was cancelled (`CancelledError`).
+        UserError: No environment can have that name, one of that name has other packages, there is none to remove, or
+            a process uses it.
+    """
+    try:
+        match action:
+            case "offer":
+                return EnvironmentAnswer(offer=_offer(request, report, uv))
+            case "add":
+                return EnvironmentAnswer(environments=(_add(request, report, uv),))
+            case "remove":
+                _remove(request.name)
+        return EnvironmentAnswer(environments=tuple(list_environments()), lacks_uv=_lacks_uv())
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = f"{DISK_FULL} try again." if is_full else f"{error.strerror}: {error.filename}."
+        raise InstallError(f"{request.name or 'The list'} failed: {reason}") from error
+
+
 def list_environments() -> list[Environment]:
     """Return the environments on this machine by name."""
     folders = environments_folder().glob("*/")
     return [_read_environment(folder) for folder in sorted(folders) if environment_folder(folder.name) is not None]
+
+
+def _lacks_uv() -> str:
+    try:
+        return find_uv() and ""
+    except InstallError:
+        return system_name()
 
 
 def _read_environment(folder: Path) -> Environment:
@@ -75,54 +109,80 @@ def _read_environment(folder: Path) -> Environment:
     )
 
 
-def make_environment(request: EnvironmentRequest, listener: Listener) -> Environment:
-    """Make an environment; one that is there already is returned as it is.
-
-    It counts as made once its stamp is written. One that was interrupted is made anew, from what the installer kept.
-
-    Args:
-        request: What to make.
-        listener: Decides on the download, and follows it.
-
-    Raises:
-        InstallError: It cannot be made, or was cancelled (`CancelledError`).
-        UserError: No environment can have that name, or one of that name has other packages.
-    """
+def _complete(request: EnvironmentRequest) -> Environment | None:
+    """Return the environment of that name if it is complete; raises `UserError` where it has other packages."""
+    there = _read_environment(_folder_of(request.name))
     requirements = requirements_of(request.name, request.packages, request.cuda)
-    with _locked_folder(request.name, listener) as (folder, lock):
-        old = _read_environment(folder)
-        if old.state == "complete":
-            if old.packages != requirements and (request.packages or request.cuda is not None):
-                has = ", ".join(old.packages)
-                raise UserError(f"{request.name} is there already, with {has}; remove it first, or take another name.")
-            return old
+    if there.state != "complete":
+        return None
+    if there.packages != requirements and (request.packages or request.cuda is not None):
+        has = ", ".join(there.packages)
+        raise UserError(f"{request.name} is there already, with {has}; remove it first, or take another name.")
+    return there
+
+
+def _offer(request: EnvironmentRequest, report: Report, uv: str) -> EnvironmentOffer | None:
+    """Return what it takes, by uv's own resolution; None for one that is there."""
+    if _complete(request):
+        return None
+    target = _folder_of(request.name)
+    _make_parent(target)
+    with tempfile.TemporaryDirectory(prefix="variantscope-", ignore_cleanup_errors=True) as scratch:
+        maker = _Maker(Path(scratch) / request.name, request, report, uv)
+        maker.find_packages()
+        sizes = maker.download_sizes()
+        python = maker.python_version()
+    size = None if None in sizes else sum(each for each in sizes if each is not None)
+    free = shutil.disk_usage(target.parent).free
+    if size is not None and free < size * _DISK_PER_DOWNLOAD:
+        raise InstallError(
+            f"{target.name} needs about {byte_size(size * _DISK_PER_DOWNLOAD)} of disk space, and "
+            f"{target.parent} has {byte_size(free)} free; free some, or set XDG_DATA_HOME to a larger disk."
+        )
+    return EnvironmentOffer(
+        name=target.name,
+        folder=str(target),
+        python=python,
+        packages=len(sizes),
+        download_bytes=size,
+        free_bytes=free,
+    )
+
+
+def _add(request: EnvironmentRequest, report: Report, uv: str) -> Environment:
+    folder = _folder_of(request.name)
+    waiting = f"Waiting for another program that makes {request.name}"
+    with _locked(folder, lambda: report(waiting)) as lock:
+        if (there := _complete(request)) is not None:
+            return there
         _check_unused(folder)
-        return _Maker(folder, requirements, lock, listener).make()
+        _delete(folder)
+        try:
+            _Maker(folder, request, report, uv, lock).make()
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # what was fetched is in uv's cache
+            raise
+        return _read_environment(folder)
 
 
-def remove_environment(name: str) -> None:
-    """Remove an environment.
-
-    Raises:
-        UserError: There is none of that name, or a process uses it.
-    """
+def _remove(name: str) -> None:
     folder = _folder_of(name)
     if not folder.is_dir():
         raise UserError(f"There is no environment called {name}; `env list` shows those there are.")
-    with _locked_folder(name, None):
+
+    def refuse() -> bool:
+        raise UserError(f"{name} is being made or removed by another program; wait for it.")
+
+    with _locked(folder, refuse):
         _check_unused(folder)
-        _remove(folder)
+        _delete(folder)
 
 
-def _remove(folder: Path) -> None:
+def _delete(folder: Path) -> None:
     """Remove a folder, its stamp first: what an interruption leaves is unfinished."""
     (folder / ENVIRONMENT_STAMP).unlink(missing_ok=True)
-    try:
+    with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise InstallError(f"{folder} cannot be removed ({error.strerror}).") from error
 
 
 def _folder_of(name: str) -> Path:
@@ -135,27 +195,21 @@ def _folder_of(name: str) -> Path:
 
 
 @contextlib.contextmanager
-def _locked_folder(name: str, listener: Listener | None) -> Iterator[tuple[Path, int]]:
-    """Lock an environment, and yield its folder and the lock; wait for another program that makes or removes it."""
-    folder = _folder_of(name)
+def _locked(folder: Path, on_wait: Callable[[], bool]) -> Iterator[int]:
+    _make_parent(folder)
+    with locked(folder.with_name(f".{folder.name}.lock"), on_wait) as handle:
+        yield handle
 
-    def is_cancelled() -> bool:
-        return listener is not None and listener.is_cancelled()
 
-    def say_waiting() -> None:
-        if listener is None:
-            raise UserError(f"{name} is being made or removed by another program; wait for it.")
-        listener.progress(EnvironmentProgress(title=f"Waiting for another program that makes {name}"))
-
-    lock = folder.with_name(f".{name}.lock")
+def _make_parent(folder: Path) -> None:
+    parent = folder.parent
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.touch(0o600)
+        parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = f"{folder.parent} cannot be written ({error.strerror})"
+        reason = f"{parent} cannot be made ({error.strerror})"
         raise InstallError(f"{reason}; set XDG_DATA_HOME to a folder of your own.") from error
-    with locked(lock, say_waiting, is_cancelled) as handle:
-        yield folder, handle
+    if not os.access(parent, os.W_OK):
+        raise InstallError(f"{parent} cannot be written; set XDG_DATA_HOME to a folder of your own.")
 
 
 def _check_unused(folder: Path) -> None:
@@ -169,75 +223,58 @@ def _check_unused(folder: Path) -> None:
 
 
 class _Maker:
-    """Makes one environment, with its lock held."""
+    """Makes one environment in a folder that is not there yet, by uv."""
 
-    def __init__(self, folder: Path, requirements: Sequence[str], lock: int, listener: Listener) -> None:
+    def __init__(
+        self, folder: Path, request: EnvironmentRequest, report: Report, uv: str, lock: int | None = None
+    ) -> None:
         self._folder = folder
-        self._requirements = tuple(requirements)
-        self._lock = lock
-        self._listener = listener
-        self._uv = find_uv()
-        self._pip = () if self._uv else find_pip()
-        self._log = folder.with_name(f".{folder.name}.log")
+        self._requirements = requirements_of(request.name, request.packages, request.cuda)
+        self._report = report
+        self._uv = uv or find_uv()
+        self._held = [] if lock is None else [lock]
+        self._log = _folder_of(request.name).with_name(f".{request.name}.log")
+        self._python = folder / "bin" / "python"
+        # uv writes it under no other name: https://packaging.python.org/specifications/pylock-toml
+        self._lock_file = folder / "pylock.toml"
 
-    def make(self) -> Environment:
-        """Make it anew, in place of what is left of an interrupted one."""
-        python = choose_python(self._requirements, self._uv)
-        _remove(self._folder)
-        try:
-            bare = ["--without-pip"] if self._pip else []
-            self._run("Making the environment", [*venv_command(self._folder, python, self._uv), *bare])
-            downloads = self._find_downloads()
-            self._ask(downloads)
-            self._install(downloads)
-            self._try_processor()
-            self._stamp()
-        except UserError:
-            _remove(self._folder)  # what was fetched is in the installer's cache
-            raise
-        return _read_environment(self._folder)
+    def find_packages(self) -> None:
+        """Make the empty environment, and let uv find what it needs."""
+        python = choose_python(self._requirements)
+        self._run("Making the environment", self._uv, "venv", "--python", python, str(self._folder))
+        wanted = self._folder / "requirements.in"
+        wanted.write_text("".join(f"{each}\n" for each in self._requirements), encoding="utf-8")
+        command = [self._uv, "pip", "compile", "--quiet", "--no-header", "--python", str(self._python)]
+        self._run("Looking for the packages", *command, "--output-file", str(self._lock_file), str(wanted))
 
-    def _find_downloads(self) -> list[Download]:
-        self._run("Looking for the packages", dry_run_command(self._folder, self._requirements, self._uv, self._pip))
-        return read_downloads(self._folder, self._uv)
+    def download_sizes(self) -> Sequence[int | None]:
+        """Return the size of each package, None where the index does not say it.
 
-    def _ask(self, downloads: Sequence[Download]) -> None:
-        """Check the disk and ask; raise `InstallError`."""
-        size, free = total_bytes(downloads), shutil.disk_usage(self._folder).free
-        if size is not None and free < size * _DISK_PER_DOWNLOAD:
-            raise InstallError(
-                f"{self._folder.name} needs about {byte_size(size * _DISK_PER_DOWNLOAD)} of disk space, and "
-                f"{self._folder.parent} has {byte_size(free)} free; free some, or set XDG_DATA_HOME to a larger disk."
-            )
-        offer = EnvironmentOffer(
-            name=self._folder.name,
-            folder=str(self._folder),
-            python=self._python_version(),
-            tool="uv" if self._uv else "pip",
-            packages=len(downloads),
-            download_bytes=size,
-            free_bytes=free,
-        )
-        if not self._listener.confirm(offer):
-            raise CancelledError(f"{self._folder.name} was not made.")
+        uv lists all wheels that fit this machine and fetches one: the largest counts.
+        """
+        packages = tomllib.loads(self._lock_file.read_text(encoding="utf-8")).get("packages", [])
+        files = [each.get("wheels") or [each.get("sdist") or each.get("archive") or {}] for each in packages]
+        return [max((file["size"] for file in each if "size" in file), default=None) for each in files]
 
-    def _install(self, downloads: Sequence[Download]) -> None:
-        """Install exactly what was found, so that the size was true."""
-        options = ["--progress-bar", "raw"] if self._pip else []
-        pins = [each.pin for each in downloads]
-        python = self._folder / "bin" / "python"
-        command = install_command(python, pins or self._requirements, self._uv, *options, pip=self._pip)
+    def python_version(self) -> str:
+        """Return the version that the environment's own file says (https://peps.python.org/pep-0405)."""
+        lines = (self._folder / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+        pairs = dict(line.replace(" ", "").split("=", 1) for line in lines if "=" in line)
+        return pairs.get("version") or pairs.get("version_info", "")
 
-        def report(title: str, done: int, total: int | None) -> None:
-            self._listener.progress(EnvironmentProgress(title=title, done_bytes=done, total_bytes=total))
-
-        self._run("Installing the packages", command, DownloadProgress(downloads, report))
+    def make(self) -> None:
+        """Make it whole, and write its stamp."""
+        self.find_packages()
+        install = [self._uv, "pip", "install", "--python", str(self._python), "-r", str(self._lock_file)]
+        self._run("Installing the packages", *install)
+        self._try_processor()
+        self._stamp()
 
     def _try_processor(self) -> None:
         """Find out what the framework computes on this processor; what cannot be tried the first run will tell."""
-        python, entry = self._folder / "bin" / "python", ROOT / "workloads" / "entry.py"
+        entry = ROOT / "workloads" / "entry.py"
         try:
-            self._run("Trying it on this processor", [str(python), str(entry), *TRY_PROCESSOR])
+            self._run("Trying it on this processor", str(self._python), str(entry), *TRY_PROCESSOR)
         except CancelledError:
             raise
         except InstallError as error:
@@ -246,33 +283,19 @@ class _Maker:
     def _stamp(self) -> None:
         files = (path for path in self._folder.rglob("*") if not path.is_symlink())
         stamp = _Stamp(
-            python=self._python_version(),
+            python=self.python_version(),
             packages=self._requirements,
             size_bytes=sum(path.stat().st_size for path in files if path.is_file()),
         )
         part = self._folder / f"{ENVIRONMENT_STAMP}.part"
         with part.open("wb") as file:
             file.write(msgspec.json.encode(stamp))
+            file.flush()
             os.fsync(file.fileno())
         part.rename(self._folder / ENVIRONMENT_STAMP)
 
-    def _python_version(self) -> str:
-        """Return the version that the environment's own file says (https://peps.python.org/pep-0405)."""
-        lines = (self._folder / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
-        pairs = dict(line.replace(" ", "").split("=", 1) for line in lines if "=" in line)
-        return pairs.get("version") or pairs.get("version_info", "")
+    def _run(self, title: str, *command: str) -> None:
+        def watch(line: str, _seconds: int) -> bool:
+            return self._report(f"{title}: {line}" if line else f"{title} …")
 
-    def _run(self, title: str, command: Sequence[str], watch: DownloadProgress | None = None) -> None:
-        def show(text: str, seconds: int) -> None:
-            if watch is not None:
-                watch(text, seconds)
-            else:
-                self._listener.progress(EnvironmentProgress(title=title))
-
-        held = [self._lock]
-        listener = self._listener
-        run_step(title, command, self._log, watch=show, is_cancelled=listener.is_cancelled, held=held, again=_AGAIN)
-
-
-LOCAL_ENVIRONMENTS = Environments(list=list_environments, make=make_environment, remove=remove_environment)
-"""Those of this machine."""
+        run_step(title, command, self._log, watch=watch, held=self._held, again=_AGAIN)

@@ -1,27 +1,30 @@
-"""Environments as program and agent speak of them: what to make, what it takes, how far it is, and what there is.
+"""Environments as command line, window and hosts speak of them: what is asked for, what it takes, and what there is."""
 
-The orders and reports among them have numbers, as `app.agent_protocol` says.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
-from workloads.protocol import TAG
+from app import units
+from app.environments.steps import CancelledError
+
+Action = Literal["list", "offer", "add", "remove"]
+Ask = Callable[["EnvironmentOffer"], bool]
+"""Returns whether to download what an environment takes; it may wait for the user."""
+Report = Callable[[str], bool]
+"""Takes a line on how far it is, several times a second, and returns whether to go on."""
 
 
 class EnvironmentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An environment to make; see `requirements_of`."""
+    """The environment of a name, and what to make it of; see `requirements_of`."""
 
-    name: str
+    name: str = ""
     packages: tuple[str, ...] = ()
     cuda: bool | None = None
 
 
 class EnvironmentOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """What making an environment takes: `download_bytes` at most, for the installer keeps what it fetched before.
+    """What making an environment takes: `download_bytes` at most, for uv keeps what it fetched before.
 
     It is None where the index does not say it.
     """
@@ -29,18 +32,18 @@ class EnvironmentOffer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     folder: str
     python: str
-    tool: str
     packages: int
     download_bytes: int | None
     free_bytes: int
 
-
-class EnvironmentProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the making of an environment is; `total_bytes` is None where nothing is downloaded, or it is unknown."""
-
-    title: str
-    done_bytes: int = 0
-    total_bytes: int | None = None
+    @property
+    def sentence(self) -> str:
+        """The offer as the user reads it before the download."""
+        size = "of unknown size" if self.download_bytes is None else units.byte_size(self.download_bytes)
+        return (
+            f"{self.name}: {self.packages} packages, {size} to download at most, for Python {self.python}, into "
+            f"{self.folder}; {units.byte_size(self.free_bytes)} are free there."
+        )
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,70 +68,30 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int | None = None
 
 
-class MakeEnvironment(msgspec.Struct, frozen=True, kw_only=True, tag="make_environment", tag_field=TAG):
-    """Begin to make an environment; answered by `EnvironmentStep` or `Refused`, and so is each `FollowEnvironment`."""
+class EnvironmentAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an action found: all environments, or that which was added; or the offer, None for one that is there.
 
-    number: int
-    request: EnvironmentRequest
-
-
-class FollowEnvironment(msgspec.Struct, frozen=True, kw_only=True, tag="follow_environment", tag_field=TAG):
-    """Ask how far an environment is, by the number of its order; `go_on` answers an offer, and without it it ends."""
-
-    number: int
-    making: int
-    go_on: bool
-
-
-class ListEnvironments(msgspec.Struct, frozen=True, tag="list_environments", tag_field=TAG):
-    """Ask for `EnvironmentsListed`."""
-
-    number: int
-
-
-class RemoveEnvironment(msgspec.Struct, frozen=True, kw_only=True, tag="remove_environment", tag_field=TAG):
-    """Remove an environment; answered by `EnvironmentsListed` or `Refused`."""
-
-    number: int
-    name: str
-
-
-class EnvironmentStep(msgspec.Struct, frozen=True, kw_only=True, tag="environment_step", tag_field=TAG):
-    """How far the making of an environment is: it waits for an answer to its offer, goes on, or is made."""
-
-    number: int
-    offer: EnvironmentOffer | None = None
-    progress: EnvironmentProgress | None = None
-    made: Environment | None = None
-
-
-class EnvironmentsListed(msgspec.Struct, frozen=True, kw_only=True, tag="environments_listed", tag_field=TAG):
-    """The environments on the host that the program made."""
-
-    number: int
-    environments: tuple[Environment, ...]
-
-
-class Listener(Protocol):
-    """Follows the making of an environment, on the thread that makes it."""
-
-    def confirm(self, offer: EnvironmentOffer) -> bool:
-        """Return whether to go on with this download."""
-
-    def progress(self, progress: EnvironmentProgress) -> None:
-        """Take how far it is, several times a second."""
-
-    def is_cancelled(self) -> bool:
-        """Return whether to end it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Environments:
-    """What can be done with the environments of a machine, this one or a host; `make` says how far it is meanwhile.
-
-    Each raises `UserError`, with what to do.
+    A host where uv is missing names its system, on which that of the program may run.
     """
 
-    list: Callable[[], Sequence[Environment]]
-    make: Callable[[EnvironmentRequest, Listener], Environment]
-    remove: Callable[[str], None]
+    environments: tuple[Environment, ...] = ()
+    offer: EnvironmentOffer | None = None
+    lacks_uv: str = ""
+
+
+Environments = Callable[[Action, EnvironmentRequest, Report], EnvironmentAnswer]
+"""Does what an action says with the environments of a machine: `manage_environments` with those of this one, else
+`RemoteEnvironments` with those of a host. Raises `UserError`, with what to do."""
+
+
+def make(environments: Environments, request: EnvironmentRequest, ask: Ask, report: Report) -> Environment:
+    """Make an environment, after the user's answer; one that is there already is returned as it is.
+
+    Raises:
+        UserError: It cannot be made; `CancelledError` if the user wants it no more.
+    """
+    offer = environments("offer", request, report).offer
+    if offer is not None and not ask(offer):
+        raise CancelledError(f"{request.name} was not made.")
+    (environment,) = environments("add", request, report).environments
+    return environment

@@ -1,4 +1,4 @@
-"""Steps that make a virtual environment and install packages: by uv where it is, else by venv and pip.
+"""Steps that make a virtual environment and install packages, each a command that says how far it is.
 
 `start.py` imports this from a bare checkout, before anything is installed and before it has looked at the Python: it
 needs the standard library alone, and Python 3.7 can read it.
@@ -6,13 +6,11 @@ needs the standard library alone, and Python 3.7 can read it.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import ctypes
 import fcntl
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -29,13 +27,13 @@ _OFFLINE = re.compile(
     "Failed to establish a new connection"
 )
 _MIRRORS = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_PASSING = re.compile("^[\u2588\u2591\u2800-\u28ff]|^Progress [0-9]+ of ")
-"""Lines that only show how far a step is, of uv and of pip; they stay out of its log."""
 _LOOK_S = 0.2
 _END_S = 10.0
-_CHUNK_BYTES = 65_536
+_TAIL_BYTES = 4_096
+_FULL = "No space left on device"
+_FULL_BYTES = 2**20
 _MOST_CAUSE = 300
+DISK_FULL = "the disk is full. Free some GB (TensorFlow alone unpacks to about 2) and"
 
 
 class InstallError(UserError):
@@ -60,36 +58,6 @@ def nvidia_driver() -> bool:
     return sys.platform == "linux" and (bool(there) or loadable("libnvidia-ml.so.1"))
 
 
-def venv_command(folder: Path, python: str, uv: str | None) -> list[str]:
-    """Return the command that makes an empty virtual environment.
-
-    Args:
-        folder: Its folder.
-        python: The Python underneath.
-        uv: Path of uv, which is used where there is one; else venv.
-    """
-    return [*([uv, "venv", "--python", python] if uv else [python, "-m", "venv"]), str(folder)]
-
-
-def install_command(
-    python: Path, requirements: Sequence[str], uv: str | None, *options: str, pip: Sequence[str] = ()
-) -> list[str]:
-    """Return the command that installs requirements.
-
-    Args:
-        python: The environment's Python.
-        requirements: The packages.
-        uv: Path of uv, which is used where there is one; else pip.
-        options: More for either; pip shows no bar, unless they say another.
-        pip: The command of another environment's pip, in place of its own.
-    """
-    if uv:
-        return [uv, "pip", "install", "--python", str(python), *options, *requirements]
-    tool = [*pip, "--python", str(python)] if pip else [str(python), "-m", "pip"]
-    quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-    return [*tool, "install", *quiet, *options, *requirements]
-
-
 def explain(title: str, log: str, path: Path, again: str = "start again") -> str:
     """Return one sentence on why an install step failed.
 
@@ -99,13 +67,11 @@ def explain(title: str, log: str, path: Path, again: str = "start again") -> str
         path: File with the output.
         again: What to do once the reason is mended.
     """
-    if "No space left on device" in log or "os error 28" in log:
-        return f"{title} failed: the disk is full. Free some GB (TensorFlow alone unpacks to about 2) and {again}."
+    if _FULL in log or "os error 28" in log:
+        return f"{title} failed: {DISK_FULL} {again}."
     if _OFFLINE.search(log):
         connect = f"Connect, or name a mirror in {' or '.join(_MIRRORS)}, and {again}"
         return f"{title} failed: no network. {connect}; what was fetched is kept."
-    if "ensurepip is not" in log:
-        return f"{title} failed: this Python has no ensurepip; install the package python3-venv, or uv, and {again}."
     lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
     cause = next((line.partition(":")[2] for line in lines if line.startswith("cause:")), "")  # as uv says it
@@ -117,21 +83,18 @@ def run_step(
     command: Sequence[str],
     log: Path,
     *,
-    watch: Callable[[str, int], None],
-    is_cancelled: Callable[[], bool] = lambda: False,
+    watch: Callable[[str, int], bool],
     held: Sequence[int] = (),
     again: str = "start again",
-) -> str:
-    """Run one step on a terminal of its own, where installers say how far they are, and return its output.
-
-    Where there are no terminals it is a pipe, on which some say less.
+) -> None:
+    """Run one step, with its output in a file.
 
     Args:
         title: Title of the step.
         command: The command.
         log: The file that its output is written to.
-        watch: Gets what the command has printed anew, and the seconds since it began: several times a second.
-        is_cancelled: Returns whether to end it.
+        watch: Gets the last line that it printed and the seconds since it began, several times a second; returns
+            whether to go on.
         held: Open files that the command keeps open, such as a lock: should this process be killed, it may live on.
         again: What to do once the reason of a failure is mended.
 
@@ -139,75 +102,52 @@ def run_step(
         InstallError: The step failed, or was cancelled (`CancelledError`).
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    ours, theirs = _open_terminal()
-    with open(ours, "rb", buffering=0) as terminal, log.open("w", encoding="utf-8") as out:  # noqa: PTH123 - a handle
-        process = _start(command, theirs, held)
+    with log.open("w+b") as output:
+        process, began_s = _start(command, output.fileno(), held), time.monotonic()
         try:
-            for text, seconds in _read(terminal.fileno(), process):
-                out.writelines(f"{line}\n" for line in text.splitlines() if line and not _PASSING.match(line))
-                watch(text, seconds)
-                if is_cancelled():
+            while process.poll() is None:
+                if not watch(_last_line(output.fileno()), int(time.monotonic() - began_s)):
                     raise CancelledError(f"{title} was stopped; what was fetched is kept.")
-            process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_S)
         except BaseException:
             _end(process)
             raise
-    text = log.read_text(encoding="utf-8")
     if process.returncode:
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if shutil.disk_usage(log.parent).free < _FULL_BYTES:
+            text += _FULL  # where the packages found no room, what the step said of it may have found none either
         raise InstallError(explain(title, text, log, again))
-    return text
 
 
-def _open_terminal() -> tuple[int, int]:
-    """Return our end and that of the step, of a terminal or, as in a container without /dev/pts, of a pipe."""
-    try:
-        return os.openpty()
-    except OSError:
-        return os.pipe()
-
-
-def _start(command: Sequence[str], terminal: int, held: Sequence[int]) -> subprocess.Popen[bytes]:
-    quiet = {"DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "200"}
+def _start(command: Sequence[str], output: int, held: Sequence[int]) -> subprocess.Popen[bytes]:
+    quiet = {"DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     environment = {**os.environ, **quiet}
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # they lead an installer to other packages
         environment.pop(name, None)
+    if (
+        "PIP_INDEX_URL" in environment and "UV_INDEX_URL" not in environment
+    ):  # the user's mirror, which uv does not read
+        environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=terminal,
-            stderr=terminal,
+            stdout=output,
+            stderr=output,
             env=environment,
             start_new_session=True,
             pass_fds=held,
         )
     except OSError as error:
         raise InstallError(f"{command[0]} cannot be run ({error.strerror}).") from error
-    finally:
-        os.close(terminal)
 
 
-def _read(terminal: int, process: subprocess.Popen[bytes]) -> Iterator[tuple[str, int]]:
-    """Yield the lines printed so far and the seconds since the begin, until the process is gone."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    began, rest, chunk = time.monotonic(), "", b" "
-    while chunk:
-        chunk = b" "
-        if select.select([terminal], [], [], _LOOK_S)[0]:
-            chunk = _read_chunk(terminal)
-            rest += _ESCAPE.sub("", decoder.decode(chunk, final=not chunk)).replace("\r", "\n")
-        elif process.poll() is not None:
-            chunk = b""  # what it has started holds the terminal open
-        end = len(rest) if not chunk else rest.rfind("\n") + 1
-        yield rest[:end], int(time.monotonic() - began)
-        rest = rest[end:]
-
-
-def _read_chunk(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, _CHUNK_BYTES)
-    except OSError:  # Linux's way to say that the other side has closed
-        return b""
+def _last_line(output: int) -> str:
+    """Return the last whole line of a file that is written to, "" if there is none yet."""
+    tail = os.pread(output, _TAIL_BYTES, max(0, os.fstat(output).st_size - _TAIL_BYTES))
+    lines = tail[: tail.rfind(b"\n") + 1].decode("utf-8", "replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -221,25 +161,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, on_wait: Callable[[], None], is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[int]:
+def locked(path: Path, on_wait: Callable[[], bool]) -> Iterator[int]:
     """Hold the lock of a folder or file for as long as the handle is open, here or in a command that keeps it.
 
     Args:
         path: What to lock; a file is made.
-        on_wait: Called once if another program holds it.
-        is_cancelled: Returns whether to wait no longer.
+        on_wait: Called several times a second while another program holds it; returns whether to go on waiting.
 
     Raises:
         CancelledError: The wait was given up.
     """
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        waits = False
         while not _try_lock(handle):
-            if not waits:
-                on_wait()
-            waits = True
-            if is_cancelled():
+            if not on_wait():
                 raise CancelledError("The wait for another program that installs was stopped.")
             time.sleep(_LOOK_S)
         yield handle

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from app import units
+from app.environments.known import find_uv
 from app.errors import UserError
 from app.hosts.address import Address
 from app.hosts.channel import Channel
@@ -492,23 +492,10 @@ def _fetch_error(found: Found, name: str, wanted: list[str], reason: str) -> str
 
 
 def _installer(found: Found) -> list[str]:
-    """Return the command that installs for the host's Python and system; uv's where it is, else pip's."""
+    """Return the command that installs for the host's Python and system; raises `InstallError`."""
     version = ".".join(found.python.split(".")[:2])
     abi, _, machine = found.tag.partition(" ")
-    if (uv := shutil.which("uv")) is not None:
-        system = "apple-darwin" if "darwin" in abi else f"unknown-linux-{'musl' if 'musl' in abi else 'gnu'}"
-        machine = {"arm64": "aarch64"}.get(machine, machine)
-        system_options = ["--python-platform", f"{machine}-{system}"]
-        return [uv, "pip", "install", "--python-version", version, *system_options, "--only-binary", ":all:"]
-    platforms = _pip_platforms(abi, machine)
-    words = [word for each in platforms for word in ("--platform", each)]
-    return [sys.executable, "-m", "pip", "install", "--python-version", version, *words, "--only-binary", ":all:"]
-
-
-def _pip_platforms(abi: str, machine: str) -> list[str]:
-    """Return the platforms of wheels that run there, as pip calls them (https://peps.python.org/pep-0600)."""
-    if "darwin" in abi:
-        return [f"macosx_11_0_{machine}", "macosx_10_9_universal2"]
-    if "musl" in abi:
-        return [f"musllinux_1_{minor}_{machine}" for minor in (2, 1)]
-    return [f"manylinux_2_{minor}_{machine}" for minor in (28, 17, 12, 5)] + [f"manylinux2014_{machine}"]
+    system = "apple-darwin" if "darwin" in abi else f"unknown-linux-{'musl' if 'musl' in abi else 'gnu'}"
+    platform = f"{'aarch64' if machine == 'arm64' else machine}-{system}"
+    target = ["--python-version", version, "--python-platform", platform]
+    return [find_uv(), "pip", "install", *target, "--only-binary", ":all:"]

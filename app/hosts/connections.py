@@ -207,7 +207,7 @@ class Connections:
     def environments(self, name: str) -> "Environments":
         """Return what can be done with the environments of a host; raises `UserError` if it is not connected."""
         from app.hosts.connection import Connection
-        from app.hosts.environments import remote_environments
+        from app.hosts.environments import RemoteEnvironments
 
         with self._lock:
             slot = self._slots.get(name)
@@ -216,7 +216,7 @@ class Connections:
             raise UserError(f"{name} is not connected: connect to it first.")
         if not isinstance(connection, Connection):
             raise UserError(f"Environments are made on one host: name a host of {name} by its ssh address.")
-        return remote_environments(connection.link)
+        return RemoteEnvironments(connection.link)
 
     def connected(self, name: str) -> "Host":
         """Return a host that is connected now; raises `UserError` with why it is not."""

@@ -1,58 +1,64 @@
-"""The environments of another host, which its agent makes, lists and removes there."""
+"""The environments of another host, which its agent lists, makes and removes there as this program does here."""
 
-from functools import partial
-from typing import TypeVar
+from concurrent.futures import wait
+from pathlib import Path
 
-from app.environments.records import (
-    Environment,
-    EnvironmentRequest,
-    Environments,
-    EnvironmentsListed,
-    EnvironmentStep,
-    FollowEnvironment,
-    Listener,
-    ListEnvironments,
-    MakeEnvironment,
-    RemoveEnvironment,
-)
+from app.agent_protocol import CancelJob, EnvironmentsManaged, ManageEnvironments, WorkerLogged
+from app.environments.known import find_uv, system_name
+from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest, Report
+from app.environments.steps import CancelledError
 from app.errors import UserError
 from app.hosts.link import Link
-from app.hosts.routes import LinkLostError
+from app.hosts.remote_jobs import ScratchFiles
+from app.hosts.routes import LinkLostError, WorkerReport
 
-_Order = MakeEnvironment | FollowEnvironment | ListEnvironments | RemoveEnvironment
-Answer = TypeVar("Answer", EnvironmentStep, EnvironmentsListed)
-
-
-def remote_environments(link: Link) -> Environments:
-    """Return what can be done with the environments of the host of a link; its errors begin with the host's name."""
-    return Environments(
-        list=lambda: _ask(link, ListEnvironments(link.number()), EnvironmentsListed).environments,
-        make=partial(_make, link),
-        remove=partial(_remove, link),
-    )
+_LOOK_S = 0.2
 
 
-def _remove(link: Link, name: str) -> None:
-    _ask(link, RemoveEnvironment(number=link.number(), name=name), EnvironmentsListed)
+class RemoteEnvironments:
+    """What `manage_environments` does, on the host of a link; errors begin with the host's name."""
 
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._files = ScratchFiles(link)
 
-def _make(link: Link, request: EnvironmentRequest, listener: Listener) -> Environment:
-    """Have an environment made, and follow it until it is; an offer waits there as long as the user thinks."""
-    making = link.number()
-    step = _ask(link, MakeEnvironment(number=making, request=request), EnvironmentStep)
-    while step.made is None:
-        if step.progress is not None:
-            listener.progress(step.progress)
-        goes_on = (step.offer is None or listener.confirm(step.offer)) and not listener.is_cancelled()
-        step = _ask(link, FollowEnvironment(number=link.number(), making=making, go_on=goes_on), EnvironmentStep)
-    return step.made
+    def __call__(self, action: Action, request: EnvironmentRequest, report: Report) -> EnvironmentAnswer:
+        """Do what `action` says; raises `UserError`."""
+        uv = self._send_uv(report) if action in ("offer", "add") else ""
+        try:
+            return self._follow(ManageEnvironments(self._link.number(), action, request, uv), report)
+        except LinkLostError:
+            raise
+        except (UserError, OSError) as error:
+            raise UserError(f"{self._link.name}: {error}") from error
 
+    def _send_uv(self, report: Report) -> str:
+        """Return the name of this program's uv there; "" where the host has one, or cannot run this one."""
+        order = ManageEnvironments(self._link.number(), "list", EnvironmentRequest())
+        if self._follow(order, report).lacks_uv != system_name():
+            return ""
 
-def _ask(link: Link, order: _Order, answer: type[Answer]) -> Answer:
-    """Send an order and return its answer; raises `UserError` that names the host."""
-    try:
-        return link.ask(order.number, order, answer)
-    except LinkLostError:
-        raise
-    except (UserError, OSError) as error:
-        raise UserError(f"{link.name}: {error}") from error
+        def watch() -> None:
+            if not report(f"Sending uv to {self._link.name} …"):
+                raise CancelledError("Sending uv was stopped.")
+
+        return self._files.send(Path(find_uv()), watch)
+
+    def _follow(self, order: ManageEnvironments, report: Report) -> EnvironmentAnswer:
+        lines = [""]
+
+        def take(said: WorkerReport) -> None:
+            if isinstance(said, WorkerLogged):
+                lines[0] = said.text
+
+        self._link.routes.listen_worker(order.number, take)
+        answer, is_cancelled = self._link.order(order.number, order), False
+        while not wait([answer], _LOOK_S).done:
+            if not is_cancelled and not report(lines[0]):
+                self._link.send(CancelJob(order.number))
+                is_cancelled = True
+        self._link.routes.forget_worker(order.number)
+        managed = answer.result()
+        if not isinstance(managed, EnvironmentsManaged):
+            raise LinkLostError(f"The agent on {self._link.name} answered something else; update both programs.")
+        return managed.answer

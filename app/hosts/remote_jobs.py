@@ -36,8 +36,12 @@ class ScratchFiles:
         """Return a name that no file there has."""
         return f"{self._link.number()}.npz"
 
-    def send(self, path: Path) -> str:
+    def send(self, path: Path, watch: Callable[[], None] = lambda: None) -> str:
         """Return the name of a copy of this file there; one that is there already is not sent again.
+
+        Args:
+            path: The file.
+            watch: Called before each piece; what it raises ends the copy.
 
         Raises:
             UserError: It cannot be read here, or not be written there.
@@ -47,7 +51,7 @@ class ScratchFiles:
             modified_ns, size, name = self._copies.get(path, (0, 0, ""))
             if (modified_ns, size) != (found.st_mtime_ns, found.st_size):
                 name = self.new_name()
-                self._copy_there(path, name)
+                self._copy_there(path, name, watch)
                 self.remember(path, name)
             return name
         except FileNotFoundError as error:
@@ -65,10 +69,11 @@ class ScratchFiles:
         if former:
             self.remove(former)
 
-    def _copy_there(self, path: Path, name: str) -> None:
+    def _copy_there(self, path: Path, name: str, watch: Callable[[], None]) -> None:
         offset = 0
         with path.open("rb") as file:
             while (data := file.read(FILE_PIECE_BYTES)) or not offset:
+                watch()
                 number = self._link.number()
                 order = WriteFile(number=number, name=name, offset=offset, data=data)
                 self._ask(number, order)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.agent_protocol import (
     AgentHello,
+    EnvironmentsManaged,
     FilePart,
     FilesListed,
     HostDescribed,
@@ -23,7 +24,6 @@ from app.agent_protocol import (
     WorkerLogged,
     WorkerSaid,
 )
-from app.environments.records import EnvironmentsListed, EnvironmentStep
 from app.errors import UserError
 from app.runs.jobs import JobCrashedError, JobError
 from app.telemetry.messages import SamplerMessage
@@ -60,8 +60,7 @@ Numbered = (
     | JobDone
     | HostDescribed
     | HostInspected
-    | EnvironmentStep
-    | EnvironmentsListed
+    | EnvironmentsManaged
     | FilePart
     | FilesListed
 )

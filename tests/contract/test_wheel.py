@@ -85,19 +85,7 @@ def installed(wheel: Path) -> Installed:
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     python = str(folder / "bin" / "python")
-    if importlib.util.find_spec("pip"):
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            python,
-            "install",
-            "--no-compile",
-            "--disable-pip-version-check",
-        ]
-    else:
-        pip = [shutil.which("uv") or "uv", "pip", "install", "--python", python]
+    pip = [find_uv_bin(), "pip", "install", "--python", python]
     run([*pip, "--no-deps", "--no-index", str(wheel)], wheel.parent, dict(os.environ))
     for name in ("app", "workloads"):
         other = folder / "elsewhere" / name / "__init__.py"

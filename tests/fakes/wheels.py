@@ -1,6 +1,5 @@
-"""Wheels of no content, from which installers of these tests make real environments without a network."""
+"""Wheels of no content, from which uv makes real environments for these tests without a network."""
 
-import sys
 import zipfile
 from pathlib import Path
 
@@ -30,19 +29,10 @@ def write_wheels(folder: Path) -> None:
             wheel.writestr(f"{info}/RECORD", "")
 
 
-def use_wheels(monkeypatch: pytest.MonkeyPatch, folder: Path, *, uv: bool) -> None:
-    """Make environments below a folder from these wheels alone, by the tests' own uv or by pip."""
+def use_wheels(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make environments below a folder from these wheels alone."""
     write_wheels(folder / "wheels")
-    programs = folder / "programs"
-    programs.mkdir()
-    if uv:
-        (programs / "uv").symlink_to(Path(sys.executable).parent / "uv")
     for name in ("HOME", "XDG_DATA_HOME", "UV_CACHE_DIR"):
         monkeypatch.setenv(name, str(folder / "user"))
-    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     (folder / "uv.toml").write_text(f'no-index = true\nfind-links = ["{folder / "wheels"}"]\n')
     monkeypatch.setenv("UV_CONFIG_FILE", str(folder / "uv.toml"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder / "wheels"))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)

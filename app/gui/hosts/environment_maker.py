@@ -7,49 +7,39 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
 from app.environments.known import KNOWN
-from app.environments.records import (
-    Environment,
-    EnvironmentOffer,
-    EnvironmentProgress,
-    EnvironmentRequest,
-    Environments,
-)
+from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
 from app.errors import UserError
 from app.gui.theme import GRID
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.basic import button, set_role, text_label
-from app.viewmodels.run.first_start import describe_offer, describe_progress
 
-_STEPS = 1000
 _LOOK_S = 0.2
-Step = EnvironmentOffer | EnvironmentProgress
+Step = EnvironmentOffer | str
 
 
-class _Listener:
-    """Tells the window how far an environment is, and waits for the user's answer.
+def make_newest(environments: Environments, control: JobControl[Step], accepted: threading.Event) -> Environment:
+    """Make the newest environment that is known, and report to the window; raises `UserError`.
 
     Thread: the job's.
+
+    Args:
+        environments: Where it is made.
+        control: Gets the offer, and lines on how far it is.
+        accepted: Set when the user accepts the offer.
     """
 
-    def __init__(self, control: JobControl[Step], accepted: threading.Event) -> None:
-        self._control = control
-        self._accepted = accepted
-
-    def confirm(self, offer: EnvironmentOffer) -> bool:
-        """Show the offer and wait until the user accepts it or stops the job."""
-        self._control.report(offer)
-        while not self._accepted.wait(_LOOK_S):
-            if self.is_cancelled():
+    def ask(offer: EnvironmentOffer) -> bool:
+        control.report(offer)
+        while not accepted.wait(_LOOK_S):
+            if control.stop.is_set():
                 return False
         return True
 
-    def progress(self, progress: EnvironmentProgress) -> None:
-        """Show how far it is."""
-        self._control.report(progress)
+    def report(line: str) -> bool:
+        control.report(line)
+        return not control.stop.is_set()
 
-    def is_cancelled(self) -> bool:
-        """Return whether the user has stopped it."""
-        return self._control.stop.is_set()
+    return make(environments, EnvironmentRequest(name=KNOWN[0].name), ask, report)
 
 
 class EnvironmentMaker(QWidget):
@@ -69,7 +59,7 @@ class EnvironmentMaker(QWidget):
         self._host = ""
         self.text = text_label("", "", wrap=True)
         self._bar = QProgressBar()
-        self._bar.setRange(0, _STEPS)
+        self._bar.setRange(0, 0)  # it moves for as long as uv works
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName("Progress of the environment")
         self.accept_button = button("&Download", "Download and install it on the host", primary=True)
@@ -104,16 +94,12 @@ class EnvironmentMaker(QWidget):
         self._host = host
         self._accepted.clear()
         self._show(f"Looking for what {host} needs …", role="")
-        self._bar.setValue(0)
         self.accept_button.hide()
         for widget in (self._bar, self.cancel_button, self):
             widget.show()
-        request, accepted = EnvironmentRequest(name=KNOWN[0].name), self._accepted
+        accepted = self._accepted
         self._job.run(
-            lambda control: reach().make(request, _Listener(control, accepted)),
-            self._end,
-            self._fail,
-            on_progress=self._take,
+            lambda control: make_newest(reach(), control, accepted), self._end, self._fail, on_progress=self._take
         )
 
     def close_job(self) -> None:
@@ -125,13 +111,11 @@ class EnvironmentMaker(QWidget):
         self._accepted.set()
 
     def _take(self, step: Step) -> None:
-        if isinstance(step, EnvironmentOffer):
-            self._show(f"{self._host}: {describe_offer(step)}", role="")
-            self.accept_button.show()
-            return
-        text, fraction = describe_progress(step)
-        self._show(f"{self._host}: {text}", role="")
-        self._bar.setValue(round(fraction * _STEPS))
+        is_offer = isinstance(step, EnvironmentOffer)
+        self.accept_button.setVisible(is_offer)
+        self._bar.setVisible(not is_offer)
+        if text := step.sentence if isinstance(step, EnvironmentOffer) else step:
+            self._show(f"{self._host}: {text}", role="")
 
     def _end(self, made: Environment) -> None:
         self._finish(f"{self._host} has the environment {made.name}; runs there use it.", "caption")

@@ -20,7 +20,6 @@ from app.gui.widgets.panes import Scroller
 from app.viewmodels.run.first_start import LEAD, TITLE, FirstChoice
 
 _WIDTH = 80 * GRID
-_STEPS = 1000
 
 
 class ChoiceCard(QFrame):
@@ -36,7 +35,7 @@ class ChoiceCard(QFrame):
         self._text = text_label("", "muted", wrap=True)
         self._problem = text_label("", "problem", wrap=True)
         self._bar = QProgressBar()
-        self._bar.setRange(0, _STEPS)
+        self._bar.setRange(0, 0)  # it moves for as long as uv works
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName("Progress of the download")
         self._actions: list[QPushButton] = []
@@ -66,8 +65,7 @@ class ChoiceCard(QFrame):
         self._title.setText(choice.title)
         show_text(self._text, "" if choice.problem else choice.text)
         show_text(self._problem, choice.problem)
-        self._bar.setVisible(choice.fraction is not None)
-        self._bar.setValue(round((choice.fraction or 0.0) * _STEPS))
+        self._bar.setVisible(choice.is_busy)
         if self._shown is None or self._shown.actions != choice.actions:
             self._show_actions(choice, primary=primary)
         self._shown = choice

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from PySide6.QtCore import QObject
 
@@ -17,11 +17,6 @@ from app.samples import Inventory
 from app.storage.known_settings import ANSWERED, FIRST_START
 from app.viewmodels.run.first_start import Action, Installation, Place, first_choices
 from workloads.catalog import Machine, default_interpreter, installed_framework
-
-if TYPE_CHECKING:
-    from app.environments.records import EnvironmentOffer, EnvironmentProgress
-
-_LOOK_S = 0.2
 
 
 class Known(NamedTuple):
@@ -174,43 +169,17 @@ class FirstStart(QObject):
         self._show()
 
 
-class _Listener:
-    """Tells the window how far an environment is, and waits for the user's answer.
-
-    Thread: the job's.
-    """
-
-    def __init__(self, place: Place, control: JobControl[Installation | None], accepted: threading.Event) -> None:
-        self._place = place
-        self._control = control
-        self._accepted = accepted
-
-    def confirm(self, offer: "EnvironmentOffer") -> bool:
-        """Show the offer and wait until the user accepts it or stops the job."""
-        self._control.report(Installation(place=self._place, offer=offer))
-        while not self._accepted.wait(_LOOK_S):
-            if self.is_cancelled():
-                return False
-        return True
-
-    def progress(self, progress: "EnvironmentProgress") -> None:
-        """Show how far it is."""
-        self._control.report(Installation(place=self._place, progress=progress))
-
-    def is_cancelled(self) -> bool:
-        """Return whether the user has stopped it."""
-        return self._control.stop.is_set()
-
-
 def _make(place: Place, control: JobControl[Installation | None], accepted: threading.Event) -> str | None:
     """Make the newest environment that is known, unless the user stops it; return the framework that runs have then."""
-    from app.environments.known import KNOWN
-    from app.environments.managed import make_environment
-    from app.environments.records import EnvironmentRequest
+    from app.environments.managed import manage_environments
     from app.environments.steps import CancelledError
+    from app.gui.hosts.environment_maker import Step, make_newest
+
+    def report(step: Step) -> None:
+        control.report(Installation(place=place, step=step))
 
     with contextlib.suppress(CancelledError):
-        make_environment(EnvironmentRequest(name=KNOWN[0].name), _Listener(place, control, accepted))
+        make_newest(manage_environments, JobControl(report, control.stop), accepted)
     return installed_framework(default_interpreter())
 
 

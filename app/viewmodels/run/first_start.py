@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from app import units
 from app.samples import Inventory
 from workloads.catalog import FRAMEWORK
 
 if TYPE_CHECKING:  # its imports would delay the window's first paint
-    from app.environments.records import EnvironmentOffer, EnvironmentProgress
+    from app.environments.records import EnvironmentOffer
 
 Place = Literal["gpu", "cpu", "host", "reference"]
 Action = Literal["compare", "install", "download", "cancel", "host", "reference"]
@@ -25,24 +24,23 @@ LEAD = (
 class FirstChoice:
     """A place for runs: its name, what it has or takes, and what can be done, each with its label.
 
-    `fraction` is how far a download is, None where nothing is downloaded; a `problem` replaces the text.
+    With `is_busy` its environment is being made; a `problem` replaces the text.
     """
 
     place: Place
     title: str
     text: str
     actions: tuple[tuple[Action, str], ...] = ()
-    fraction: float | None = None
+    is_busy: bool = False
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The making of an environment for the place that the user chose: nothing yet, an offer, progress, or a failure."""
+    """The making of an environment for the place that the user chose: an offer, a line of progress, or a failure."""
 
     place: Place
-    offer: "EnvironmentOffer | None" = None
-    progress: "EnvironmentProgress | None" = None
+    step: "EnvironmentOffer | str" = f"Looking for {FRAMEWORK.name} …"
     problem: str = ""
 
 
@@ -109,33 +107,12 @@ def _local_choice(
         return FirstChoice(place=place, title=title, text=needed, actions=actions)
     if installation.problem:
         return FirstChoice(place=place, title=title, text=text, actions=_AGAIN, problem=installation.problem)
-    if installation.offer is not None:
-        return FirstChoice(
-            place=place,
-            title=title,
-            text=describe_offer(installation.offer),
-            actions=(("download", "&Download"), ("cancel", "Cancel")),
-        )
-    text, fraction = describe_progress(installation.progress)
-    return FirstChoice(place=place, title=title, text=text, actions=(("cancel", "Cancel"),), fraction=fraction)
+    if isinstance(installation.step, str):
+        text, actions = installation.step, (("cancel", "Cancel"),)
+        return FirstChoice(place=place, title=title, text=text, actions=actions, is_busy=True)
+    offered: tuple[tuple[Action, str], ...] = (("download", "&Download"), ("cancel", "Cancel"))
+    return FirstChoice(place=place, title=title, text=installation.step.sentence, actions=offered)
 
 
 _GET: tuple[tuple[Action, str], ...] = (("install", f"Get {FRAMEWORK.name} …"),)
 _AGAIN: tuple[tuple[Action, str], ...] = (("install", "&Try again"),)
-
-
-def describe_offer(offer: "EnvironmentOffer") -> str:
-    """Return what making an environment takes, before it is downloaded."""
-    size = "of unknown size" if offer.download_bytes is None else f"{units.byte_size(offer.download_bytes)} to download"
-    free = units.byte_size(offer.free_bytes)
-    return f"{FRAMEWORK.name} with what it needs: {offer.packages} packages, {size}, {free} free on the disk."
-
-
-def describe_progress(progress: "EnvironmentProgress | None") -> tuple[str, float]:
-    """Return a line on how far it is, and the fraction."""
-    if progress is None:
-        return f"Looking for {FRAMEWORK.name} …", 0.0
-    if not progress.total_bytes:
-        return f"{progress.title} …", 0.0
-    done = units.bytes_of_total(progress.done_bytes, progress.total_bytes)
-    return f"{progress.title}: {done}", progress.done_bytes / progress.total_bytes

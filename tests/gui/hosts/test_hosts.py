@@ -9,14 +9,14 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.environments.records import (
+    Action,
     Environment,
+    EnvironmentAnswer,
     EnvironmentOffer,
-    EnvironmentProgress,
     EnvironmentRequest,
     Environments,
-    Listener,
+    Report,
 )
-from app.errors import UserError
 from app.gui.app import Workbench
 from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
@@ -122,29 +122,29 @@ class Made:
         self.requests: list[EnvironmentRequest] = []
 
     def environments(self) -> Environments:
-        return Environments(list=list, make=self._make, remove=lambda _: None)
+        return self._manage
 
-    def _make(self, request: EnvironmentRequest, listener: Listener) -> Environment:
+    def _manage(self, action: Action, request: EnvironmentRequest, report: Report) -> EnvironmentAnswer:
+        if action == "offer":
+            return EnvironmentAnswer(offer=OFFER)
         self.requests.append(request)
-        offer = EnvironmentOffer(
-            name="tf", folder="/f", python="3.11", tool="uv", packages=43, download_bytes=2**30, free_bytes=2**36
-        )
-        if not listener.confirm(offer):
-            raise UserError("It was cancelled.")
-        listener.progress(EnvironmentProgress(title="Downloading", done_bytes=2**29, total_bytes=2**30))
-        return Environment(name="tf", folder="/f", state="complete")
+        assert report("Downloading tensorflow")
+        return EnvironmentAnswer(environments=(Environment(name="tf", folder="/f", state="complete"),))
+
+
+OFFER = EnvironmentOffer(name="tf", folder="/f", python="3.11", packages=43, download_bytes=2**30, free_bytes=2**36)
 
 
 def test_an_environment_is_made_after_its_size_was_accepted_or_cancelled(qtbot: QtBot) -> None:
     maker, made = EnvironmentMaker(), Made()
     qtbot.addWidget(maker)
-    for answer, said in ((maker.cancel_button, "It was cancelled."), (maker.accept_button, "lab has the environment")):
+    for answer, said in ((maker.cancel_button, "was not made"), (maker.accept_button, "lab has the environment")):
         maker.make("lab", made.environments)
         qtbot.waitUntil(lambda: not maker.accept_button.isHidden())
-        assert "43 packages, 1.0\u00a0GiB to download, 64.0\u00a0GiB free" in maker.text.text()
+        assert maker.text.text() == f"lab: {OFFER.sentence}"
         with qtbot.waitSignal(maker.ended):
             answer.click()
         assert said in maker.text.text()
         assert not maker.is_busy
-    assert len(made.requests) == 2
+    assert len(made.requests) == 1
     maker.close_job()

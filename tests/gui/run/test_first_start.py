@@ -10,8 +10,15 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.environments.records import Environment, EnvironmentOffer, EnvironmentProgress, EnvironmentRequest, Listener
-from app.environments.steps import CancelledError, InstallError
+from app.environments.records import (
+    Action,
+    Environment,
+    EnvironmentAnswer,
+    EnvironmentOffer,
+    EnvironmentRequest,
+    Report,
+)
+from app.environments.steps import InstallError
 from app.gui.app import Workbench
 from app.gui.hosts.hosts_dialog import HostsDialog
 from app.gui.run import first_start_controller
@@ -28,7 +35,6 @@ OFFER = EnvironmentOffer(
     name="tf221",
     folder="/envs/tf221",
     python="3.11.7",
-    tool="uv",
     packages=3,
     download_bytes=1 << 20,
     free_bytes=9 << 30,
@@ -120,15 +126,15 @@ class Install:
         self.is_confirmed = threading.Event()
         self.may_end = threading.Event()
 
-    def __call__(self, request: EnvironmentRequest, listener: Listener) -> Environment:
-        if not listener.confirm(OFFER):
-            raise CancelledError("tf221 was not made.")
+    def __call__(self, action: Action, request: EnvironmentRequest, report: Report) -> EnvironmentAnswer:
+        if action == "offer":
+            return EnvironmentAnswer(offer=OFFER)
         self.is_confirmed.set()
-        listener.progress(EnvironmentProgress(title="Downloading", done_bytes=1, total_bytes=4))
+        report("Downloading tensorflow")
         assert self.may_end.wait(READ_LIMIT_MS / 1000)
         if self.end is not None:
             raise self.end
-        return Environment(name=request.name, folder=OFFER.folder, state="complete")
+        return EnvironmentAnswer(environments=(Environment(name="tf221", folder=OFFER.folder, state="complete"),))
 
 
 @pytest.fixture
@@ -137,7 +143,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     made = Install()
     found = iter([None, None, "2.21.0"])
     monkeypatch.setattr(first_start_controller, "installed_framework", lambda _: next(found))
-    monkeypatch.setattr("app.environments.managed.make_environment", made)
+    monkeypatch.setattr("app.environments.managed.manage_environments", made)
     yield made
     made.may_end.set()
 

@@ -1,7 +1,9 @@
-"""Environments that the program makes: real ones, by pip and by uv, of wheels without content."""
+"""Environments that the program makes: real ones, by uv, of wheels without content."""
 
 import contextlib
+import errno
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -13,15 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from app.environments import known
-from app.environments.managed import list_environments, make_environment, remove_environment
-from app.environments.records import EnvironmentOffer, EnvironmentProgress, EnvironmentRequest
+from app.environments import known, managed
+from app.environments.managed import list_environments, manage_environments
+from app.environments.records import Action, Environment, EnvironmentOffer, EnvironmentRequest, make
 from app.environments.steps import CancelledError, InstallError
 from app.errors import UserError
 from tests.fakes.wheels import FRAMEWORK_VERSION, use_wheels
 from workloads.catalog import Machine, check, complete, environments_folder, find_python
 
 TF221 = EnvironmentRequest(name="tf221", cuda=False)
+ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -29,154 +32,235 @@ class Following:
     """Agrees to everything, and records what it was told."""
 
     offers: list[EnvironmentOffer] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)
-    last: EnvironmentProgress | None = None
+    lines: list[str] = field(default_factory=list)
     on_offer: Callable[[], bool] = lambda: True
     cancelled: threading.Event = field(default_factory=threading.Event)
 
-    def confirm(self, offer: EnvironmentOffer) -> bool:
+    def ask(self, offer: EnvironmentOffer) -> bool:
         self.offers.append(offer)
         return self.on_offer()
 
-    def progress(self, progress: EnvironmentProgress) -> None:
-        self.titles.append(progress.title)
-        self.last = progress if progress.total_bytes is not None else self.last
+    def report(self, line: str) -> bool:
+        self.lines.append(line)
+        return not self.cancelled.is_set()
 
-    def is_cancelled(self) -> bool:
-        return self.cancelled.is_set()
+    def make(self, request: EnvironmentRequest = TF221) -> Environment:
+        return make(manage_environments, request, self.ask, self.report)
 
 
-@pytest.fixture
-def by_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    use_wheels(monkeypatch, tmp_path, uv=True)
+@pytest.fixture(autouse=True)
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    use_wheels(monkeypatch, tmp_path)
     return tmp_path
+
+
+def remove(name: str) -> None:
+    manage_environments("remove", EnvironmentRequest(name=name), Following().report)
 
 
 def states() -> dict[str, str]:
     return {each.name: each.state for each in list_environments()}
 
 
-@pytest.mark.parametrize("tool", ["uv", "pip"])
-def test_an_environment_is_offered_made_listed_and_removed(
-    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_wheels(monkeypatch, tmp_path, uv=tool == "uv")
+def test_an_environment_is_offered_made_listed_and_removed() -> None:
     following = Following()
-    made = make_environment(TF221, following)
+    environment = following.make()
     (offer,) = following.offers
-    used = [path for path in (tmp_path / "wheels").iterdir() if not path.name.startswith(unused_framework())]
-    assert (offer.tool, offer.packages) == (tool, len(used))
-    assert offer.download_bytes == sum(path.stat().st_size for path in used)
-    assert following.last is not None
-    assert following.titles[-1] == "Trying it on this processor"
-    assert (following.last.done_bytes, following.last.total_bytes) == (offer.download_bytes, offer.download_bytes)
-    assert list_environments() == [made]
-    assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)
-    assert made.python == offer.python == ".".join(map(str, sys.version_info[:3]))
-    assert find_python("tf221") == Path(made.folder) / "bin" / "python"
+    assert (offer.packages, offer.download_bytes) == (5, None), "of files in a folder uv says no size"
+    assert "tf221: 5 packages, of unknown size to download at most, for Python 3." in offer.sentence
+    assert following.lines[-1].startswith("Trying it on this processor")
+    assert list_environments() == [environment]
+    assert (environment.state, environment.framework) == ("complete", FRAMEWORK_VERSION)
+    assert environment.python == offer.python == ".".join(map(str, sys.version_info[:3]))
+    assert find_python("tf221") == Path(environment.folder) / "bin" / "python"
     assert check(complete("lstm", {"interpreter": "tf221", "gpus": 0}, Machine()), Machine()) == ()
     again = Following()
-    assert make_environment(TF221, again) == made
+    assert again.make() == environment
     assert again.offers == []
-    remove_environment("tf221")
+    remove("tf221")
     assert list_environments() == []
 
 
-def unused_framework() -> str:
-    """The start of the name of the wheel that this platform does not take."""
+LOCK = """lock-version = "1.0"
+[[packages]]
+name = "tensorflow-cpu"
+version = "2.21.0"
+wheels = [{ url = "https://a/tensorflow_cpu.whl", size = 300 }, { url = "https://a/other.whl", size = 400 }]
+[[packages]]
+name = "keras"
+sdist = { url = "https://a/keras.tar.gz", size = 20 }
+"""
+
+
+def use_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let a script stand before uv; what it does not end goes on in the real one."""
+    script = f'#!/bin/sh\nfor last; do :; done\n{script}\nexec {known.find_uv()} "$@"\n'
+    (folder / "uv").write_text(script)
+    (folder / "uv").chmod(0o755)
+    monkeypatch.setattr(managed, "find_uv", lambda: str(folder / "uv"))
+
+
+def test_the_size_is_that_of_the_largest_file_that_fits_and_must_fit_the_disk(
+    wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wheels / "pylock.toml").write_text(LOCK)
+    copy = f'cp {wheels}/pylock.toml "$(dirname "$last")/pylock.toml"'
+    use_uv(wheels, monkeypatch, f'[ "$2" = compile ] && {{ {copy}; exit 0; }}')
+    usage, needed = shutil.disk_usage("/"), 5 * (400 + 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=needed))
+    offer = manage_environments("offer", TF221, Following().report).offer
+    assert offer is not None
+    assert (offer.packages, offer.download_bytes, offer.free_bytes) == (2, 420, needed)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=needed - 1))
+    with pytest.raises(InstallError, match=r"tf221 needs about .* of disk space, and .* free; free some"):
+        Following().make()
+    assert states() == {}
+
+
+def test_one_whose_making_is_killed_is_not_there_and_is_made_anew() -> None:
+    script = "from tests.unit.environments.test_managed import *\nprint(flush=True)\nFollowing().make()"
+    environment, chance = {**os.environ, "PYTHONPATH": str(ROOT)}, random.Random(34)
+    for limit_s in (0.0, *(chance.uniform(0.0, 1.5) for _ in range(4))):
+        command = [sys.executable, "-c", script]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as maker:
+            assert maker.stdout is not None
+            maker.stdout.readline()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                maker.wait(limit_s)
+            maker.send_signal(signal.SIGKILL)
+        assert (find_python("tf221") is None) == (states().get("tf221") != "complete")
+        assert Following().make().state == "complete"
+        assert installed() == {"tensorflow_cpu", "tensorflow", "keras", "msgspec", "numpy", "platformdirs"} - unused()
+        remove("tf221")
+
+
+def installed() -> set[str]:
+    return {path.stem for path in environments_folder().glob("tf221/lib/python*/site-packages/[a-z]*.py")}
+
+
+def unused() -> set[str]:
+    """The wheel that this platform does not take."""
     (requirement, *_) = known.requirements_of("tf221", (), cuda=False)
-    return "tensorflow-" if requirement.startswith("tensorflow-cpu") else "tensorflow_cpu"
+    return {"tensorflow"} if requirement.startswith("tensorflow-cpu") else {"tensorflow_cpu"}
 
 
-def test_one_whose_making_is_killed_is_not_there_and_is_made_anew(by_uv: Path) -> None:
+def test_one_that_is_killed_while_packages_come_is_unfinished() -> None:
     script = (
-        "import sys, time\n"
         "from tests.unit.environments.test_managed import *\n"
         "class Held(Following):\n"
-        "    def progress(self, progress):\n"
-        "        if progress.total_bytes is not None:\n"
+        "    def report(self, line):\n"
+        "        if line.startswith('Installing'):\n"
         "            print('installs', flush=True)\n"
         "            time.sleep(600)\n"
-        "make_environment(TF221, Held())\n"
+        "        return True\n"
+        "Held().make()\n"
     )
-    command = [sys.executable, "-c", script]
-    root = str(Path(__file__).parents[3])
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root}) as maker:
+    command, environment = [sys.executable, "-c", script], {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as maker:
         assert maker.stdout is not None
         assert maker.stdout.readline() == "installs\n"
         maker.send_signal(signal.SIGKILL)
     assert states() == {"tf221": "unfinished"}
     assert find_python("tf221") is None
-    assert make_environment(TF221, Following()).state == "complete"
+    remove("tf221")
+    assert states() == {}
 
 
-def test_two_at_once_wait_for_each_other(by_uv: Path) -> None:
+def test_two_at_once_wait_for_each_other() -> None:
     asked, goes_on = threading.Event(), threading.Event()
 
-    def hold() -> bool:
-        asked.set()
-        return goes_on.wait(60)
+    class Held(Following):
+        def report(self, line: str) -> bool:
+            if line.startswith("Installing"):
+                asked.set()
+                goes_on.wait(60)
+            return super().report(line)
 
-    first, second = Following(on_offer=hold), Following()
-    makers = [threading.Thread(target=make_environment, args=(TF221, each)) for each in (first, second)]
+    first, second = Held(), Following()
+    makers = [threading.Thread(target=each.make) for each in (first, second)]
     makers[0].start()
     assert asked.wait(60)
     with pytest.raises(UserError, match="tf221 is being made or removed by another program"):
-        remove_environment("tf221")
+        remove("tf221")
     makers[1].start()
-    while not second.titles:
+    waiting = "Waiting for another program that makes tf221"
+    while waiting not in second.lines:
         assert makers[1].is_alive()
         makers[1].join(0.05)
     goes_on.set()
     for maker in makers:
         maker.join(60)
-    assert set(second.titles) == {"Waiting for another program that makes tf221"}
-    assert second.offers == []
+    assert second.lines[-1] == waiting, "what the other program made is taken"
     assert states() == {"tf221": "complete"}
 
 
-def test_what_is_declined_or_cancelled_leaves_nothing(by_uv: Path) -> None:
+def test_what_is_declined_or_cancelled_leaves_nothing() -> None:
     with pytest.raises(CancelledError, match="tf221 was not made"):
-        make_environment(TF221, Following(on_offer=lambda: False))
+        Following(on_offer=lambda: False).make()
     following = Following()
     following.cancelled.set()
     with pytest.raises(CancelledError, match="was stopped; what was fetched is kept"):
-        make_environment(TF221, following)
+        following.make()
+    with pytest.raises(CancelledError, match="was stopped; what was fetched is kept"):
+        manage_environments("add", TF221, following.report)
     assert states() == {}
 
 
-def test_a_disk_that_is_or_gets_full_says_so(by_uv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage("/")._replace(free=10)
+def test_a_disk_that_gets_full_says_so_and_nothing_is_left(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "disk_usage", lambda _path: usage)
-        with pytest.raises(InstallError, match=r"tf221 needs about .* of disk space, and .* has 10\sB free; free some"):
-            make_environment(TF221, Following())
-    real = (by_uv / "programs/uv").resolve()
-    (by_uv / "programs/uv").unlink()
-    (by_uv / "programs/uv").write_text(
-        f'#!/bin/sh\n[ "$2" = install ] && {{ echo "error: No space left on device (os error 28)"; exit 2; }}\n'
-        f'exec {real} "$@"\n'
-    )
-    (by_uv / "programs/uv").chmod(0o755)
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(InstallError, match="tf221 failed: the disk is full"):
+            Following().make()
+    assert states() == {}
+    full_disk = 'echo "error: No space left on device (os error 28)"; exit 2'
+    use_uv(wheels, monkeypatch, f'[ "$2" = install ] && {{ {full_disk}; }}')
     with pytest.raises(InstallError, match="Installing the packages failed: the disk is full"):
-        make_environment(TF221, Following())
+        Following().make()
     assert states() == {}
 
 
-def test_without_a_network_one_sentence_says_what_to_do(by_uv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (by_uv / "uv.toml").write_text("")
+CAN_MOUNT = sys.platform == "linux" and not subprocess.run(["unshare", "-rm", "true"], check=False).returncode
+
+
+@pytest.mark.skipif(not CAN_MOUNT, reason="mounts a small disk in a namespace of its own, which is not permitted here")
+@pytest.mark.parametrize("size", ["8k", "32k", "64k", "128k"])
+def test_on_a_disk_that_is_too_small_nothing_is_left(size: str, wheels: Path) -> None:
+    code = (
+        "from tests.unit.environments.test_managed import *\n"
+        "try:\n    Following().make()\n"
+        "except InstallError as error:\n    print(error, states())"
+    )
+    mount = f'mkdir "$0"; mount -t tmpfs -o size={size} none "$0" && exec "$@"'
+    shell = ["unshare", "-rm", "sh", "-c", mount, str(wheels / "user"), sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(shell, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "the disk is full" in done.stdout
+    assert done.stdout.endswith(" {}\n")
+
+
+def test_without_a_network_one_sentence_says_what_to_do(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (wheels / "uv.toml").write_text("")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     request = EnvironmentRequest(name="mine", packages=("no-such-package-of-these-tests",))
     with pytest.raises(InstallError, match="no network"):
-        make_environment(request, Following())
+        Following().make(request)
+    monkeypatch.delenv("UV_DEFAULT_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:8/simple")
+    with pytest.raises(InstallError, match="no network"):
+        Following().make(request)
+    assert "http://127.0.0.1:8/simple" in environments_folder().joinpath(".mine.log").read_text()
 
 
-def test_one_in_use_is_not_removed(by_uv: Path) -> None:
-    make_environment(TF221, Following())
+def test_one_in_use_is_not_removed() -> None:
+    Following().make()
     with running(str(find_python("tf221")), "-c", "input()"), pytest.raises(UserError, match="tf221 is in use: a prog"):
-        remove_environment("tf221")
-    remove_environment("tf221")
+        remove("tf221")
+    remove("tf221")
     assert states() == {}
 
 
@@ -186,44 +270,61 @@ def running(*command: str) -> Iterator[None]:
         yield
 
 
-def test_one_whose_python_was_removed_is_broken_and_refused(by_uv: Path) -> None:
-    made = make_environment(TF221, Following())
-    (Path(made.folder) / "bin" / "python").unlink()
-    (Path(made.folder) / "bin" / "python3").unlink()
+def test_one_whose_python_was_removed_is_broken_and_refused() -> None:
+    environment = Following().make()
+    (Path(environment.folder) / "bin" / "python").unlink()
+    (Path(environment.folder) / "bin" / "python3").unlink()
     assert states() == {"tf221": "broken"}
     (refusal,) = check(complete("lstm", {"interpreter": "tf221", "gpus": 0}, Machine()), Machine())
     assert "no complete environment called tf221" in refusal.reason
-    assert make_environment(TF221, Following()).state == "complete"
+    assert Following().make().state == "complete"
 
 
-@pytest.mark.parametrize("name", ["../tf221", "a/b", "..", ".hidden", "", "x" * 65])
-def test_a_name_stays_in_its_folder(name: str) -> None:
-    request = EnvironmentRequest(name=name, packages=("msgspec",))
-    for attempt in (lambda: remove_environment(name), lambda: make_environment(request, Following())):
-        with pytest.raises(UserError, match="cannot be the name of an environment"):
-            attempt()
+NAMES = ["../x", "a/b", "/tmp/x", ".", "..", ".hidden", "-x", "", " ", "a b", "a\n", "a\0", "é", "٣", "x" * 65]
 
 
-def test_a_name_with_other_packages_is_not_taken_for_the_one_there(by_uv: Path) -> None:
-    make_environment(TF221, Following())
-    other = EnvironmentRequest(name="tf221", packages=("keras",))
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("action", ["offer", "add", "remove"])
+def test_a_name_stays_in_its_folder(action: Action, name: str) -> None:
+    with pytest.raises(UserError, match="cannot be the name of an environment"):
+        manage_environments(action, EnvironmentRequest(name=name), Following().report)
+
+
+def test_a_name_of_64_characters_can_be_one() -> None:
+    name = "x" * 64
+    assert Following().make(EnvironmentRequest(name=name, packages=("msgspec",))).state == "complete"
+    remove(name)
+
+
+def test_a_name_with_other_packages_is_not_taken_for_the_one_there() -> None:
+    Following().make()
     with pytest.raises(UserError, match=r"tf221 is there already, with tensorflow.*; remove it first"):
-        make_environment(other, Following())
+        Following().make(EnvironmentRequest(name="tf221", packages=("keras",)))
     with pytest.raises(UserError, match=r"mine is none of the environments that are known \(tf221, .*--packages"):
-        make_environment(EnvironmentRequest(name="mine"), Following())
+        Following().make(EnvironmentRequest(name="mine"))
 
 
-def test_a_version_without_wheels_for_this_python_needs_another_one(
+def test_a_version_without_wheels_for_this_python_needs_another_one() -> None:
+    wanted = known.requirements_of("tf219", ())
+    assert known.choose_python(wanted, minor=12) == str(Path(sys.executable).resolve())
+    assert known.choose_python(wanted, minor=13) == ">=3.11,<3.13"
+    assert known.choose_python(wanted, minor=10) == ">=3.11,<3.13"
+    assert known.choose_python(("numpy",), minor=13) == str(Path(sys.executable).resolve())
+
+
+def test_a_host_without_the_wheel_of_uv_takes_its_own_or_is_told_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = known.requirements_of("tf219", ())
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InstallError, match=r"TensorFlow 2\.19 has packages for Python 3\.11 and 3\.12, and here is"):
-        known.choose_python(wanted, None, minor=13)
-    assert known.choose_python(wanted, "/bin/uv", minor=13) == "3.12"
-    (tmp_path / "python3.12").symlink_to("/bin/false")
-    (tmp_path / "python3.11").symlink_to(shutil.which("true", path="/bin:/usr/bin") or "")
-    assert known.choose_python(wanted, None, minor=13) == str(tmp_path / "python3.11")
+    assert Path(known.find_uv()).name == "uv"
+    monkeypatch.setitem(sys.modules, "uv", None)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(InstallError, match=r"is not on .*; install it there: curl "):
+        known.find_uv()
+    program = tmp_path / ".local/bin/uv"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    assert known.find_uv() == str(program)
 
 
 def test_cuda_follows_the_driver_unless_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

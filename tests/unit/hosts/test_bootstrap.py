@@ -134,16 +134,17 @@ def test_libraries_that_are_missing_are_sent_from_here(cache: Mapping[str, str],
 
 
 @pytest.mark.parametrize(
-    ("tag", "platforms"),
+    ("tag", "platform"),
     [
-        (".cpython-312-x86_64-linux-gnu.so x86_64", "manylinux_2_28_x86_64"),
-        (".cpython-312-aarch64-linux-musl.so aarch64", "musllinux_1_2_aarch64"),
-        (".cpython-313-darwin.so arm64", "macosx_11_0_arm64"),
+        (".cpython-312-x86_64-linux-gnu.so x86_64", "x86_64-unknown-linux-gnu"),
+        (".cpython-312-aarch64-linux-musl.so aarch64", "aarch64-unknown-linux-musl"),
+        (".cpython-313-darwin.so arm64", "aarch64-apple-darwin"),
     ],
 )
-def test_other_systems_get_wheels_of_their_own(tag: str, platforms: str) -> None:
-    abi, _, machine = tag.partition(" ")
-    assert bootstrap._pip_platforms(abi, machine)[0] == platforms
+def test_other_systems_get_wheels_of_their_own(tag: str, platform: str) -> None:
+    command = bootstrap._installer(Found(python="3.12.1", tag=tag))
+    assert command[command.index("--python-version") + 1] == "3.12"
+    assert command[command.index("--python-platform") + 1] == platform
 
 
 def test_where_nothing_can_be_fetched_the_host_can_be_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

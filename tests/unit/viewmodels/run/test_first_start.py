@@ -1,7 +1,6 @@
 """The choice of a place for runs: what each place says and offers."""
 
-from app import units
-from app.environments.records import EnvironmentOffer, EnvironmentProgress
+from app.environments.records import EnvironmentOffer
 from app.samples import HOST, Device, Inventory
 from app.viewmodels.run.first_start import Action, FirstChoice, Installation, first_choices
 from workloads.catalog import Machine
@@ -12,7 +11,6 @@ OFFER = EnvironmentOffer(
     name="tf221",
     folder="/envs/tf221",
     python="3.11.7",
-    tool="uv",
     packages=38,
     download_bytes=600 << 20,
     free_bytes=9 << 30,
@@ -64,15 +62,11 @@ def test_the_download_is_followed_in_the_card_that_was_chosen() -> None:
         return gpu, cpu
 
     gpu, cpu = shown(Installation(place="gpu"))
-    assert (gpu.text, actions(gpu), gpu.fraction, actions(cpu)) == ("Looking for TensorFlow …", ["cancel"], 0.0, [])
-    gpu, _ = shown(Installation(place="gpu", offer=OFFER))
-    sizes = f"{units.byte_size(600 << 20)} to download, {units.byte_size(OFFER.free_bytes)} free on the disk."
-    assert gpu.text == f"TensorFlow with what it needs: 38 packages, {sizes}"
-    assert (actions(gpu), gpu.fraction) == (["download", "cancel"], None)
-    gpu, _ = shown(Installation(place="gpu", progress=EnvironmentProgress(title="Making the environment")))
-    assert (gpu.text, gpu.fraction) == ("Making the environment …", 0.0)
-    step = EnvironmentProgress(title="Downloading", done_bytes=150 << 20, total_bytes=600 << 20)
-    gpu, _ = shown(Installation(place="gpu", progress=step))
-    assert (gpu.text, gpu.fraction) == (f"Downloading: 150.0 of {units.byte_size(600 << 20)}", 0.25)
+    looking = ("Looking for TensorFlow …", ["cancel"], True)
+    assert (gpu.text, actions(gpu), gpu.is_busy, actions(cpu)) == (*looking, [])
+    gpu, _ = shown(Installation(place="gpu", step=OFFER))
+    assert (gpu.text, actions(gpu), gpu.is_busy) == (OFFER.sentence, ["download", "cancel"], False)
+    gpu, _ = shown(Installation(place="gpu", step="Installing: Downloading tensorflow (615.6MiB)"))
+    assert (gpu.text, gpu.is_busy) == ("Installing: Downloading tensorflow (615.6MiB)", True)
     gpu, cpu = shown(Installation(place="gpu", problem="No network."))
     assert (gpu.problem, actions(gpu), actions(cpu)) == ("No network.", ["install"], ["install"])
