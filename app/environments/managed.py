@@ -296,6 +296,7 @@ class _Maker:
 
     def _run(self, title: str, *command: str) -> None:
         def watch(line: str, _seconds: int) -> bool:
-            return self._report(f"{title}: {line}" if line else f"{title} …")
+            is_said = line and command[0] == self._uv  # what a framework says at its start is no progress
+            return self._report(f"{title}: {line}" if is_said else f"{title} …")
 
         run_step(title, command, self._log, watch=watch, held=self._held, again=_AGAIN)

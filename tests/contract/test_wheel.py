@@ -1,7 +1,6 @@
 """The wheel: its files, and the program installed from it, used from an empty folder without the checkout."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from uv import find_uv_bin
 
 from app.paths import program_version
 from app.runs.leases import FOLDER_VARIABLE
