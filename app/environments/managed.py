@@ -244,8 +244,9 @@ class _Maker:
         self._run("Making the environment", self._uv, "venv", "--python", python, str(self._folder))
         wanted = self._folder / "requirements.in"
         wanted.write_text("".join(f"{each}\n" for each in self._requirements), encoding="utf-8")
-        command = [self._uv, "pip", "compile", "--quiet", "--no-header", "--python", str(self._python)]
-        self._run("Looking for the packages", *command, "--output-file", str(self._lock_file), str(wanted))
+        command = [self._uv, "pip", "compile", "--quiet", "--no-header", "--format", "pylock.toml"]
+        place = ["--python", str(self._python), "--output-file", str(self._lock_file)]
+        self._run("Looking for the packages", *command, *place, str(wanted))
 
     def download_sizes(self) -> Sequence[int | None]:
         """Return the size of each package, None where the index does not say it.
