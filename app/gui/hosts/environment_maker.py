@@ -1,4 +1,4 @@
-"""Makes an environment with the framework on a host: says what it takes, asks, and shows how far it is."""
+"""Makes an environment with the framework, here or on a host: says what it takes, asks, and shows how far it is."""
 
 import threading
 from collections.abc import Callable
@@ -15,31 +15,6 @@ from app.gui.widgets.basic import button, set_role, text_label
 
 _LOOK_S = 0.2
 Step = EnvironmentOffer | str
-
-
-def make_newest(environments: Environments, control: JobControl[Step], accepted: threading.Event) -> Environment:
-    """Make the newest environment that is known, and report to the window; raises `UserError`.
-
-    Thread: the job's.
-
-    Args:
-        environments: Where it is made.
-        control: Gets the offer, and lines on how far it is.
-        accepted: Set when the user accepts the offer.
-    """
-
-    def ask(offer: EnvironmentOffer) -> bool:
-        control.report(offer)
-        while not accepted.wait(_LOOK_S):
-            if control.stop.is_set():
-                return False
-        return True
-
-    def report(line: str) -> bool:
-        control.report(line)
-        return not control.stop.is_set()
-
-    return make(environments, EnvironmentRequest(name=KNOWN[0].name), ask, report)
 
 
 class EnvironmentMaker(QWidget):
@@ -62,7 +37,7 @@ class EnvironmentMaker(QWidget):
         self._bar.setRange(0, 0)  # it moves for as long as uv works
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName("Progress of the environment")
-        self.accept_button = button("&Download", "Download and install it on the host", primary=True)
+        self.accept_button = button("&Download", "Download and install it there", primary=True)
         self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
         self.accept_button.clicked.connect(self._accept)
         self.cancel_button.clicked.connect(self._job.stop)
@@ -88,7 +63,7 @@ class EnvironmentMaker(QWidget):
         """Make the newest environment that is known.
 
         Args:
-            host: Name of the host.
+            host: Name of the host, or what else the machine is called.
             reach: Returns what can be done with its environments; called on the job's thread.
         """
         self._host = host
@@ -97,14 +72,27 @@ class EnvironmentMaker(QWidget):
         self.accept_button.hide()
         for widget in (self._bar, self.cancel_button, self):
             widget.show()
-        accepted = self._accepted
-        self._job.run(
-            lambda control: make_newest(reach(), control, accepted), self._end, self._fail, on_progress=self._take
-        )
+        self._job.run(lambda control: self._work(reach(), control), self._end, self._fail, on_progress=self._take)
 
     def close_job(self) -> None:
         """End what goes on."""
         self._job.close()
+
+    def _work(self, environments: Environments, control: JobControl[Step]) -> Environment:
+        """Make it, on the job's thread, after the user's answer to the offer."""
+
+        def ask(offer: EnvironmentOffer) -> bool:
+            control.report(offer)
+            while not self._accepted.wait(_LOOK_S):
+                if control.stop.is_set():
+                    return False
+            return True
+
+        def report(line: str) -> bool:
+            control.report(line)
+            return not control.stop.is_set()
+
+        return make(environments, EnvironmentRequest(name=KNOWN[0].name), ask, report)
 
     def _accept(self) -> None:
         self.accept_button.hide()

@@ -8,12 +8,12 @@ from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QProgressBar,
     QPushButton,
     QVBoxLayout,
     QWidget,
 )
 
+from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.theme import GRID
 from app.gui.widgets.basic import button, show_text, text_label
 from app.gui.widgets.panes import Scroller
@@ -33,11 +33,6 @@ class ChoiceCard(QFrame):
         self._shown: FirstChoice | None = None
         self._title = text_label("", "heading", wrap=True)
         self._text = text_label("", "muted", wrap=True)
-        self._problem = text_label("", "problem", wrap=True)
-        self._bar = QProgressBar()
-        self._bar.setRange(0, 0)  # it moves for as long as uv works
-        self._bar.setTextVisible(False)
-        self._bar.setAccessibleName("Progress of the download")
         self._actions: list[QPushButton] = []
         self._buttons = QHBoxLayout()
         self._buttons.setSpacing(GRID)
@@ -46,9 +41,9 @@ class ChoiceCard(QFrame):
         layout.setHorizontalSpacing(3 * GRID)
         layout.setVerticalSpacing(GRID // 2)
         layout.setColumnStretch(0, 1)
-        for row, widget in enumerate((self._title, self._text, self._problem, self._bar)):
+        for row, widget in enumerate((self._title, self._text)):
             layout.addWidget(widget, row, 0)
-        layout.addLayout(self._buttons, 0, 1, 4, 1, Qt.AlignmentFlag.AlignVCenter)
+        layout.addLayout(self._buttons, 0, 1, 2, 1, Qt.AlignmentFlag.AlignVCenter)
 
     @property
     def action_buttons(self) -> Sequence[QPushButton]:
@@ -57,15 +52,13 @@ class ChoiceCard(QFrame):
 
     def displayed_text(self) -> str:
         """Return what the card says."""
-        labels = (self._title, self._text, self._problem)
+        labels = (self._title, self._text)
         return " ".join(label.text() for label in labels if label.text())
 
     def show_model(self, choice: FirstChoice, *, primary: bool) -> None:
         """Show a choice; `primary` marks the one that most users take."""
         self._title.setText(choice.title)
-        show_text(self._text, "" if choice.problem else choice.text)
-        show_text(self._problem, choice.problem)
-        self._bar.setVisible(choice.is_busy)
+        show_text(self._text, choice.text)
         if self._shown is None or self._shown.actions != choice.actions:
             self._show_actions(choice, primary=primary)
         self._shown = choice
@@ -74,7 +67,7 @@ class ChoiceCard(QFrame):
         while self._actions:
             _discard(self._buttons, self._actions.pop())
         for action, label in choice.actions:
-            made = button(label, primary=primary and action in ("compare", "install", "download"))
+            made = button(label, primary=primary and action in ("compare", "install"))
             made.clicked.connect(lambda _=False, action=action: self.chosen.emit(choice.place, action))
             self._buttons.addWidget(made)
             self._actions.append(made)
@@ -88,7 +81,11 @@ def _discard(layout: QBoxLayout, widget: QWidget) -> None:
 
 
 class FirstStartView(QWidget):
-    """The cards under a title; `chosen` has the place and the action, `left` says that the user wants none."""
+    """The cards under a title; `chosen` has the place and the action, `left` says that the user wants none.
+
+    Attributes:
+        maker: Makes the environment of runs on this machine.
+    """
 
     chosen = Signal(str, str)
     left = Signal()
@@ -98,6 +95,7 @@ class FirstStartView(QWidget):
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(TITLE)
+        self.maker = EnvironmentMaker()
         self._cards: list[ChoiceCard] = []
         self._column = QVBoxLayout()
         self._column.setSpacing(GRID)
@@ -138,6 +136,7 @@ class FirstStartView(QWidget):
         column.addWidget(text_label(LEAD, "muted", wrap=True))
         column.addSpacing(GRID)
         column.addLayout(self._column)
+        column.addWidget(self.maker)
         column.addWidget(self._later, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(2)
         around = QWidget()

@@ -1,10 +1,8 @@
 """Asks a new user where runs shall be made, once, and makes an environment for them where the user wants one."""
 
-import contextlib
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QObject
 
@@ -12,11 +10,13 @@ from app.gui.actions import Actions
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.settings.settings import SettingsStore
-from app.gui.threads import CancellableJob, JobControl
 from app.samples import Inventory
 from app.storage.known_settings import ANSWERED, FIRST_START
-from app.viewmodels.run.first_start import Action, Installation, Place, first_choices
+from app.viewmodels.run.first_start import Action, Place, first_choices
 from workloads.catalog import Machine, default_interpreter, installed_framework
+
+if TYPE_CHECKING:
+    from app.gui.run.first_start import FirstStartView
 
 
 class Known(NamedTuple):
@@ -60,9 +60,6 @@ class FirstStart(QObject):
         self._installed = installed
         self._inventory: Inventory | None = None
         self._known: Known | None = None
-        self._installation: Installation | None = None
-        self._accepted = threading.Event()
-        self._job = CancellableJob(self)
         self._is_read = False
         self._is_busy = False
         run.form_shown.connect(self._make_room)
@@ -99,23 +96,20 @@ class FirstStart(QObject):
             view = self._view.first_start_view()
             view.chosen.connect(self._choose)
             view.left.connect(self._leave)
+            view.maker.ended.connect(self._end_installation)
         self._show()
         self._view.show_first_start()
 
     def _show(self) -> None:
         view, known = self._view.first_start, self._known
         if view is not None and known is not None and self._inventory is not None:
-            choices = first_choices(self._inventory, known.framework, known.reference_runs, self._installation)
-            view.show_model(choices)
+            reference_runs, is_making = known.reference_runs, view.maker.is_busy
+            view.show_model(first_choices(self._inventory, known.framework, reference_runs, is_making=is_making))
 
     def _choose(self, place: Place, action: Action) -> None:
         match action:
-            case "install":
-                self._install(place)
-            case "download":
-                self._accepted.set()
-            case "cancel":
-                self._job.stop()
+            case "install" if self._view.first_start is not None:
+                self._install(self._view.first_start)
             case "host":
                 self._store_answer()  # the choice stays: who adds no host takes another place
                 self._actions.manage_hosts()
@@ -145,42 +139,21 @@ class FirstStart(QObject):
         if busy and self._view.first_start is not None and self._view.first_start.isVisible():
             self._view.show_live()
 
-    def _install(self, place: Place) -> None:
-        self._accepted.clear()
-        self._set_installation(Installation(place=place))
+    def _install(self, view: "FirstStartView") -> None:
+        from app.environments.managed import manage_environments
 
-        self._job.run(
-            lambda control: _make(place, control, self._accepted),
-            self._end_installation,
-            lambda error: self._set_installation(Installation(place=place, problem=str(error))),
-            on_progress=self._set_installation,
-        )
-
-    def _end_installation(self, framework: str | None) -> None:
-        self._installation = None
-        if self._known is not None:
-            self._known = self._known._replace(framework=framework)
-        self._show()
-        if framework:
-            self._installed()
-
-    def _set_installation(self, installation: Installation | None) -> None:
-        self._installation = installation
+        view.maker.make("This machine", lambda: manage_environments)
         self._show()
 
+    def _end_installation(self) -> None:
+        def take(framework: str | None) -> None:
+            if self._known is not None:
+                self._known = self._known._replace(framework=framework)
+            self._show()
+            if framework:
+                self._installed()
 
-def _make(place: Place, control: JobControl[Installation | None], accepted: threading.Event) -> str | None:
-    """Make the newest environment that is known, unless the user stops it; return the framework that runs have then."""
-    from app.environments.managed import manage_environments
-    from app.environments.steps import CancelledError
-    from app.gui.hosts.environment_maker import Step, make_newest
-
-    def report(step: Step) -> None:
-        control.report(Installation(place=place, step=step))
-
-    with contextlib.suppress(CancelledError):
-        make_newest(manage_environments, JobControl(report, control.stop), accepted)
-    return installed_framework(default_interpreter())
+        self._store.background.run(lambda: installed_framework(default_interpreter()), take, self._store.on_failure)
 
 
 def read_known(database: Path) -> Known:

@@ -1,20 +1,11 @@
 """The choice of a place for runs: what each place says and offers."""
 
-from app.environments.records import EnvironmentOffer
 from app.samples import HOST, Device, Inventory
-from app.viewmodels.run.first_start import Action, FirstChoice, Installation, first_choices
+from app.viewmodels.run.first_start import Action, FirstChoice, first_choices
 from workloads.catalog import Machine
 
 CPU = Device(device=HOST, kind="host", index=-1, name="here")
 WITHOUT_GPU = Inventory(machine=Machine(cpu_count=2), devices=(CPU,), no_gpu_reason="no NVIDIA driver is installed")
-OFFER = EnvironmentOffer(
-    name="tf221",
-    folder="/envs/tf221",
-    python="3.11.7",
-    packages=38,
-    download_bytes=600 << 20,
-    free_bytes=9 << 30,
-)
 
 
 def with_gpus(*names: str, lost: str | None = None) -> Inventory:
@@ -56,17 +47,6 @@ def test_without_tensorflow_it_is_offered_and_nothing_can_be_compared() -> None:
         assert actions(choice) == ["install"]
 
 
-def test_the_download_is_followed_in_the_card_that_was_chosen() -> None:
-    def shown(installation: Installation) -> tuple[FirstChoice, FirstChoice]:
-        gpu, cpu, *_ = first_choices(with_gpus("H200"), None, 1, installation)
-        return gpu, cpu
-
-    gpu, cpu = shown(Installation(place="gpu"))
-    looking = ("Looking for TensorFlow …", ["cancel"], True)
-    assert (gpu.text, actions(gpu), gpu.is_busy, actions(cpu)) == (*looking, [])
-    gpu, _ = shown(Installation(place="gpu", step=OFFER))
-    assert (gpu.text, actions(gpu), gpu.is_busy) == (OFFER.sentence, ["download", "cancel"], False)
-    gpu, _ = shown(Installation(place="gpu", step="Installing: Downloading tensorflow (615.6MiB)"))
-    assert (gpu.text, gpu.is_busy) == ("Installing: Downloading tensorflow (615.6MiB)", True)
-    gpu, cpu = shown(Installation(place="gpu", problem="No network."))
-    assert (gpu.problem, actions(gpu), actions(cpu)) == ("No network.", ["install"], ["install"])
+def test_while_it_is_made_it_is_not_offered_again() -> None:
+    gpu, cpu, host, _ = first_choices(with_gpus("H200"), None, 1, is_making=True)
+    assert (actions(gpu), actions(cpu), actions(host)) == ([], [], ["host"])
