@@ -34,7 +34,7 @@ SMALL_MODULES = {
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 89_800, 403
+BUDGET_LINES, BUDGET_MODULES = 89_200, 401
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -42,7 +42,6 @@ BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
 
 NEIGHBOUR_LINES = 150
 NEIGHBOURS = {
-    "app.agent.environments": "what an agent does besides runs, and needs no link for",
     "app.agent.serve": "imported by a guard's child alone, when the guard is forked",
     "app.gui.compare.article": "imported when the page of an article is opened",
     "app.gui.diagnostics": "gui/app.py would pass the most lines with it",
@@ -66,7 +65,6 @@ PROTOCOLS = {
     "HostConnection": "Connection, PoolConnection, ClusterConnection",
     "Launcher": "LocalLauncher, StandbyLauncher, RemoteLauncher",
     "Layer": "the layers of cnn/layers.py",
-    "Listener": "the command line, the window's two, and the agent's",
     "Model": "the models of each workload",
     "OpenHost": "a function with keywords, and a stand-in of its tests",
     "Optimizer": "Adam, Momentum",
