@@ -211,45 +211,6 @@ class QueueEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueProgress:
-    """How far an entry of the queue is.
-
-    Attributes:
-        entry: Its number.
-        name: Name of the experiment.
-        state: Its state.
-        done: Runs that have a result, of `planned`.
-        planned: Runs in all.
-        position: Position of the run that began last, from 1.
-        left_s: Expected seconds for the other runs, None where no run like them is stored.
-        specs: Variants of the current runs, in the order they began; several with concurrent runs.
-        waiting_for: What the next run waits for, "" if nothing.
-        waits_for_device: Whether the next run waits for another one to end; `message` says so.
-        experiment: Number of its experiment, None before its first run.
-        message: A sentence on how it ended, or on runs from elsewhere.
-        host: The host it is made on, with all of its address; "" is this machine.
-        interpreters: The Pythons that its variants name.
-        imported: Whether it came from another database.
-    """
-
-    entry: int
-    name: str
-    state: EntryState
-    done: int
-    planned: int
-    position: int = 0
-    left_s: float | None = None
-    specs: tuple[RunSpec, ...] = ()
-    waiting_for: str = ""
-    waits_for_device: bool = False
-    experiment: int | None = None
-    message: str = ""
-    host: str = ""
-    interpreters: tuple[str, ...] = ()
-    imported: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedResolution:
     """How small a difference an experiment can show.
 
@@ -267,33 +228,58 @@ class ExpectedResolution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemainingWork:
-    """What is left of an experiment on a machine.
+class ExperimentProgress:
+    """How far an experiment is: before it is queued, in the queue, while its runs are made, and when it has ended.
 
     Attributes:
         planned: Runs in all.
-        done: Stored runs that count.
-        left_s: Expected seconds for the others; a lower bound where `timing_runs` is 0.
+        done: Runs that have a result.
+        left_s: Expected seconds for the other runs; a lower bound where `timing_runs` is 0.
         timing_runs: Stored runs that this is estimated from.
         from_other_workloads: Whether these are all of other workloads.
         excluded: Stored runs of the same variants that do not count.
         excluded_due_to: In what their environments differ.
-        imported: Runs that count although their environments differ, as the experiment made them elsewhere.
-        imported_differences: In what these differ.
         counted_utc_ns: When the stored runs that count were made, in order.
         older_utc_ns: When those were made that do not count for their age alone.
         resolution: How small a difference it can show; None where it compares nothing.
+        entry: Number of its entry of the queue; 0 where it is not queued.
+        name: Name of the experiment.
+        state: State of its entry.
+        position: Position of the run that began last, from 1.
+        specs: Variants of the current runs, in the order they began; several with concurrent runs.
+        waiting_for: What the next run waits for, "" if nothing.
+        waits_for_device: Whether the next run waits for another one to end; `message` says so.
+        experiment: Number of its experiment, None before its first run.
+        message: A sentence on how it ended, or on runs from elsewhere.
+        host: The host it is made on, with all of its address; "" is this machine.
+        interpreters: The Pythons that its variants name.
+        imported: Whether it came from another database.
     """
 
     planned: int
     done: int
-    left_s: float
-    timing_runs: int
+    left_s: float = 0.0
+    timing_runs: int = 0
     from_other_workloads: bool = False
     excluded: int = 0
     excluded_due_to: tuple[str, ...] = ()
-    imported: int = 0
-    imported_differences: tuple[str, ...] = ()
     counted_utc_ns: tuple[int, ...] = ()
     older_utc_ns: tuple[int, ...] = ()
     resolution: ExpectedResolution | None = None
+    entry: int = 0
+    name: str = ""
+    state: EntryState = "waiting"
+    position: int = 0
+    specs: tuple[RunSpec, ...] = ()
+    waiting_for: str = ""
+    waits_for_device: bool = False
+    experiment: int | None = None
+    message: str = ""
+    host: str = ""
+    interpreters: tuple[str, ...] = ()
+    imported: bool = False
+
+    @property
+    def expected_left_s(self) -> float | None:
+        """Return the expected seconds for the other runs, None where no run like them is stored."""
+        return self.left_s if self.timing_runs or self.done == self.planned else None

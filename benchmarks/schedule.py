@@ -10,7 +10,7 @@ import random
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +20,11 @@ from app.hosts.pool import PoolSampler, pool_of
 from app.plan import Plan
 from app.queries import QueueEntry
 from app.records import RunHeader
-from app.runs.experiment.entry_session import EntrySession, EntryStatus
-from app.runs.experiment.idle_wait import WaitStatus
 from app.runs.experiment.queue import enqueue
-from app.runs.experiment.session import PlannedRun
+from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener
 from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.session import RunServices
-from app.runs.sinks import Sink
 from app.samples import HOST, Device, Inventory
 from app.storage.owner import this_process
 from app.storage.store import Store
@@ -95,36 +92,14 @@ def _host(folder: Path, number: int, gpus: int) -> Host:
     return Host(telemetry=feed, leases=Leases(folder), name=f"host{number}")
 
 
-class _Silent:
-    """A listener of a queue that shows nothing."""
-
-    def entry_started(self, status: EntryStatus) -> None:
-        pass
-
-    def run_started(self, _planned_run: PlannedRun) -> Sequence[Sink]:
-        return ()
-
-    def run_waiting(self, _planned_run: PlannedRun, _wait: WaitStatus | None) -> bool:
-        return True
-
-    def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
-        pass
-
-    def message(self, sentence: str) -> None:
-        pass
-
-    def entry_ended(self, status: EntryStatus) -> None:
-        pass
-
-
-class _SimulatedEntry(EntrySession):
+class _SimulatedEntry(ExperimentSession):
     """An entry whose runs are stored, and wait in place of a worker; `scheduling_ms` collects scheduling times.
 
-    Thread: as `EntrySession`.
+    Thread: as `ExperimentSession`.
     """
 
     def __init__(self, entry: QueueEntry, services: RunServices, run_s: tuple[float, float]) -> None:
-        super().__init__(entry, services, _Silent(), lambda: _is_next(services.database, entry))
+        super().__init__(entry, services, QueueListener(), lambda: _is_next(services.database, entry))
         self._database = services.database
         self._run_s = run_s
         self._random = random.Random(_SEED)  # noqa: S311 - nothing secret
@@ -132,7 +107,7 @@ class _SimulatedEntry(EntrySession):
         self._ended_s: dict[str, float] = {}
         self.scheduling_ms: list[float] = []
 
-    def wait_until_idle(self, _planned_run: PlannedRun, _may_continue: Callable[[], bool]) -> Mapping[str, str]:
+    def wait_until_idle(self, _planned_run: PlannedRun) -> Mapping[str, str]:
         return {}
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:

@@ -56,12 +56,11 @@ from app.report.comparison import experiment_document
 from app.report.gate import judge_gate
 from app.report.render import check_writable
 from app.runs.experiment.article import Article
+from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, user_preset_files
-from app.runs.experiment.progress import PresetStatus, estimate_remaining, preset_status
-from app.runs.experiment.queue import enqueue, entry_plan
+from app.runs.experiment.queue import enqueue, entry_plan, estimate_remaining, read_experiment
 from app.runs.experiment.reuse import reusable_as_newest
 from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
-from app.runs.experiment.session import Experiment
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.charts.roofline import DRAM
@@ -82,39 +81,37 @@ from workloads.protocol import RunSpec
 
 def list_presets(database: Path | None, *, as_json: bool) -> int:
     """Print the program's presets, and those that the window was given, as this machine would make them."""
-    listed: list[PresetStatus] = []
+    documents, rows = list[dict[str, object]](), list[tuple[str, ...]]()
     with run_services(database) as services, Store.open(services.database) as store:
         inventory = services.host.inventory()
         find, stored = workload_finder(database, None), store.list_runs()
         for key in (*preset_names(), *user_preset_files(services.database)):
             try:
-                listed.append(preset_status(key, find, store, inventory, stored))
+                preset = load_preset(key, find)
+                plan = preset.plan(inventory.machine)
+                ahead = estimate_remaining(store, plan, inventory, stored)
             except (UserError, UsageError) as error:  # the others are listed all the same
                 say(str(error))
+                continue
+            question = preset.experiment_for(inventory.machine).question
+            takes = format_estimate(ahead.left_s, ahead.timing_runs) if ahead.done < ahead.planned else "nothing"
+            rows.append((preset.key, str(ahead.planned), str(ahead.done), takes, question))
+            documents.append(
+                {
+                    "preset": preset.key,
+                    "question": question,
+                    "notes": list(plan.notes),
+                    "runs": ahead.planned,
+                    "done": ahead.done,
+                    "older": len(ahead.older_utc_ns),
+                    "left_s": ahead.left_s,
+                }
+            )
     if as_json:
-        print_json({"presets": [_preset_document(each) for each in listed]})
+        print_json({"presets": documents})
     else:
-        header = ("preset", "runs", "done", "the rest takes", "question")
-        print_table(header, [_preset_row(each) for each in listed], right=frozenset({1, 2}))
+        print_table(("preset", "runs", "done", "the rest takes", "question"), rows, right=frozenset({1, 2}))
     return 0
-
-
-def _preset_row(status: PresetStatus) -> tuple[str, ...]:
-    left = status.remaining
-    takes = format_estimate(left.left_s, left.timing_runs) if left.done < left.planned else "nothing"
-    return status.preset.key, str(left.planned), str(left.done), takes, status.question
-
-
-def _preset_document(status: PresetStatus) -> dict[str, object]:
-    return {
-        "preset": status.preset.key,
-        "question": status.question,
-        "notes": list(status.plan.notes),
-        "runs": status.remaining.planned,
-        "done": status.remaining.done,
-        "older": len(status.remaining.older_utc_ns),
-        "left_s": status.remaining.left_s,
-    }
 
 
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
@@ -316,7 +313,7 @@ def _run(options: ExperimentOptions) -> int:
 def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
     """Print of an entry that is only added what of it cannot run, its number of runs, and how long they take."""
     plan = entry_plan(entry)
-    ahead = estimate_remaining(store, plan, inventory, entry)
+    ahead = read_experiment(store, plan, inventory, entry).progress
     planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
     at_most = plan.until_pct is not None
     takes = describe_estimate(ahead, at_most=at_most, budget_s=plan.budget_s)

@@ -3,7 +3,7 @@
 import gc
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app import units
@@ -17,20 +17,25 @@ from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError, UserError
 from app.paths import PROGRAM
 from app.plan import Plan
-from app.queries import FINISHED_STATES
-from app.records import RunHeader, RunRow
+from app.queries import (
+    FINISHED_STATES,
+    INTERRUPTED_STATES,
+    QUEUED_STATES,
+    EntryState,
+    ExperimentProgress,
+    QueueEntry,
+)
+from app.records import RunHeader
 from app.report.article.tables import MeasuredTable
 from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
 from app.report.model import ArticleSection
 from app.report.render import write_report
-from app.runs.experiment.entry_session import EntryStatus, entry_status
-from app.runs.experiment.estimates import count_timing_runs, expected_resolution, total_s
+from app.runs.experiment.estimates import Experiment, expected_resolution
 from app.runs.experiment.idle_wait import WaitStatus
-from app.runs.experiment.progress import describe_imported
+from app.runs.experiment.queue import ExperimentReading, read_experiment
 from app.runs.experiment.queue_runner import QueueRunner
-from app.runs.experiment.reuse import ReusableRuns
-from app.runs.experiment.schedule import remaining_runs, stopping_rule
-from app.runs.experiment.session import Experiment, PlannedRun
+from app.runs.experiment.schedule import stopping_rule
+from app.runs.experiment.session import PlannedRun, QueueListener
 from app.runs.experiment.transfer_trials import pending_trials
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
@@ -44,7 +49,7 @@ from app.viewmodels.experiment.preview import (
     format_estimate,
 )
 from app.viewmodels.format.naming import variant_names
-from workloads.catalog import Machine, check, runnable
+from workloads.catalog import Machine, check
 
 _SHOW_HINT = "Without --show and with --reuse the same command goes on from here."
 
@@ -76,30 +81,27 @@ def describe_throttled(made: RunHeader) -> str:
     return f"Run {made.row.run} was throttled for {share} of its measured part: {again}"
 
 
-def describe_plan(before: Experiment, alike: Sequence[RunRow], machine: Machine) -> list[str]:
+def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
     """Say before the first run what is planned, done and left, and how small a difference it can show.
 
     Args:
-        before: The experiment as it is stored.
-        alike: Stored runs from which the time left is estimated.
-        machine: Where it runs.
+        stored: The experiment as it is stored.
+        ahead: How far that is.
     """
-    plan, rows = before.plan, [run.row for run in before.runs]
-    to_make = remaining_runs(plan, rows, machine)
-    if before.state == "settled":
-        return [f"{describe_ending(before)} Nothing is left to run; --again makes every run anew."]
-    if not to_make:
-        all_are, them = ("The only run is", "it") if before.planned == 1 else (f"All {before.planned} runs are", "them")
-        return [f"{all_are} stored{_describe_extra_runs(before)}: nothing is left to run. --again makes {them} anew."]
-    possible = runnable(to_make, machine)
+    plan, left = stored.plan, stored.planned - stored.done
+    if stored.state == "settled":
+        return [f"{describe_ending(stored)} Nothing is left to run; --again makes every run anew."]
+    if not left:
+        all_are, them = ("The only run is", "it") if stored.planned == 1 else (f"All {stored.planned} runs are", "them")
+        return [f"{all_are} stored{_describe_extra_runs(stored)}: nothing is left to run. --again makes {them} anew."]
     most = "" if plan.until_pct is None else " at most"
-    takes = format_estimate(total_s(plan, possible, alike, machine), count_timing_runs(possible, alike))
+    takes = format_estimate(ahead.left_s, ahead.timing_runs)
     budget = "" if plan.budget_s is None else f", within {units.duration(plan.budget_s)}"
-    planned = f"{before.planned} {units.plural('run', before.planned)} planned{most}"
+    planned = f"{stored.planned} {units.plural('run', stored.planned)} planned{most}"
     return [
-        f"{planned}, {before.done} done{_describe_extra_runs(before)}, {len(to_make)} left ({takes}){budget}.",
+        f"{planned}, {stored.done} done{_describe_extra_runs(stored)}, {left} left ({takes}){budget}.",
         *describe_order(plan),
-        *describe_resolution(expected_resolution(plan, rows, alike, machine), at_most=bool(most)),
+        *describe_resolution(ahead.resolution, at_most=bool(most)),
     ]
 
 
@@ -215,75 +217,86 @@ def write_experiment_report(result: ExperimentResult, path: Path) -> None:
     say(f"Written to {path}.")
 
 
-class EntryReporter:
-    """A listener of `QueueRunner` that prints everything on stderr."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedEntry:
+    """An entry of the queue that was made here, and what it came to.
+
+    `state` is its own in the queue, or how it left it; `running` where another program goes on with it.
+    """
+
+    entry: QueueEntry
+    state: EntryState
+    experiment: Experiment
+
+    @property
+    def queue_number(self) -> int | None:
+        """Return the number under which it stays in the queue, None if it has left the queue."""
+        return self.entry.entry if self.state in (*QUEUED_STATES, *INTERRUPTED_STATES) else None
+
+
+class EntryReporter(QueueListener):
+    """Prints everything on stderr."""
 
     def __init__(self) -> None:
-        self._ended: dict[int, tuple[EntryStatus, tuple[int, ...]]] = {}
+        self._ended: dict[int, tuple[EndedEntry, tuple[int, ...]]] = {}
         self._line = StatusLines()
         self._waits: dict[int, WaitLine] = {}
 
-    def entry_started(self, status: EntryStatus) -> None:
+    def entry_started(self, reading: ExperimentReading) -> None:
         """Print what is ahead."""
-        plan, machine = status.experiment.plan, status.machine
-        ahead = describe_plan(status.experiment, status.comparable_runs, machine)
-        counted = status.reusable
-        dates = describe_dates([run.row.started_utc_ns for run in counted.runs], counted.older_utc_ns)
-        hint = ["--reuse counts them."] if counted.older_utc_ns else []
-        uncounted = describe_uncounted(counted.excluded, counted.excluded_due_to)
-        imported = filter(None, [describe_imported(counted.imported, counted.imported_differences)])
-        for sentence in (*dates, *hint, *uncounted, *imported, *describe_refusals(plan, machine), *ahead):
+        ahead = reading.progress
+        for sentence in (
+            *describe_dates(ahead.counted_utc_ns, ahead.older_utc_ns),
+            *(["--reuse counts them."] if ahead.older_utc_ns else []),
+            *describe_uncounted(ahead.excluded, ahead.excluded_due_to),
+            *filter(None, [ahead.message]),
+            *describe_refusals(reading.experiment.plan, reading.machine),
+            *describe_plan(reading.experiment, ahead),
+        ):
             say(sentence)
 
-    def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
+    def sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
         """Return a line of progress."""
         return (ProgressSink(f"[{planned_run.position}/{planned_run.total}] ", self._line),)
 
-    def run_waiting(self, planned_run: PlannedRun, wait: WaitStatus | None) -> bool:
+    def may_wait(self, planned_run: PlannedRun, status: WaitStatus | None) -> bool:
         """Show a line for the wait, which Enter ends, as long as it lasts."""
-        if wait is not None:
-            return self._waits.setdefault(planned_run.position, WaitLine(self._line))(wait)
+        if status is not None:
+            return self._waits.setdefault(planned_run.position, WaitLine(self._line))(status)
         if (line := self._waits.pop(planned_run.position, None)) is not None:
             line.clear()
         return True
 
-    def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
-        """Print of a run that it does not count."""
-        if not accepted:
-            self._line.say(describe_throttled(run))
+    def run_rejected(self, run: RunHeader) -> None:
+        """Print why it does not count."""
+        self._line.say(describe_throttled(run))
 
     def message(self, sentence: str) -> None:
         """Print it."""
         self._line.say(sentence)
 
-    def entry_ended(self, status: EntryStatus) -> None:
+    def entry_ended(self, entry: QueueEntry, state: EntryState, experiment: Experiment) -> None:
         """Keep the result; an entry that another overtook, or whose plan was extended, ends more than once.
 
         Of its runs only the numbers are kept: the queue of a night has thousands.
         """
-        runs = tuple(run.row.run for run in status.experiment.runs)
-        without_runs = replace(
-            status,
-            experiment=replace(status.experiment, runs=()),
-            reusable=ReusableRuns(runs=()),
-            comparable_runs=(),
-        )
-        self._ended.pop(status.entry.entry, None)
-        self._ended[status.entry.entry] = (without_runs, runs)
+        ended = EndedEntry(entry=entry, state=state, experiment=replace(experiment, runs=()))
+        self._ended.pop(entry.entry, None)
+        self._ended[entry.entry] = (ended, tuple(run.row.run for run in experiment.runs))
         # Python would not look for what a night's runs left behind before there are thousands of them.
         gc.collect()
 
-    def all_ended(self, store: Store) -> list[EntryStatus]:
+    def all_ended(self, store: Store) -> list[EndedEntry]:
         """Return the entries as they ended last, in that order, with their runs as they are stored."""
         return [
-            replace(status, experiment=replace(status.experiment, runs=tuple(map(store.load_header, runs))))
-            for status, runs in self._ended.values()
+            replace(ended, experiment=replace(ended.experiment, runs=tuple(map(store.load_header, runs))))
+            for ended, runs in self._ended.values()
         ]
 
 
 def run_entries(
     services: RunServices, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None
-) -> list[EntryStatus]:
+) -> list[EndedEntry]:
     """Run entries of the queue with their progress on stderr, and return those that ended; Ctrl-C ends it.
 
     One that was left before its end, for another that came first, is returned as it is when all is over.
@@ -324,15 +337,18 @@ def describe_paused(database: Path, only: Sequence[int] | None, excluding: Colle
     return f"What is paused goes on when it is named: `{PROGRAM} queue go-on {named}`." if named else ""
 
 
-def _refreshed(ended: EntryStatus, services: RunServices) -> EntryStatus:
+def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
     """Return the status, or what another program made of the entry since: it may run it, or have finished it."""
     if ended.queue_number is None:
         return ended
     with Store.open(services.database) as store:
         now = next((entry for entry in store.queue.entries() if entry.entry == ended.queue_number), None)
-    if now is not None:
-        return replace(ended, state="running") if now.owned else ended
-    found = entry_status(ended.entry, services).experiment
+        if now is not None:
+            return replace(ended, state="running") if now.owned else ended
+        host = services.host
+        found = read_experiment(
+            store, ended.experiment.plan, host.inventory(), ended.entry, environment=host.environment()
+        ).experiment
     return replace(ended, experiment=found, state=found.state if found.state in FINISHED_STATES else "removed")
 
 
@@ -341,7 +357,7 @@ def describe_elsewhere(what: str) -> str:
     return f"Another program makes {what}: `{PROGRAM} queue` shows how far it is."
 
 
-def exit_status(all_ended: Sequence[EntryStatus]) -> int:
+def exit_status(all_ended: Sequence[EndedEntry]) -> int:
     """Return 0 where every planned run has a result, at least one of them figures, and every trial was made.
 
     What another program goes on with is left to that one.
@@ -349,7 +365,7 @@ def exit_status(all_ended: Sequence[EntryStatus]) -> int:
     return 0 if all(ended.state == "running" or _is_complete(ended) for ended in all_ended) else 1
 
 
-def _is_complete(ended: EntryStatus) -> bool:
+def _is_complete(ended: EndedEntry) -> bool:
     return (
         ended.experiment.measured
         and ended.experiment.state in FINISHED_STATES

@@ -10,6 +10,7 @@ import click
 
 from app import units
 from app.cli.experiment_progress import (
+    EndedEntry,
     describe_elsewhere,
     describe_ending,
     describe_paused,
@@ -26,14 +27,13 @@ from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.paths import PROGRAM
-from app.queries import QueueEntry, QueueProgress
+from app.queries import ExperimentProgress, QueueEntry
 from app.report.article.tables import MeasuredTable, measured_tables
 from app.report.comparison import ExperimentResult, experiment_document
 from app.report.documents import iso_utc
 from app.report.render import check_writable
-from app.runs.experiment.entry_session import EntryStatus
 from app.runs.experiment.presets import load_preset
-from app.runs.experiment.progress import queue_progress
+from app.runs.experiment.queue import queue_progress
 from app.storage.queue import Queue
 from app.telemetry.sampler import take_inventory
 from workloads.catalog import UsageError
@@ -111,11 +111,11 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
     return 1 if wrong else exit_status(all_ended)
 
 
-def _entry_report_path(report: Path, ended: EntryStatus) -> Path:
+def _entry_report_path(report: Path, ended: EndedEntry) -> Path:
     return report.with_stem(f"{report.stem}-{ended.entry.entry}")
 
 
-def _print_ended(ended: EntryStatus, result: ExperimentResult) -> None:
+def _print_ended(ended: EndedEntry, result: ExperimentResult) -> None:
     print(f"{ended.entry.name}:")
     print_experiment(result)
     say(
@@ -129,7 +129,7 @@ def _describe_entry_elsewhere(entry: QueueEntry) -> str:
     return describe_elsewhere(f"entry {entry.entry} of the queue at this moment")
 
 
-def _article_tables(ended: EntryStatus) -> tuple[MeasuredTable, ...]:
+def _article_tables(ended: EndedEntry) -> tuple[MeasuredTable, ...]:
     """Return the tables of the preset's article; none if its file is gone or has other variants by now."""
     if ended.entry.preset is None:
         return ()
@@ -240,12 +240,13 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _row(progress: QueueProgress, cells: Sequence[str]) -> tuple[str, ...]:
-    left = "not known yet" if progress.left_s is None else f"about {units.duration(progress.left_s)}"
+def _row(progress: ExperimentProgress, cells: Sequence[str]) -> tuple[str, ...]:
+    left_s = progress.expected_left_s
+    left = "not known yet" if left_s is None else f"about {units.duration(left_s)}"
     return (str(progress.entry), progress.name, *cells, progress.state, f"{progress.done}/{progress.planned}", left)
 
 
-def _describe_total(found: Sequence[QueueProgress]) -> str:
+def _describe_total(found: Sequence[ExperimentProgress]) -> str:
     done, planned = sum(each.done for each in found), sum(each.planned for each in found)
     all_paused = all(each.state == "paused" for each in found)
     command = " ".join([f"{PROGRAM} queue go-on", *(str(each.entry) for each in found if all_paused)])
@@ -254,14 +255,14 @@ def _describe_total(found: Sequence[QueueProgress]) -> str:
     return f"{done} of {planned} runs done, {_describe_left(found)}; `{command}` makes them."
 
 
-def _describe_left(found: Sequence[QueueProgress]) -> str:
-    known = [each.left_s for each in found if each.left_s is not None]
+def _describe_left(found: Sequence[ExperimentProgress]) -> str:
+    known = [each.expected_left_s for each in found if each.expected_left_s is not None]
     if not sum(known) and len(known) < len(found):
         return "time left not known yet"
     return f"{'about' if len(known) == len(found) else 'at least'} {units.duration(sum(known))} left"
 
 
-def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
+def _document(entry: QueueEntry, progress: ExperimentProgress) -> dict[str, Any]:
     return {
         "entry": entry.entry,
         "uid": entry.uid,
@@ -273,7 +274,7 @@ def _document(entry: QueueEntry, progress: QueueProgress) -> dict[str, Any]:
         "state": entry.state,
         "done": progress.done,
         "planned": progress.planned,
-        "left_s": progress.left_s,
+        "left_s": progress.expected_left_s,
         "experiment": entry.experiment,
         "added_utc": iso_utc(entry.added_utc_ns),
     }

@@ -45,7 +45,7 @@ from app.viewmodels.run.form import VariantForm
 if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
     from app.plan import Plan
-    from app.queries import QueueProgress
+    from app.queries import ExperimentProgress
     from app.runs.dropped_files import DropKind
     from app.runs.experiment.queue_runner import QueueRunner
 
@@ -435,7 +435,7 @@ class Workbench(QObject):
     def _prepare_worker(self) -> None:
         self._session_factory().prepare()
 
-    def _make_queue_runner(self, on_progress: Callable[["QueueProgress"], None]) -> "QueueRunner":
+    def _make_queue_runner(self, on_progress: Callable[["ExperimentProgress"], None]) -> "QueueRunner":
         return self._session_factory().make_queue_runner(on_progress)
 
     def _wait_telemetry(self) -> None:

@@ -15,8 +15,8 @@ from app.report.article.tables import MeasuredTable
 from app.report.documents import equality_document, estimate_document, verification_document
 from app.report.scaling import scaling_document
 from app.report.why import why_document
+from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
-from app.runs.experiment.session import Experiment
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
 from app.viewmodels.compare.equality import VariantEquality
 from app.viewmodels.compare.state_warnings import ComparisonWarning

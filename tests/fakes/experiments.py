@@ -2,47 +2,94 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
+from pathlib import Path
 
 from app.environment_keys import SOURCES_KEY
 from app.paths import program_version
+from app.plan import Plan, encode_plan
+from app.queries import ExperimentProgress, QueueEntry
 from app.records import RunHeader, StoredRun
 from app.runs.environment import sources_hash
-from app.runs.experiment.session import PlannedRun
+from app.runs.experiment.estimates import Experiment
+from app.runs.experiment.queue import ExperimentReading
+from app.runs.experiment.reuse import ReusableRuns
+from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener
+from app.runs.host import Host
 from app.runs.leases import Lease
+from app.runs.session import RunServices
 from app.samples import Inventory
+from app.telemetry.feed import TelemetryFeed
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.catalog import FRAMEWORK
+from workloads.catalog import FRAMEWORK, Machine
 from workloads.protocol import Evidence, OutcomeName, RunSpec
 
 Lend = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
 Make = Callable[[PlannedRun], RunHeader]
 
 
-@dataclass(frozen=True)
-class FakeExecutor:
-    """The executor of an experiment's session, made of functions; it never waits, and every run counts."""
+class FakeSession(ExperimentSession):
+    """A session of an experiment whose runs are made by functions; it never waits, and every run counts.
 
-    make: Make
-    lend: Lend
-    wait: Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]] = lambda *_: {}
-    counts: Callable[[RunHeader], bool] = lambda _: True
+    Without `services` nothing is stored, and its machine is only pretended.
+    """
 
-    def prepare(self, may_continue: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        stored: Sequence[RunHeader],
+        machine: Machine,
+        make: Make,
+        lend: Lend,
+        wait: Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]] = lambda *_: {},
+        counts: Callable[[RunHeader], bool] = lambda _: True,
+        services: RunServices | None = None,
+    ) -> None:
+        entry = QueueEntry(
+            entry=1,
+            uid="",
+            name=plan.name,
+            preset=None,
+            plan=encode_plan(plan),
+            state="running",
+            added_utc_ns=0,
+            experiment=None,
+            owned=True,
+        )
+        pretended = RunServices(database=Path("none"), host=Host(telemetry=TelemetryFeed()))
+        super().__init__(entry, services or pretended, QueueListener(), lambda: True)
+        self._stored = stored
+        self._pretended = machine
+        self._make, self._lend, self._wait, self._counts = make, lend, wait, counts
+
+    def read(self) -> ExperimentReading:
+        experiment = Experiment.from_runs(self._plan, "stopped", self._stored, self._pretended)
+        return ExperimentReading(
+            experiment=experiment,
+            progress=ExperimentProgress(planned=experiment.planned, done=experiment.done),
+            reusable=ReusableRuns(runs=experiment.runs),
+            alike=(),
+            machine=self._pretended,
+        )
+
+    def prepare(self) -> None:
         pass
 
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
-        return self.lend(spec, devices, sleep_or_give_up)
+        return self._lend(spec, devices, sleep_or_give_up)
 
-    def wait_until_idle(self, planned_run: PlannedRun, may_continue: Callable[[], bool]) -> Mapping[str, str]:
-        return self.wait(planned_run, may_continue)
+    def wait_until_idle(self, planned_run: PlannedRun) -> Mapping[str, str]:
+        return self._wait(planned_run, self.may_continue)
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
-        return self.make(planned_run)
+        return self._make(planned_run)
 
     def accept(self, run: RunHeader) -> bool:
-        return self.counts(run)
+        return self._counts(run)
+
+    def try_weights(self, experiment: Experiment) -> Experiment:
+        return experiment
 
 
 ENVIRONMENT = {

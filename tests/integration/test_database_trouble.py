@@ -12,8 +12,7 @@ from app.errors import DatabaseError, UserError
 from app.events import RunEnded, RunEvent
 from app.plan import Plan
 from app.runs import sinks
-from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import add_plan
+from app.runs.experiment.queue import add_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.session import PlannedRun
 from app.runs.session import RunSession
@@ -101,8 +100,8 @@ class Replacing(EntryReporter):
         super().__init__()
         self._path, self._other = path, other
 
-    def run_started(self, planned_run: PlannedRun) -> Sequence[Sink]:
-        return (*super().run_started(planned_run), self)
+    def sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
+        return (*super().sinks(planned_run), self)
 
     def handle(self, event: RunEvent) -> None:
         if isinstance(event, Block) and is_measured(event) and self._other.exists():

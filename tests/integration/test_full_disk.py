@@ -8,9 +8,8 @@ from app.cli.experiment_progress import EntryReporter
 from app.cli.runs import run_services
 from app.errors import UserError
 from app.plan import Plan
-from app.records import RunHeader
-from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import add_plan
+from app.queries import ExperimentProgress
+from app.runs.experiment.queue import add_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
 from app.storage.store import Store
 from tests.fakes.sessions import dummy, run_through, services, started_feed
@@ -38,9 +37,8 @@ class Filling(EntryReporter):
         super().__init__()
         self._monkeypatch = monkeypatch
 
-    def run_ended(self, run: RunHeader, *, accepted: bool) -> None:
-        super().run_ended(run, accepted=accepted)
-        if run.row.run == 3:
+    def progressed(self, progress: ExperimentProgress) -> None:
+        if progress.done == 3:
             with_free(self._monkeypatch, 10_000_000)
 
 

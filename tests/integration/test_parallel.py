@@ -11,13 +11,13 @@ from app.environment_keys import CONCURRENT_GPUS_KEY
 from app.events import Outcome, RunEvent
 from app.plan import Plan
 from app.records import RunHeader
-from app.runs.concurrent_runs import ConcurrentRuns
-from app.runs.experiment.entry_session import lease_unless_refused
-from app.runs.experiment.session import Experiment, ExperimentSession, PlannedRun
-from app.runs.session import RunServices
+from app.runs.experiment.queue import add_plan
+from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener, lease_unless_refused
+from app.runs.session import RunServices, RunSession
+from app.runs.sinks import Sink
+from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import CommandLine, dummy_arguments
-from tests.fakes.experiments import FakeExecutor
 from tests.fakes.nvml import TWO_H200, environment
 from tests.fakes.nvml_cards import Driver
 from tests.fakes.sessions import LIMIT_S, dummy, is_measured, services
@@ -27,7 +27,7 @@ UUIDS = [card.uuid for card in TWO_H200]
 NAMES = [f"NVIDIA H200 ({card.uuid})" for card in TWO_H200]
 
 
-class Making:
+class Making(QueueListener):
     """An experiment of these variants, two runs at once; `measured` is called as each begins to measure."""
 
     def __init__(
@@ -38,30 +38,13 @@ class Making:
         repeats: int = 1,
     ) -> None:
         self._measured = measured
-        self._going = ConcurrentRuns(running)
-        self._session = ExperimentSession(
-            Plan(name="some", variants=tuple(variants), repeats=repeats, parallel=2),
-            (),
-            running.host.machine,
-            FakeExecutor(
-                self._run_one,
-                lambda spec, devices, stopped: lease_unless_refused(
-                    spec, running.host, devices, notify=lambda _: None, wait_for_stop=stopped
-                ),
-            ),
-        )
+        plan = Plan(name="some", variants=tuple(variants), repeats=repeats, parallel=2, max_idle_wait_s=0.0)
+        with Store.open(running.database) as store:
+            entry = store.queue.entry(add_plan(store, plan))
+        self.session = ExperimentSession(entry, running, self, lambda: True)
 
-    def run(self) -> Experiment:
-        return self._session.run()
-
-    def stop(self) -> None:
-        self._session.stop()
-        self._going.stop()
-
-    def _run_one(self, turn: PlannedRun) -> RunHeader:
-        return self._going.run(
-            turn.spec, [_Measured(lambda: self._measured(turn))], environment=turn.environment, lease=turn.lease
-        )
+    def sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
+        return [_Measured(lambda: self._measured(planned_run))]
 
 
 class _Measured:
@@ -97,7 +80,7 @@ def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, 
         begun[turn.position].set()
         assert all(begun[place].wait(LIMIT_S) for place in (1, 2)), "the first two do not go on at once"
 
-    found = Making(variants(feed, steps=40), services(tmp_path, feed), measured).run()
+    found = Making(variants(feed, steps=40), services(tmp_path, feed), measured).session.run()
     assert (found.state, found.done) == ("complete", 3)
     first, second, third = sorted(found.runs, key=lambda run: run.row.started_utc_ns)
     assert overlap(first, second)
@@ -121,7 +104,7 @@ def test_both_variants_of_a_pair_run_on_both_gpus(tmp_path: Path, feed: Telemetr
         if other := outlasted.get(turn.position):
             assert begun[other].wait(LIMIT_S), "the second run, which ends first, is not followed"
 
-    found = Making(variants(feed, steps=40)[:2], services(tmp_path, feed), measured, repeats=2).run()
+    found = Making(variants(feed, steps=40)[:2], services(tmp_path, feed), measured, repeats=2).session.run()
     assert (found.state, found.done) == ("complete", 4)
     used = sorted((run.row.spec.variant["step_ms"], run.environment["gpus_used"]) for run in found.runs)
     assert used == [(ms, name) for ms in (1.0, 2.0) for name in NAMES]
@@ -133,10 +116,10 @@ def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: Tel
     def measured(_: PlannedRun) -> None:
         seen.append(None)
         if len(seen) == 2:
-            making.stop()
+            making.session.stop()
 
     making = Making(variants(feed, steps=0), services(tmp_path, feed), measured)
-    found = making.run()
+    found = making.session.run()
     outcomes = [run.row.outcome.name for run in found.runs if run.row.outcome]
     assert (found.state, outcomes) == ("stopped", ["stopped", "stopped"])
 
@@ -149,9 +132,8 @@ def test_what_this_machine_refuses_leases_nothing(tmp_path: Path, feed: Telemetr
     lease = lease_unless_refused(three, used.host, notify=lambda _: None, wait_for_stop=lambda _: True)
     assert lease is not None
     assert lease.devices == ()
-    assert ConcurrentRuns(used).run(three, [], lease=lease).row.outcome == Outcome(
-        name="refused", reason="3 GPUs asked for, but this machine has 2."
-    )
+    refused = Outcome(name="refused", reason="3 GPUs asked for, but this machine has 2.")
+    assert RunSession(three, used, lease=lease).run() == refused
     both.release()
 
 

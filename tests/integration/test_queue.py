@@ -14,13 +14,12 @@ from msgspec import structs
 
 from app.errors import UserError
 from app.plan import Plan
-from app.queries import QueueProgress
+from app.queries import ExperimentProgress
 from app.records import StoredRun
 from app.runs.experiment import queue_runner
-from app.runs.experiment.entry_session import EntrySession
-from app.runs.experiment.progress import ProgressReporter, queue_progress
-from app.runs.experiment.queue import add_plan, enqueue, entry_plan
+from app.runs.experiment.queue import add_plan, enqueue, entry_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.experiment.session import ExperimentSession, QueueListener
 from app.runs.host import RUN_WAITS, Host
 from app.runs.session import RunServices
 from app.storage.store import Store
@@ -43,22 +42,22 @@ def used(tmp_path: Path, feed: TelemetryFeed) -> RunServices:
     return services(tmp_path, feed)
 
 
-class RecordedRunner:
+class RecordedRunner(QueueListener):
     """A runner with what it told; `at_run` is done as each run begins."""
 
     def __init__(self, used: RunServices, at_run: Callable[["RecordedRunner"], None] = lambda _: None) -> None:
-        self.all: list[QueueProgress] = []
-        self.runner = QueueRunner(used, ProgressReporter(self._hear, lambda: ()))
+        self.all: list[ExperimentProgress] = []
+        self.runner = QueueRunner(used, self)
         self._at_run = at_run
 
-    def _hear(self, now: QueueProgress) -> None:
+    def progressed(self, now: ExperimentProgress) -> None:
         begins = bool(now.specs) and (not self.all or not self.all[-1].specs)
         self.all.append(now)
         if begins:
             self._at_run(self)
 
     @property
-    def now(self) -> QueueProgress:
+    def now(self) -> ExperimentProgress:
         return self.all[-1]
 
     @property
@@ -105,7 +104,7 @@ def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
     with Store.open(used.database) as store:
         assert [(found.name, found.runs) for found in store.library.experiments()] == [("b", (3, 4)), ("a", (1, 2))]
     assert [now.experiment for now in recorded.all if now.state == "complete"] == [1, 2]
-    left = [now.left_s for now in recorded.all if now.name == "b" and now.left_s is not None]
+    left = [now.left_s for now in recorded.all if now.name == "b" and now.expected_left_s is not None]
     assert left == sorted(left, reverse=True)
     assert left[0] > left[-1] == 0, "how long it takes is learnt from the runs of a"
 
@@ -115,8 +114,8 @@ def test_that_a_run_waits_is_said_until_it_starts(used: RunServices) -> None:
     other = used.host.lease_for_run(dummy(used.host.inventory()), notify=lambda _: None, wait_for_stop=lambda _: True)
 
     class ReleasingRunner(RecordedRunner):
-        def _hear(self, now: QueueProgress) -> None:
-            super()._hear(now)
+        def progressed(self, now: ExperimentProgress) -> None:
+            super().progressed(now)
             if now.waits_for_device and other is not None:
                 other.release()
 
@@ -272,14 +271,14 @@ def test_an_experiment_that_has_ended_is_freed_without_a_garbage_collection(
     used: RunServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the runs of ended experiments stay in memory until a full collection, which may be thousands of runs."""
-    made = weakref.WeakSet[EntrySession]()
+    made = weakref.WeakSet[ExperimentSession]()
 
-    class Watched(EntrySession):
+    class Watched(ExperimentSession):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             made.add(self)
 
-    monkeypatch.setattr(queue_runner, "EntrySession", Watched)
+    monkeypatch.setattr(queue_runner, "ExperimentSession", Watched)
     add(used, "a")
     gc.disable()
     try:

@@ -219,7 +219,7 @@ def test_an_experiment_that_cannot_go_on_names_its_entry(say: Say, monkeypatch: 
         raise TelemetryError("The telemetry process does not answer; start the program again.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("app.runs.experiment.entry_session.entry_status", gone)
+        patch.setattr("app.runs.experiment.session.read_experiment", gone)
         failed = say(*SHORT)
     assert failed.status == 1
     assert failed.err.endswith(

@@ -12,12 +12,11 @@ from app.environment_keys import CARRIER_KEY, GPUS_USED_KEY, HOST_KEY, RAY_KEY
 from app.errors import UserError
 from app.hosts.ray import ClusterConnection, RayPool, connect_cluster
 from app.plan import Plan
-from app.records import RunHeader
-from app.runs.concurrent_runs import ConcurrentRuns
-from app.runs.experiment.entry_session import lease_unless_refused
-from app.runs.experiment.session import ExperimentSession, PlannedRun
+from app.runs.experiment.queue import add_plan
+from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener
 from app.runs.session import RunServices
-from tests.fakes.experiments import FakeExecutor
+from app.runs.sinks import Sink
+from app.storage.store import Store
 from tests.fakes.ray_cluster import RunningCluster, running_cluster, uuids
 from tests.fakes.sessions import LIMIT_S, Going, dummy, going, is_measured, run_through
 from workloads.protocol import Block, RunSpec
@@ -66,28 +65,18 @@ def ancestor(process: psutil.Process, text: str) -> psutil.Process:
 
 def test_the_runs_of_an_experiment_spread_over_the_nodes(tmp_path: Path, pool: RayPool) -> None:
     services = RunServices(database=tmp_path / "profiles.db", host=pool)
-    runs = ConcurrentRuns(services)
     variants = tuple(dummy(pool.inventory(), gpus=1, step_ms=ms) for ms in (1.0, 2.0))
-    plan = Plan(name="some", variants=variants, repeats=2, parallel=4)
+    plan = Plan(name="some", variants=variants, repeats=2, parallel=4, max_idle_wait_s=0.0)
     all_have_gpus = threading.Barrier(4, timeout=LIMIT_S)
 
-    def run_at_once(turn: PlannedRun) -> RunHeader:
-        all_have_gpus.wait()  # Ray places as it likes as long as one node has room: four at once need both
-        return runs.run(turn.spec, [], lease=turn.lease)
+    class AtOnce(QueueListener):
+        def sinks(self, _planned_run: PlannedRun) -> Sequence[Sink]:
+            all_have_gpus.wait()  # Ray places as it likes as long as one node has room: four at once need both
+            return ()
 
-    session = ExperimentSession(
-        plan,
-        (),
-        pool.machine,
-        FakeExecutor(
-            run_at_once,
-            lambda spec, devices, stopped: lease_unless_refused(
-                spec, pool, devices, notify=lambda _: None, wait_for_stop=stopped
-            ),
-        ),
-        pool.balanced_unit,
-    )
-    found = session.run()
+    with Store.open(services.database) as store:
+        entry = store.queue.entry(add_plan(store, plan))
+    found = ExperimentSession(entry, services, AtOnce(), lambda: True).run()
     assert (found.state, found.done) == ("complete", 4)
     node_of = {gpu: node.name for node in pool.cluster.nodes for gpu in uuids("a") + uuids("b") if gpu in str(node)}
     assert pool.cluster.hello is not None

@@ -16,10 +16,10 @@ from app.gui.experiment.preset_reader import known_workloads, preset_lines, pres
 from app.gui.threads import Background, CancellableJob, JobControl
 from app.gui.window_state import WindowState
 from app.plan import Plan
-from app.queries import RemainingWork
+from app.queries import ExperimentProgress
 from app.runs.custom import ReadOptions, UnreadFileError, resolve_workload
 from app.runs.experiment.presets import FindWorkload, list_user_preset_file, load_preset
-from app.runs.experiment.progress import estimate_remaining
+from app.runs.experiment.queue import estimate_remaining
 from app.runs.experiment.schedule import MAX_REPEATS
 from app.runs.undo import PresetFile
 from app.samples import Inventory
@@ -79,7 +79,7 @@ class MatrixController(QObject):
         self._reads = reads
         self._inventory = inventory
         self._busy = False
-        self._estimate: RemainingWork | None = None
+        self._estimate: ExperimentProgress | None = None
         self._stored = self._older = False
         self._problem = ""
         self._plan: Plan | None = None
@@ -166,8 +166,8 @@ class MatrixController(QObject):
             self._failed,
         )
 
-    def _estimate_handler(self, plan: Plan) -> Callable[[RemainingWork], None]:
-        def take(ahead: RemainingWork) -> None:
+    def _estimate_handler(self, plan: Plan) -> Callable[[ExperimentProgress], None]:
+        def take(ahead: ExperimentProgress) -> None:
             self._reading = False
             if plan == self._plan:
                 self._estimate = ahead
@@ -251,6 +251,6 @@ class MatrixController(QObject):
         self._files.run(run_work, done, self._preset_failed, on_progress=self._view.presets.show_reading)
 
 
-def _read_estimate(database: Path, plan: Plan, inventory: Inventory) -> RemainingWork:
+def _read_estimate(database: Path, plan: Plan, inventory: Inventory) -> ExperimentProgress:
     with Store.open(database) as store:
         return estimate_remaining(store, plan, inventory)

@@ -10,8 +10,7 @@ from app.plan import Plan
 from app.records import RunRow
 from app.runs.custom import UnreadFileError, resolve_workload
 from app.runs.experiment.presets import QUICK, FindWorkload, NamedPreset, load_preset, preset_names, user_preset_files
-from app.runs.experiment.progress import preset_status
-from app.runs.experiment.queue import unfinished_entry
+from app.runs.experiment.queue import estimate_remaining, unfinished_entry
 from app.runs.experiment.reuse import current_fingerprint, matching_results, reusable_runs
 from app.runs.experiment.schedule import RunsByVariant
 from app.samples import Inventory
@@ -39,25 +38,25 @@ def _read_line(
 ) -> PresetLine:
     machine = inventory.machine
     try:
-        status = preset_status(key, find, store, inventory, stored)
+        preset = load_preset(key, find)
+        plan = preset.plan(machine)
     except UnreadFileError as error:
         named = load_preset(key)
         question, notes = named.experiment_for(machine).question, (f"{error} Start asks before it runs it.",)
         return PresetLine(key=key, name=named.name, title=named.title, question=question, notes=notes)
     except (UserError, UsageError) as error:
         return PresetLine(key=key, name=Path(key).stem, title=Path(key).stem, problem=str(error))
-    plan = status.plan
     return preset_line(
         PresetLine(
             key=key,
-            name=status.preset.name,
-            title=status.preset.title,
-            question=status.question,
+            name=preset.name,
+            title=preset.title,
+            question=preset.experiment_for(machine).question,
             notes=(*plan.notes, *refused_notes(plan.variants, machine)),
-            reference=reference_label(_reference_rows(status.preset, stored)),
+            reference=reference_label(_reference_rows(preset, stored)),
         ),
         plan.variants,
-        status.remaining,
+        estimate_remaining(store, plan, inventory, stored),
         machine,
     )
 

@@ -14,7 +14,7 @@ from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.threads import Background
 from app.plan import Plan
-from app.queries import QUEUED_STATES, QueueProgress
+from app.queries import QUEUED_STATES, ExperimentProgress
 from app.viewmodels.experiment.queue import QueueState
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, BannerAction, VerdictText, describe_ending
 from app.viewmodels.format.naming import short_name
@@ -48,7 +48,7 @@ class QueueController(QObject):
         run_view: RunView,
         run: RunController,
         sync: QueueSync,
-        make_runner: Callable[[Callable[[QueueProgress], None]], Runner],
+        make_runner: Callable[[Callable[[ExperimentProgress], None]], Runner],
         sessions: Background,
         actions: Actions,
     ) -> None:
@@ -193,7 +193,7 @@ class QueueController(QObject):
             self._sync.read(self.begin)
         self.running_changed.emit(False)
 
-    def _handle_progress(self, progress: QueueProgress) -> None:
+    def _handle_progress(self, progress: ExperimentProgress) -> None:
         self._model.handle(progress, time.monotonic())
         self.host_changed.emit(progress.host)
         progress_key = (progress.entry, progress.done, progress.specs)
@@ -207,7 +207,7 @@ class QueueController(QObject):
             self._announce_end(progress)
         self._show()
 
-    def _announce_end(self, progress: QueueProgress) -> None:
+    def _announce_end(self, progress: ExperimentProgress) -> None:
         experiment = progress.experiment
 
         def announce(verdict: VerdictText) -> None:

@@ -4,10 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.plan import Plan
-from app.queries import QueueProgress, SettableState
+from app.queries import ExperimentProgress, SettableState
 from app.report.export import describe_export
-from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import add_plan, enqueue, entry_plan, exportable_queue, pause_unowned_queue
+from app.runs.experiment.queue import (
+    add_plan,
+    enqueue,
+    entry_plan,
+    exportable_queue,
+    pause_unowned_queue,
+    queue_progress,
+)
 from app.runs.undo import Edit
 from app.samples import Inventory
 from app.storage.store import Store
@@ -29,12 +35,12 @@ class QueueDatabase:
         self.reversal: Edit | None = None
         """What undoes the last change; None where it changed nothing."""
 
-    def read(self) -> Sequence[QueueProgress]:
+    def read(self) -> Sequence[ExperimentProgress]:
         """Return every entry, in order, with its progress."""
         with Store.open(self._database) as store:
             return queue_progress(store, self._inventory)
 
-    def add(self, plan: Plan) -> Sequence[QueueProgress]:
+    def add(self, plan: Plan) -> Sequence[ExperimentProgress]:
         """Add a plan at the end, or let the unfinished entry of the same experiment go on.
 
         A single run may be wanted twice; an experiment is one entry, however often it is added.
@@ -42,11 +48,11 @@ class QueueDatabase:
         add: Callable[[Store, Plan], object] = enqueue if len(plan.variants) > 1 else add_plan
         return self._change(lambda store: add(store, plan))
 
-    def move(self, entry: int, before: int | None) -> Sequence[QueueProgress]:
+    def move(self, entry: int, before: int | None) -> Sequence[ExperimentProgress]:
         """Move an entry before another one, or to the end."""
         return self._change(lambda store: store.queue.move(entry, before))
 
-    def set_state(self, entry: int | None, state: SettableState) -> Sequence[QueueProgress]:
+    def set_state(self, entry: int | None, state: SettableState) -> Sequence[ExperimentProgress]:
         """Pause an entry, or let it wait for its turn; None is every entry.
 
         Imported ones, which nobody requested here, do not go on with all others: only one that is named, or alone.
@@ -61,11 +67,11 @@ class QueueDatabase:
 
         return self._change(change)
 
-    def pause_unowned(self) -> Sequence[QueueProgress]:
+    def pause_unowned(self) -> Sequence[ExperimentProgress]:
         """Pause every entry, unless a living program runs one: nothing starts by itself."""
         return self._change(pause_unowned_queue)
 
-    def remove(self, entries: Sequence[int]) -> Sequence[QueueProgress]:
+    def remove(self, entries: Sequence[int]) -> Sequence[ExperimentProgress]:
         """Remove entries; their runs stay."""
 
         def remove(store: Store) -> None:
@@ -90,7 +96,7 @@ class QueueDatabase:
         with Store.open(self._database) as store:
             return entry_plan(store.queue.entry(entry))
 
-    def _change(self, change: Callable[[Store], object]) -> Sequence[QueueProgress]:
+    def _change(self, change: Callable[[Store], object]) -> Sequence[ExperimentProgress]:
         _, self.reversal = Edit.make(self._database, change)
         return self.read()
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.errors import UserError
 from app.gui.threads import Background
-from app.queries import QueueProgress
+from app.queries import ExperimentProgress
 from app.samples import Inventory
 from app.storage.files import FileFingerprint, file_fingerprint
 from app.viewmodels.experiment.queue import QueueModel
@@ -67,7 +67,7 @@ class QueueSync(QObject):
 
     def change(
         self,
-        change: Callable[["QueueDatabase"], Sequence[QueueProgress]],
+        change: Callable[["QueueDatabase"], Sequence[ExperimentProgress]],
         then: Callable[[], None] | None = None,
         name: str = "",
     ) -> None:
@@ -79,7 +79,7 @@ class QueueSync(QObject):
             name: The change, in the imperative, where the user made it and may undo it.
         """
 
-        def take(answer: "tuple[Sequence[QueueProgress], Edit | None]") -> None:
+        def take(answer: "tuple[Sequence[ExperimentProgress], Edit | None]") -> None:
             entries, reversal = answer
             self.model.update(entries)
             if name:

@@ -1,6 +1,6 @@
 """Creates run sessions, batch searches and queue runners for the window, with a standby worker for the next one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +8,14 @@ from app.analysis.largest_batch import search_bounds
 from app.grants import Consent
 from app.gui.threads import Bridge, BridgeSink
 from app.hosts.connections import Connections
-from app.queries import QueueProgress
-from app.runs.experiment.progress import ProgressReporter
+from app.queries import ExperimentProgress
 from app.runs.experiment.queue_runner import QueueRunner
+from app.runs.experiment.session import PlannedRun, QueueListener
 from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.probes import LargestBatchSession
 from app.runs.session import RunServices, RunSession
+from app.runs.sinks import Sink
 from app.runs.standby import StandbyLauncher
 from app.runs.standby_setting import is_standby_wanted
 from app.storage.database import load_setting
@@ -79,14 +80,14 @@ class SessionFactory:
             spec, search_bounds(spec, limit), self._services_on(host), lambda *_: (BridgeSink(self._bridge),)
         )
 
-    def make_queue_runner(self, on_progress: Callable[[QueueProgress], None]) -> QueueRunner:
+    def make_queue_runner(self, on_progress: Callable[[ExperimentProgress], None]) -> QueueRunner:
         """Make a runner of the queue; `on_progress` is called on the threads that make the runs."""
 
         def open_host(word: str) -> Host:
             return self._hosts.wait_host(word, lambda: runner.is_stopped)
 
         services = replace(self._services, open_host=open_host)
-        runner = QueueRunner(services, ProgressReporter(on_progress, lambda: (BridgeSink(self._bridge),)))
+        runner = QueueRunner(services, _WindowListener(on_progress, self._bridge))
         return runner
 
     def _services_on(self, host: str) -> RunServices:
@@ -96,3 +97,17 @@ class SessionFactory:
     def close(self) -> None:
         """End the standby worker."""
         self._launcher.close()
+
+
+class _WindowListener(QueueListener):
+    """Hands the queue's progress to a function, and the events of its runs to the window."""
+
+    def __init__(self, on_progress: Callable[[ExperimentProgress], None], bridge: Bridge) -> None:
+        self._on_progress = on_progress
+        self._bridge = bridge
+
+    def progressed(self, progress: ExperimentProgress) -> None:
+        self._on_progress(progress)
+
+    def sinks(self, _planned_run: PlannedRun) -> Sequence[Sink]:
+        return (BridgeSink(self._bridge),)

@@ -6,9 +6,8 @@ from app.analysis.equality import Equality, describe_differences, describe_exces
 from app.plan import Plan
 from app.records import EqualityCheck
 from app.runs.equality import EqualityChecker, can_be_checked
-from app.runs.experiment.estimates import requested_s
+from app.runs.experiment.estimates import Experiment, requested_s
 from app.runs.experiment.schedule import remaining_runs, runs_of_variant
-from app.runs.experiment.session import Experiment
 from app.runs.jobs import Notify
 from app.runs.session import RunServices
 from app.storage.store import Store

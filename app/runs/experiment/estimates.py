@@ -1,18 +1,92 @@
-"""How long runs take, and how small a difference they can show, estimated from stored runs."""
+"""How far an experiment is, how long its runs take, and how small a difference they can show, by stored runs."""
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from app.analysis.intervals import pooled_noise, resolution
 from app.analysis.verdict import group_by_variant, throughputs
 from app.plan import Plan
-from app.queries import ExpectedResolution
-from app.records import RunRow
-from app.runs.experiment.concurrency import plan_concurrency
-from app.runs.experiment.schedule import RunsByVariant
+from app.queries import ExpectedResolution, ExperimentState
+from app.records import RunHeader, RunRow
+from app.runs.experiment.schedule import (
+    RunsByVariant,
+    count_done,
+    count_surplus,
+    given_up_variants,
+    is_precision_reached,
+    plan_concurrency,
+    remaining_runs,
+    runs_of_variant,
+)
 from app.storage.reference import is_reference
 from workloads.catalog import Machine, runnable
 from workloads.protocol import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment so far.
+
+    Attributes:
+        plan: What it runs.
+        state: How far it came.
+        runs: All its runs that count, with or without a result.
+        planned: Runs in all.
+        done: Those of them that have a result.
+        next_s: Expected seconds of the next run, None if none is left.
+    """
+
+    plan: Plan
+    state: ExperimentState
+    runs: tuple[RunHeader, ...]
+    planned: int
+    done: int
+    next_s: float | None = None
+
+    @property
+    def measured(self) -> bool:
+        """Return whether any run completed: refused runs, and runs out of memory, are results too."""
+        return any(run.row.completed for run in self.runs)
+
+    @property
+    def surplus_runs(self) -> int:
+        """Return how many runs have a result beyond those planned."""
+        return count_surplus(self.plan, [run.row for run in self.runs])
+
+    def describe_given_up(self) -> str:
+        """Return a sentence on variants that are not repeated because they failed twice; "" if there are none."""
+        rows = [run.row for run in self.runs]
+        count = sum(len(runs_of_variant(spec, rows)) < self.plan.repeats for spec in given_up_variants(self.plan, rows))
+        if not count:
+            return ""
+        variants, whose = ("1 variant was", "its") if count == 1 else (f"{count} variants were", "their")
+        return f"{variants} given up for now: {whose} last runs failed, one after the other."
+
+    @classmethod
+    def from_runs(
+        cls, plan: Plan, state: ExperimentState, runs: Sequence[RunHeader], machine: Machine | None = None
+    ) -> "Experiment":
+        """Return the experiment with these runs.
+
+        Args:
+            plan: The plan.
+            state: Its state if any run is left.
+            runs: The runs that count.
+            machine: Variants that it refuses run only once; None refuses none.
+        """
+        rows = [run.row for run in runs]
+        rest = remaining_runs(plan, rows, machine)
+        made = count_done(plan, rows)
+        ended: ExperimentState = "settled" if is_precision_reached(plan, rows) else "complete"
+        return cls(
+            plan=plan,
+            state=state if rest else ended,
+            runs=tuple(runs),
+            planned=made + len(rest),
+            done=made,
+            next_s=expected_s(rest[0], rows) if rest else None,
+        )
 
 
 def expected_s(spec: RunSpec, runs: Sequence[RunRow], aggregate: Callable[[list[float]], float] = max) -> float:
@@ -29,24 +103,27 @@ def expected_s(spec: RunSpec, runs: Sequence[RunRow], aggregate: Callable[[list[
     return _DurationModel(runs, aggregate).expected_s(spec)
 
 
-def total_s(plan: Plan, specs: Sequence[RunSpec], runs: Sequence[RunRow], machine: Machine) -> float:
-    """Return how many seconds some runs of a plan take together, by the median of runs like them.
+def time_left(
+    plan: Plan, counted: Sequence[RunRow], alike: Sequence[RunRow], machine: Machine | None
+) -> tuple[float, int]:
+    """Return the expected seconds of the runs that remain, by the median of runs like them, and how many those are.
+
+    These are the stored runs of their workloads, else all; of none, the seconds are a lower bound.
 
     Args:
-        plan: The plan, which says how many of them may run concurrently.
-        specs: The runs, in their order.
-        runs: Stored runs to estimate from.
-        machine: The machine with the GPUs they share.
+        plan: The plan, which says how many of its runs may run concurrently.
+        counted: Stored runs that count for it.
+        alike: Stored runs to estimate from.
+        machine: The machine with the GPUs they share; what it refuses takes no time. None refuses none.
     """
-    durations = _DurationModel(runs, statistics.median)
-    return plan_concurrency(plan, machine).total_s(specs, [durations.expected_s(spec) for spec in specs])
-
-
-def count_timing_runs(specs: Sequence[RunSpec], runs: Sequence[RunRow]) -> int:
-    """Return how many stored runs the duration of these is estimated from: those of their workloads, else all."""
-    ended = timed_runs(runs)
-    workloads = {spec.workload for spec in specs}
-    return len([row for row in ended if row.spec.workload in workloads] or ended)
+    remaining = remaining_runs(plan, counted, machine)
+    possible = runnable(remaining, machine) if machine else remaining
+    durations = _DurationModel(alike, statistics.median)
+    ended = timed_runs(alike)
+    workloads = {spec.workload for spec in possible}
+    timing_runs = len([row for row in ended if row.spec.workload in workloads] or ended)
+    concurrency = plan_concurrency(plan, machine or Machine())
+    return concurrency.total_s(possible, [durations.expected_s(spec) for spec in possible]), timing_runs
 
 
 class _DurationModel:
@@ -120,3 +197,12 @@ def expected_resolution(
         noise_runs=noise.runs if noise else 0,
         of_other_variants=of_variants is None,
     )
+
+
+def describe_imported(imported: int, differences: Sequence[str]) -> str:
+    """Return a sentence on runs that count although they were made in another environment; "" if there are none."""
+    if not imported:
+        return ""
+    runs, subject = ("1 run was", "it counts") if imported == 1 else (f"{imported} runs were", "they count")
+    elsewhere = " on another machine," if {"CPU", "GPU"} & set(differences) else ""
+    return f"{runs} made{elsewhere} with another {', another '.join(differences)}: {subject} all the same."

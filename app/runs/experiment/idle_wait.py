@@ -65,12 +65,16 @@ class _PendingWait:
         return (time.monotonic_ns() - self.began_here_ns) / 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IdleState:
-    """What all waits of one experiment know: idle temperatures, by GPU, and what is waited for no longer."""
+    """What all waits of one experiment know: idle temperatures, by GPU, and what is waited for no longer.
+
+    `skipped_ns` is when they were last skipped, on this program's monotonic clock.
+    """
 
     idle_c: dict[str, int | None] = field(default_factory=dict)
     ignored: set[str] = field(default_factory=set)
+    skipped_ns: int = 0
 
 
 class IdleWait:
@@ -102,6 +106,10 @@ class IdleWait:
     def on(self, host: Host) -> "IdleWait":
         """Return the waits on another host of the same experiment; the caller closes them."""
         return IdleWait(host, self._limits, self._state)
+
+    def skip(self) -> None:
+        """End every wait of the experiment, on other hosts too; returns at once."""
+        self._state.skipped_ns = time.monotonic_ns()
 
     def close(self) -> None:
         """Stop listening to telemetry."""
@@ -150,7 +158,7 @@ class IdleWait:
                 with self._changed:
                     self._state.ignored.update(self._foreign_activity(watch).keys())
                 return _format_ending(TIMED_OUT, status)
-            if not continue_waiting(status):
+            if not continue_waiting(status) or self._state.skipped_ns > watch.began_here_ns:
                 return _format_ending("skipped after", status)
             with self._changed:
                 self._changed.wait(_LOOK_S)

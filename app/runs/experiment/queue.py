@@ -1,6 +1,7 @@
-"""Plans in the queue: add, decode, export and import."""
+"""Plans in the queue: add, decode, read how far each is, export and import."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -9,13 +10,25 @@ import msgspec
 from app.errors import UserError
 from app.paths import PROGRAM
 from app.plan import Plan, decode_plan, encode_plan
-from app.queries import QueueEntry
+from app.queries import ExperimentProgress, QueueEntry
+from app.records import RunRow
+from app.runs.custom import is_source_changed
+from app.runs.experiment.estimates import Experiment, describe_imported, expected_resolution, time_left
+from app.runs.experiment.reuse import (
+    ReusableRuns,
+    ThrottleFilter,
+    current_fingerprint,
+    named_fingerprint,
+    reusable_runs,
+    runs_on_same_hardware,
+)
 from app.runs.experiment.schedule import remaining_runs
-from app.runs.experiment.transfer_trials import pending_trials
+from app.runs.experiment.transfer_trials import pending_trials, runs_with_weights
+from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import Imported, import_runs
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
-from workloads.catalog import find_workload
+from workloads.catalog import Machine, find_workload
 
 
 def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
@@ -118,6 +131,137 @@ def _with_more_repeats(mine: Plan, other: Plan) -> Plan:
     """Return `mine` with the repeats and the target precision of whichever plan needs more runs."""
     more = max(mine, other, key=lambda each: (each.repeats, -(each.until_pct or 0.0)))
     return msgspec.structs.replace(mine, repeats=more.repeats, until_pct=more.until_pct)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentReading:
+    """An experiment as it is stored.
+
+    Attributes:
+        experiment: Its runs that count, without those whose weights are gone and still to be tried.
+        progress: How far it is.
+        reusable: Which stored runs count, and why others do not.
+        alike: Stored runs to estimate times from.
+        machine: The machine it runs on, empty where that is not known.
+    """
+
+    experiment: Experiment
+    progress: ExperimentProgress
+    reusable: ReusableRuns
+    alike: Sequence[RunRow]
+    machine: Machine
+
+
+def read_experiment(
+    store: Store,
+    plan: Plan,
+    inventory: Inventory | None,
+    entry: QueueEntry | None = None,
+    *,
+    stored: Sequence[RunRow] | None = None,
+    environment: Mapping[str, str] | None = None,
+    throttle_filter: ThrottleFilter | None = None,
+) -> ExperimentReading:
+    """Return what is stored of an experiment, its own runs, wherever they were made, and others that count here.
+
+    Args:
+        store: The stored runs.
+        plan: The plan.
+        inventory: Its host; None where that is another one than this machine, and not asked.
+        entry: Its entry of the queue; None if it has none.
+        stored: All rows of the store, where they were read already.
+        environment: What its host says of itself.
+        throttle_filter: Decides which runs count, and keeps that in mind for those to come.
+    """
+    here = inventory if environment is not None or not plan.host else None
+    fingerprint = current_fingerprint(here, environment) if here else named_fingerprint(plan.host)
+    machine = inventory.machine if inventory else None
+    reusable = reusable_runs(store, plan, fingerprint, machine, entry, throttle_filter, stored)
+    experiment = Experiment.from_runs(plan, "stopped", runs_with_weights(plan, reusable.runs, store.path), machine)
+    rows = [run.row for run in experiment.runs]
+    newest_first = store.each_run() if stored is None else stored
+    alike = (
+        runs_on_same_hardware(newest_first, machine)
+        if machine
+        else [row for row in newest_first if row.host == plan.host]
+    )
+    left_s, timing_runs = time_left(plan, rows, alike, machine)
+    workloads = {spec.workload for spec in plan.variants}
+    progress = ExperimentProgress(
+        planned=experiment.planned,
+        done=experiment.done,
+        left_s=left_s,
+        timing_runs=timing_runs,
+        from_other_workloads=not any(row.spec.workload in workloads for row in alike),
+        excluded=reusable.excluded,
+        excluded_due_to=reusable.excluded_due_to,
+        counted_utc_ns=tuple(row.started_utc_ns for row in rows),
+        older_utc_ns=reusable.older_utc_ns,
+        resolution=expected_resolution(plan, rows, alike, machine) if experiment.next_s is not None else None,
+        message=describe_imported(reusable.imported, reusable.imported_differences),
+        name=plan.name,
+        host=plan.host,
+        interpreters=plan.interpreters,
+    )
+    return ExperimentReading(
+        experiment=experiment,
+        progress=progress if entry is None else _with_entry(progress, entry),
+        reusable=reusable,
+        alike=alike,
+        machine=machine or Machine(),
+    )
+
+
+def _with_entry(progress: ExperimentProgress, entry: QueueEntry) -> ExperimentProgress:
+    return replace(
+        progress,
+        entry=entry.entry,
+        name=entry.name,
+        state=entry.state,
+        experiment=entry.experiment,
+        imported=entry.imported,
+    )
+
+
+def estimate_remaining(
+    store: Store, plan: Plan, inventory: Inventory, stored: Sequence[RunRow] | None = None
+) -> ExperimentProgress:
+    """Return what is stored and left of a plan, with its unfinished entry of the queue if it has one.
+
+    Args:
+        store: The stored runs.
+        plan: The plan.
+        inventory: Its host.
+        stored: All rows of the store, where they were read already.
+    """
+    return read_experiment(store, plan, inventory, unfinished_entry(store, plan), stored=stored).progress
+
+
+def queue_progress(store: Store, inventory: Inventory) -> list[ExperimentProgress]:
+    """Return how far every entry is, in order; an entry of an unknown version has nothing planned, and a message."""
+    stored = store.list_runs()
+    return [_entry_progress(store, entry, inventory, stored) for entry in store.queue.entries()]
+
+
+def _entry_progress(
+    store: Store, entry: QueueEntry, inventory: Inventory, stored: Sequence[RunRow]
+) -> ExperimentProgress:
+    try:
+        plan = entry_plan(entry)
+    except UserError as error:
+        return _with_entry(ExperimentProgress(planned=0, done=0, message=str(error)), entry)
+    progress = read_experiment(store, plan, None if plan.host else inventory, entry, stored=stored).progress
+    return replace(
+        progress, message=" ".join(filter(None, (progress.message, _describe_changed_source(entry, plan, store.path))))
+    )
+
+
+def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> str:
+    """Return a sentence if the user has changed the file of the entry's workload since; else ""."""
+    # All variants are of one text.
+    if not is_source_changed(plan.variants[0], database):
+        return ""
+    return f"Entry {entry.entry} uses the workload's file as it was when queued; the file has changed since."
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:

@@ -3,13 +3,12 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from app.errors import DatabaseError, UserError
 from app.queries import EntryState, QueueEntry, SettableState
-from app.runs.experiment.entry_session import EntrySession, QueueListener
+from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.queue import entry_plan
-from app.runs.experiment.session import Experiment
+from app.runs.experiment.session import ExperimentSession, QueueListener
 from app.runs.session import RunServices
 from app.runs.sinks import mark_crashed_runs
 from app.storage.store import Store
@@ -34,7 +33,7 @@ class QueueRunner:
         # comes just before a session is set finds `_stopped` or `_cancelled`, which `_run_entry` looks at afterwards.
         self._stopped = threading.Event()
         self._cancelled: set[int] = set()
-        self._current: tuple[int, EntrySession] | None = None
+        self._current: tuple[int, ExperimentSession] | None = None
 
     def run(self, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None) -> None:
         """Run the entries until none waits or `stop` is called.
@@ -108,12 +107,12 @@ class QueueRunner:
         _log.info("entry %d starts: %s", entry.entry, entry.name)
         try:
             services = self._services_for(entry)
-            session = EntrySession(entry, services, self._listener, lambda: self._is_next(entry, only))
+            session = ExperimentSession(entry, services, self._listener, lambda: self._is_next(entry, only))
             self._current = (entry.entry, session)
             if self._stopped.is_set() or entry.entry in self._cancelled:
                 session.stop()
-            status = session.run()
-            state = self._update_entry(entry, status.experiment, is_over=session.is_over)
+            experiment = session.run()
+            state = self._update_entry(entry, experiment, is_over=session.is_over)
         except UserError as error:
             _log.warning("entry %d is paused: %s", entry.entry, error)
             # An entry that fails and waits again would block all others each time.
@@ -125,8 +124,8 @@ class QueueRunner:
         finally:
             self._current = None
         self._release(entry.entry)
-        _log.info("entry %d ends: %s, %d runs done", entry.entry, state, status.experiment.done)
-        self._listener.entry_ended(replace(status, state=state))
+        _log.info("entry %d ends: %s, %d runs done", entry.entry, state, experiment.done)
+        session.end(state, experiment)
 
     def _services_for(self, entry: QueueEntry) -> RunServices:
         try:

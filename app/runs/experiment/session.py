@@ -1,34 +1,49 @@
-"""Executes an experiment's plan run by run within its time budget, balancing variants over the GPUs."""
+"""Makes one experiment of the queue: its remaining runs, several at once, then its weight-transfer trials."""
 
+import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from msgspec import structs
 
-from app.plan import Plan
-from app.queries import ExperimentState
+from app import units
+from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
+from app.environment_keys import CONCURRENT_GPUS_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY
+from app.errors import TelemetryError, UserError
+from app.events import RunEvent, RunStarted
+from app.queries import INTERRUPTED_STATES, EntryState, ExperimentProgress, ExperimentState, QueueEntry
 from app.records import RunHeader, RunRow
-from app.runs.experiment.concurrency import DeviceBalancer, plan_concurrency
-from app.runs.experiment.estimates import expected_s
+from app.runs.experiment.equality import ExperimentEquality
+from app.runs.experiment.estimates import Experiment, expected_s, time_left
+from app.runs.experiment.idle_wait import ContinueWaiting, IdleLimits, IdleWait, WaitStatus
+from app.runs.experiment.queue import ExperimentReading, entry_plan, read_experiment
+from app.runs.experiment.reuse import ThrottleFilter, runs_of_entry
 from app.runs.experiment.schedule import (
     FINAL_OUTCOMES,
+    DeviceBalancer,
     count_done,
-    count_surplus,
     given_up_variants,
     is_given_up,
     is_precision_reached,
     lost_runs,
+    plan_concurrency,
     remaining_rounds,
-    remaining_runs,
     runs_of_variant,
 )
+from app.runs.experiment.transfer_trials import pending_trials, run_pending_trials
+from app.runs.host import RUN_WAITS, Host, host_of
 from app.runs.leases import Lease
+from app.runs.session import RunServices, RunSession
+from app.runs.sinks import Sink
+from app.storage.store import Store
 from workloads.catalog import Machine
 from workloads.protocol import RunSpec
+
+_log = logging.getLogger("variantscope.queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,177 +65,255 @@ class PlannedRun:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class RunExecutor(Protocol):
-    """Does what an `ExperimentSession` decides.
+class QueueListener:
+    """Follows the entries of a queue while they run; does nothing where it is not overridden.
 
-    Thread: `prepare` and `lease` on the session's thread; the others on a thread per run, several at once with
-    `parallel`.
+    Thread: entries on the thread of `QueueRunner.run`; runs on a thread per run, several at once with `parallel`.
     """
 
-    def prepare(self, may_continue: Callable[[], bool]) -> None:
-        """Do what comes before the first run, if any is left to make, while `may_continue`."""
+    def entry_started(self, reading: ExperimentReading) -> None:
+        """An entry begins or resumes."""
 
-    def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
-        """Lease what a run needs, and wait until that is free.
+    def progressed(self, progress: ExperimentProgress) -> None:
+        """The current entry is further, waits or has ended; one call at a time."""
 
-        Args:
-            spec: The run.
-            devices: The devices it may use, the preferred one first.
-            sleep_or_give_up: Sleeps so many seconds; returns whether to wait no longer.
+    def sinks(self, _planned_run: PlannedRun) -> Sequence[Sink]:
+        """A run begins; return the sinks of its events."""
+        return ()
 
-        Returns:
-            The lease, empty for a run that this machine refuses anyway; None if the wait was given up.
+    def may_wait(self, _planned_run: PlannedRun, _status: WaitStatus | None) -> bool:
+        """A run waits for an idle machine, None when it no longer does; return whether to go on waiting.
+
+        Called several times per second.
         """
+        return True
 
-    def wait_until_idle(self, planned_run: PlannedRun, may_continue: Callable[[], bool]) -> Mapping[str, str]:
-        """Wait for idle devices while `may_continue`; return how that went, as part of the run's environment."""
+    def message(self, sentence: str) -> None:
+        """Anything else the user should know."""
 
-    def run_once(self, planned_run: PlannedRun) -> RunHeader:
-        """Make one run and return it as stored."""
+    def run_rejected(self, run: RunHeader) -> None:
+        """A run has ended that does not count; it is made once more."""
 
-    def accept(self, run: RunHeader) -> bool:
-        """Return whether a run counts; if not it is made once more. Never called by two threads at a time."""
+    def entry_ended(self, entry: QueueEntry, state: EntryState, experiment: Experiment) -> None:
+        """No further run of an entry starts now; `state` is its own, or how it has left the queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    """An experiment so far.
+class _LiveProgress:
+    """How far an experiment is while its runs are made; tells the listener every change, one at a time.
 
-    Attributes:
-        plan: What it runs.
-        state: How far it came.
-        runs: All its runs that count, with or without a result.
-        planned: Runs in all.
-        done: Those of them that have a result.
-        next_s: Expected seconds of the next run, None if none is left.
+    Thread: any.
     """
 
-    plan: Plan
-    state: ExperimentState
-    runs: tuple[RunHeader, ...]
-    planned: int
-    done: int
-    next_s: float | None = None
+    def __init__(self, reading: ExperimentReading, listener: QueueListener, experiment: int | None) -> None:
+        self._plan = reading.experiment.plan
+        self._rows = [run.row for run in reading.experiment.runs]
+        self._alike = list(reading.alike)
+        self._machine = reading.machine
+        self._listener = listener
+        self._wait_messages: dict[int, str] = {}
+        self._progress = replace(reading.progress, state="running", experiment=experiment)
+        # Guards all that changes, and keeps the reports in order.
+        self._lock = threading.Lock()
+        listener.progressed(self._progress)
 
-    @property
-    def measured(self) -> bool:
-        """Return whether any run completed: refused runs, and runs out of memory, are results too."""
-        return any(run.row.completed for run in self.runs)
+    def start_run(self, planned_run: PlannedRun) -> None:
+        with self._changing() as now:
+            self._progress = replace(
+                now,
+                position=planned_run.position,
+                specs=(*now.specs, planned_run.spec),
+                message="" if now.waits_for_device else now.message,
+                waits_for_device=False,
+            )
 
-    @property
-    def surplus_runs(self) -> int:
-        """Return how many runs have a result beyond those planned."""
-        return count_surplus(self.plan, [run.row for run in self.runs])
+    def wait(self, planned_run: PlannedRun, status: WaitStatus | None) -> None:
+        with self._changing() as now:
+            self._wait_messages.pop(planned_run.position, None)
+            if status is not None:
+                limit = units.with_unit(status.limit_s, "s")
+                self._wait_messages[planned_run.position] = f"{status.reason} ({limit} at most)"
+            self._progress = replace(now, waiting_for="; ".join(self._wait_messages.values()))
 
-    def describe_given_up(self) -> str:
-        """Return a sentence on variants that are not repeated because they failed twice; "" if there are none."""
-        rows = [run.row for run in self.runs]
-        count = sum(len(runs_of_variant(spec, rows)) < self.plan.repeats for spec in given_up_variants(self.plan, rows))
-        if not count:
-            return ""
-        variants, whose = ("1 variant was", "its") if count == 1 else (f"{count} variants were", "their")
-        return f"{variants} given up for now: {whose} last runs failed, one after the other."
+    def end_run(self, run: RunRow, *, accepted: bool) -> None:
+        with self._changing() as now:
+            if accepted:
+                self._rows.append(run)
+                self._alike.append(run)
+            specs = list(now.specs)
+            specs.remove(run.spec)
+            left_s, timing_runs = time_left(self._plan, self._rows, self._alike, self._machine)
+            done = count_done(self._plan, self._rows)
+            self._progress = replace(now, specs=tuple(specs), done=done, left_s=left_s, timing_runs=timing_runs)
 
-    @classmethod
-    def from_runs(
-        cls, plan: Plan, state: ExperimentState, runs: Sequence[RunHeader], machine: Machine | None = None
-    ) -> "Experiment":
-        """Return the experiment with these runs.
+    def say(self, sentence: str) -> None:
+        with self._changing() as now:
+            self._progress = replace(now, message=sentence, waits_for_device=sentence == RUN_WAITS)
+        self._listener.message(sentence)
 
-        Args:
-            plan: The plan.
-            state: Its state if any run is left.
-            runs: The runs that count.
-            machine: Variants that it refuses run only once; None refuses none.
-        """
-        rows = [run.row for run in runs]
-        rest = remaining_runs(plan, rows, machine)
-        made = count_done(plan, rows)
-        ended: ExperimentState = "settled" if is_precision_reached(plan, rows) else "complete"
-        return cls(
-            plan=plan,
-            state=state if rest else ended,
-            runs=tuple(runs),
-            planned=made + len(rest),
-            done=made,
-            next_s=expected_s(rest[0], rows) if rest else None,
-        )
+    def end(self, state: EntryState, done: int, experiment: int | None) -> None:
+        with self._changing() as now:
+            self._progress = replace(now, state=state, specs=(), waiting_for="", done=done, experiment=experiment)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[ExperimentProgress]:
+        with self._lock:
+            yield (before := self._progress)
+            if self._progress != before:
+                self._listener.progressed(self._progress)
+
+
+@dataclass(slots=True, eq=False)
+class _ActiveRun:
+    session: RunSession
+    host: str
+    devices: tuple[str, ...]
+    other_devices: set[str] = field(default_factory=set)
 
 
 class ExperimentSession:
-    """Makes the remaining runs of a plan.
+    """Makes the remaining runs of one entry of the queue, then its weight-transfer trials.
 
     No run starts that is not expected to end within the plan's `budget_s`, counted from the beginning of `run`. A
     variant of which two runs in a row failed for the same reason gets no third. Concurrent runs, each on its own GPUs,
     begin round by round; of a round, the run goes first whose variant lacks the free GPUs most.
 
-    Thread: `run` blocks its thread; `stop` and `may_continue` any. The executor is called as it says.
+    Thread: `run` blocks its thread, once; `stop`, `skip_wait` and `may_continue` any. `wait_until_idle`, `run_once` and
+    `accept` are called on a thread per run, `accept` by one at a time.
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        stored: Sequence[RunHeader],
-        machine: Machine,
-        executor: RunExecutor,
-        balanced_unit: Callable[[str], str] = str,
+        self, entry: QueueEntry, services: RunServices, listener: QueueListener, is_next: Callable[[], bool]
     ) -> None:
         """Prepare a session.
 
         Args:
-            plan: What is run.
-            stored: The runs that count already.
-            machine: What the runs are made on.
-            executor: Does what is decided.
-            balanced_unit: Over what the runs of each variant are spread, by device.
+            entry: An entry that this process owns.
+            services: What runs need.
+            listener: Follows the runs.
+            is_next: Returns whether the next run is still one of this entry and plan; asked before each.
         """
-        self._plan = plan
-        self._runs = list(stored)
-        self._machine = machine
-        self._executor = executor
-        self._concurrency = plan_concurrency(plan, machine)
-        self._balancer = DeviceBalancer(len(plan.variants), machine, balanced_unit)
-        for run in stored:
-            self._balancer.add(run.row.spec, run.gpu_uuids)
-        self._stopped = False  # set by any thread, read before each run and each wait
-        # `_runs` grows on the threads of the runs, one at a time by this lock; the session's thread reads copies.
+        self.entry = entry
+        self._plan = plan = entry_plan(entry)
+        self._services = services
+        self._listener = listener
+        self._is_next = is_next
+        self._throttle_filter = ThrottleFilter(plan.max_throttled_pct)
+        # What is read when `run` begins.
+        self._machine = Machine()
+        self._concurrency = plan_concurrency(plan, self._machine)
+        self._balancer = DeviceBalancer(len(plan.variants), self._machine)
+        self._progress: _LiveProgress | None = None
+        self._equality: ExperimentEquality | None = None
+        self._idle_wait: IdleWait | None = None
+        # `_runs` grows on the threads of the runs, one at a time by this lock; the thread of `run` reads copies.
         self._accept_lock = threading.Lock()
-        # The session's thread alone uses the next two: what a run's thread has to say is the result of its future.
+        self._runs: list[RunHeader] = []
+        # Set by any thread, read before each run and each wait.
+        self._is_ending = False
+        # Reentrant: a signal's handler calls `stop` on a thread that may hold the lock.
+        self._active_lock = threading.RLock()
+        self._active: list[_ActiveRun] = []
+        self._is_stopped = False
+        # The thread of `run` alone uses the next two: what a run's thread has to say is the result of its future.
         self._running: dict[Future[ExperimentState | None], PlannedRun] = {}
         self._end_state: ExperimentState | None = None
         self._began_s = time.monotonic()
+        self._unknown_others: str | None = None
+        self.is_over = False
+        """Whether nothing is left that could be made: neither a run nor a trial."""
 
     def may_continue(self) -> bool:
         """Return whether it was not stopped and has time left."""
         in_time = self._plan.budget_s is None or time.monotonic() - self._began_s < self._plan.budget_s
-        return in_time and not self._stopped
+        return in_time and not self._is_ending
 
     def stop(self) -> None:
-        """Start no further run; returns at once."""
-        self._stopped = True
+        """Start no further run, and stop the current ones; returns at once."""
+        self._is_ending = True
+        with self._active_lock:
+            self._is_stopped = True
+            for active in self._active:
+                active.session.stop()
+
+    def skip_wait(self) -> None:
+        """Start every run that waits for an idle machine; returns at once."""
+        if (idle_wait := self._idle_wait) is not None:
+            idle_wait.skip()
 
     def run(self) -> Experiment:
-        """Make the runs and return the experiment.
+        """Make the runs and the trials, and return what they came to.
 
         Raises:
-            UserError: A run cannot be stored.
+            UserError: A run cannot be stored, or the plan names what is not allowed to start.
         """
-        state = self._execute()
-        return Experiment.from_runs(self._plan, state, self._runs, self._machine)
+        reading, host = self.read(), self._services.host
+        self._machine = machine = reading.machine
+        self._runs = list(reading.experiment.runs)
+        self._concurrency = plan_concurrency(self._plan, machine)
+        self._balancer = DeviceBalancer(len(self._plan.variants), machine, host.balanced_unit)
+        for run in self._runs:
+            self._balancer.add(run.row.spec, run.gpu_uuids)
+        self._listener.entry_started(reading)
+        self._progress = _LiveProgress(reading, self._listener, self.entry.experiment)
+        self._equality = ExperimentEquality(reading.experiment, self._services, self._progress.say)
+        with contextlib.closing(IdleWait(host, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
+            state = self._make_runs()
+        experiment = Experiment.from_runs(self._plan, state, self._runs, machine)
+        if sentence := experiment.describe_given_up():
+            self._progress.say(sentence)
+        is_unfinished = experiment.state in INTERRUPTED_STATES
+        if not is_unfinished and self._plan.weight_transfers:
+            experiment = self.try_weights(experiment)
+            is_unfinished = bool(pending_trials(self._plan, experiment.runs)) and not self.may_continue()
+        self.is_over = not is_unfinished
+        return experiment
 
-    def _execute(self) -> ExperimentState:
+    def end(self, state: EntryState, experiment: Experiment) -> None:
+        """Tell the listener in which state the entry is after `run`."""
+        assert self._progress is not None, "it was run"
+        self._progress.end(state, experiment.done, self.entry.experiment)
+        self._listener.entry_ended(self.entry, state, experiment)
+
+    def read(self) -> ExperimentReading:
+        """Let the variants pass the gate, and return what is stored; the runs that count are the experiment's then.
+
+        Others leave it: those that were not accepted earlier say nothing about their variants.
+        """
+        services = self._services
+        services.admit(self._plan.specs)
+        inventory, environment = services.host.inventory(), services.host.environment()
+        with Store.open(services.database) as store:
+            reading = read_experiment(
+                store,
+                self._plan,
+                inventory,
+                self.entry,
+                environment=environment,
+                throttle_filter=self._throttle_filter,
+            )
+            self._add_runs(run.row.run for run in reading.experiment.runs)
+            counted = {run.row.run for run in reading.reusable.runs}
+            store.queue.remove_runs(self.entry.entry, sorted(runs_of_entry(store, self.entry) - counted))
+        return reading
+
+    def prepare(self) -> None:
+        """Check before the first run that the variants compute the same, if that is wanted."""
+        assert self._equality is not None, "runs are made within `run`"
+        self._equality.make(self.may_continue)
+
+    def _make_runs(self) -> ExperimentState:
         self._began_s = time.monotonic()
         rounds = remaining_rounds(self._plan, self._rows(), self._machine)
         if rounds:
-            self._executor.prepare(self.may_continue)
+            self.prepare()
         # A worker dies with the thread that started it: these last until every run has ended.
         with ThreadPoolExecutor(self._concurrency.parallel, thread_name_prefix="experiment") as threads:
             while rounds and self._end_state is None:
-                self._make(rounds, threads)
+                self._make_rounds(rounds, threads)
                 rounds = [[spec] for spec in lost_runs(self._plan, self._rows(), self._machine)]
         return self._end_state or "failed"
 
-    def _make(self, rounds: Sequence[list[RunSpec]], threads: ThreadPoolExecutor) -> None:
+    def _make_rounds(self, rounds: Sequence[list[RunSpec]], threads: ThreadPoolExecutor) -> None:
         """Make the runs of these rounds, which are taken out of them, and wait for their ends."""
         before, to_make = count_done(self._plan, self._rows()), sum(map(len, rounds))
         # One run is taken out of its round at a time, as often as that had runs.
@@ -244,9 +337,7 @@ class ExperimentSession:
         self._end_state = self._end_reason(spec)
         if self._end_state is not None:
             return None
-        lease = self._executor.lease(
-            spec, self._balancer.ranked_devices(spec), lambda seconds: self._sleep_or_give_up(spec, seconds)
-        )
+        lease = self.lease(spec, self._balancer.ranked_devices(spec), lambda s: self._sleep_or_give_up(spec, s))
         if lease is None:
             self._end_state = self._end_state or self._end_reason(spec)
             return None
@@ -282,36 +373,129 @@ class ExperimentSession:
         self._end_state = self._end_state or self._end_reason(spec)
         return self._end_state is not None or self._needs_no_run(spec)
 
+    def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
+        """Lease what a run needs, if that is still the queue's next, and wait until it is free.
+
+        Args:
+            spec: The run.
+            devices: The devices it may use, the preferred one first.
+            sleep_or_give_up: Sleeps so many seconds; returns whether to wait no longer.
+
+        Returns:
+            The lease, empty for a run that the host refuses anyway; None if the wait was given up.
+        """
+        assert self._progress is not None, "runs are made within `run`"
+        if not self._is_next():
+            _log.info("entry %d yields: another is next, or its plan has changed", self.entry.entry)
+            self._is_ending = True
+            return None
+        return lease_unless_refused(
+            spec, self._services.host, devices, notify=self._progress.say, wait_for_stop=sleep_or_give_up
+        )
+
     def _execute_run(self, planned_run: PlannedRun) -> ExperimentState | None:
         """Make a run, once more if it does not count; return why no other run starts after it, None if one may."""
+        assert self._progress is not None, "runs are made within `run`"
         try:
-            while isinstance(ready := self._wait_until_idle(planned_run), PlannedRun):
-                run = self._executor.run_once(ready)
-                accepted = self._record(run)
+            while (end_reason := self._end_reason(planned_run.spec)) is None:
+                environment = self.wait_until_idle(planned_run) if planned_run.lease.devices else {}
+                if (end_reason := self._end_reason(planned_run.spec)) is not None:
+                    return end_reason
+                self._progress.start_run(planned_run)
+                run = self.run_once(replace(planned_run, environment=environment))
+                with self._accept_lock:
+                    if accepted := self.accept(run):
+                        self._runs.append(run)
+                    self._progress.end_run(run.row, accepted=accepted)
                 if run.row.outcome is not None and run.row.outcome.name == "stopped":
                     return "stopped"
                 if accepted:
                     return None
-            return ready
+            return end_reason
         finally:
             planned_run.lease.release()
 
-    def _wait_until_idle(self, planned_run: PlannedRun) -> PlannedRun | ExperimentState:
-        """Return the run when the machine is idle, or why it does not begin."""
-        if (end_reason := self._end_reason(planned_run.spec)) is not None or not planned_run.lease.devices:
-            return end_reason or planned_run
-        environment = self._executor.wait_until_idle(planned_run, self.may_continue)
-        return self._end_reason(planned_run.spec) or replace(planned_run, environment=environment)
+    def wait_until_idle(self, planned_run: PlannedRun) -> Mapping[str, str]:
+        """Wait until the devices are idle, or the user skips that; return how it went, for the run's environment."""
+        progress = self._progress
+        assert progress is not None, "runs are made within `run`"
 
-    def _record(self, run: RunHeader) -> bool:
-        with self._accept_lock:
-            if accepted := self._executor.accept(run):
-                self._runs.append(run)
-            return accepted
+        def may_wait(status: WaitStatus | None) -> bool:
+            progress.wait(planned_run, status)
+            return self._listener.may_wait(planned_run, status) and self.may_continue()
+
+        environment = self._wait_on_host(planned_run.lease, may_wait)
+        may_wait(None)
+        _log.info("idle wait before run %d: %s", planned_run.position, environment[IDLE_WAIT_KEY])
+        if blockers := idle_wait_blockers(environment):
+            limit = environment[IDLE_WAIT_KEY].partition(":")[0].removeprefix(TIMED_OUT).strip()
+            progress.say(f"The machine did not become idle within {limit} ({blockers}).")
+        reason = environment.get(OTHERS_UNKNOWN_KEY)
+        if reason is not None and reason != self._unknown_others:
+            self._unknown_others = reason
+            progress.say(f"Whether other processes use the GPU is unknown: nobody can list them ({reason}).")
+        return environment
+
+    def _wait_on_host(self, lease: Lease, may_wait: ContinueWaiting) -> Mapping[str, str]:
+        assert self._idle_wait is not None, "runs are made within `run`"
+        if (host := host_of(lease, self._services.host)) is self._services.host:
+            return self._idle_wait.wait(lease.devices, may_wait)
+        try:
+            with contextlib.closing(self._idle_wait.on(host)) as idle_wait:
+                return idle_wait.wait(lease.devices, may_wait)
+        except TelemetryError as error:  # the run says it: one host of several is lost
+            return {IDLE_WAIT_KEY: f"skipped, {error}"}
+
+    def run_once(self, planned_run: PlannedRun) -> RunHeader:
+        """Make one run, part of the experiment from its beginning; return it as stored, with the other GPUs in use."""
+        assert self._equality is not None, "runs are made within `run`"
+        session = RunSession(
+            planned_run.spec,
+            self._services,
+            (*self._listener.sinks(planned_run), _BeginningSink(planned_run.spec, self._add_runs, self._equality)),
+            environment={**planned_run.environment, PLANNED_KEY: self._plan.extent},
+            lease=planned_run.lease,
+        )
+        host = host_of(planned_run.lease, self._services.host).name
+        with self._registered(_ActiveRun(session, host, planned_run.lease.devices)) as active:
+            session.run()
+        assert session.number is not None, "it was stored"
+        with Store.open(self._services.database) as store:
+            if others := active.other_devices:
+                devices = self._services.host.inventory().devices
+                names = [f"{device.name} ({device.device})" for device in devices if device.device in others]
+                store.add_environment(session.number, {CONCURRENT_GPUS_KEY: ", ".join(names)})
+            return store.load_header(session.number)
+
+    @contextlib.contextmanager
+    def _registered(self, active: _ActiveRun) -> Iterator[_ActiveRun]:
+        """Keep a run where `stop` finds it, and note which GPUs of its host others have meanwhile."""
+        with self._active_lock:
+            for other in (each for each in self._active if each.host == active.host):
+                active.other_devices.update(other.devices)
+                other.other_devices.update(active.devices)
+            self._active.append(active)
+            if self._is_stopped:
+                active.session.stop()
+        try:
+            yield active
+        finally:
+            with self._active_lock:
+                self._active.remove(active)
+
+    def accept(self, run: RunHeader) -> bool:
+        """Return whether a run counts; one that was throttled for too long leaves the experiment and is made again."""
+        accepted = self._throttle_filter.accepts(run)
+        if not accepted:
+            _log.info("run %d does not count: it was throttled or suspended for too long", run.row.run)
+            with Store.open(self._services.database) as store:
+                store.queue.remove_runs(self.entry.entry, [run.row.run])
+            self._listener.run_rejected(run)
+        return accepted
 
     def _end_reason(self, spec: RunSpec) -> ExperimentState | None:
         """Return why this run does not begin, None if it may."""
-        if self._stopped:
+        if self._is_ending:
             return "stopped"
         spent_s, budget_s = time.monotonic() - self._began_s, self._plan.budget_s
         if budget_s is not None and spent_s + expected_s(spec, self._rows()) > budget_s:
@@ -332,3 +516,68 @@ class ExperimentSession:
         given_up_specs = given_up_variants(self._plan, rows)
         others = tuple(variant for variant in self._plan.variants if variant not in given_up_specs)
         return is_precision_reached(structs.replace(self._plan, variants=others), rows)
+
+    def _add_runs(self, runs: Iterable[int]) -> None:
+        # Several threads at once: the queue's transactions are the lock, and each returns the same number.
+        with Store.open(self._services.database) as store:
+            experiment = store.queue.add_runs(self.entry.entry, list(runs))
+        self.entry = replace(self.entry, experiment=experiment)
+
+    def try_weights(self, experiment: Experiment) -> Experiment:
+        """Try the weights that the runs saved, and say which trials are still pending."""
+        assert self._progress is not None, "it follows the runs"
+        say = self._progress.say
+        try:
+            runs = run_pending_trials(self._plan, experiment.runs, self._services, say, self.may_continue)
+        except UserError as error:
+            say(str(error))
+            return experiment
+        if pending := pending_trials(self._plan, runs):
+            say(f"Weights not tried yet in {', '.join(trial.implementation for trial in pending)}.")
+        return replace(experiment, runs=tuple(runs))
+
+
+def lease_unless_refused(
+    spec: RunSpec,
+    host: Host,
+    devices: Sequence[str] = (),
+    *,
+    notify: Callable[[str], None],
+    wait_for_stop: Callable[[float], bool],
+) -> Lease | None:
+    """Lease as `Host.lease_for_run` does, but nothing for a run that the host refuses: it is stored as refused.
+
+    The devices of an experiment's run are leased before its session checks it. A GPU that was lost meanwhile would be
+    waited for in vain.
+
+    Args:
+        spec: The run.
+        host: Where it is to be made.
+        devices: The devices to choose from, the preferred one first; empty for all that it may use.
+        notify: Called once with a sentence if it has to wait.
+        wait_for_stop: Sleeps so many seconds; returns whether to wait no longer.
+    """
+    if host.refusal(spec) is not None:
+        return Lease()
+    return host.lease_for_run(spec, notify=notify, wait_for_stop=wait_for_stop, devices=devices)
+
+
+@dataclass(frozen=True, slots=True)
+class _BeginningSink:
+    """Adds a run to the experiment when it begins, with the check of its variant.
+
+    A program that is killed later has nothing left to note.
+    """
+
+    spec: RunSpec
+    add_runs: Callable[[Sequence[int]], None]
+    equality: ExperimentEquality
+
+    def handle(self, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):
+            self.add_runs([event.run])
+            self.equality.store(event.run, self.spec)
+
+
+def _limits(max_s: float | None) -> IdleLimits:
+    return IdleLimits() if max_s is None else IdleLimits(wait_s=max_s)

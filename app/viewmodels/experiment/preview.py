@@ -8,7 +8,7 @@ from typing import NamedTuple
 from app import units
 from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN, Resolution
 from app.plan import Plan, with_random_order
-from app.queries import ExpectedResolution, RemainingWork
+from app.queries import ExpectedResolution, ExperimentProgress
 from app.records import RunRow
 from app.units import plural
 from app.viewmodels.format.naming import (
@@ -46,7 +46,7 @@ def format_estimate(left_s: float, learnt_from: int) -> str:
     return f"at least {units.duration(left_s)}" if left_s else "time not known yet"
 
 
-def describe_estimate(ahead: RemainingWork, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
+def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
     """Return sentences on what is stored, what is left, and what does not count and why.
 
     Args:
@@ -147,7 +147,7 @@ def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
     return ""
 
 
-def _describe_remaining(ahead: RemainingWork, left: int, most: str) -> str:
+def _describe_remaining(ahead: ExperimentProgress, left: int, most: str) -> str:
     stored = f"{ahead.done:,} of {ahead.planned:,} already stored" if ahead.done else ""
     if not ahead.timing_runs:
         if not ahead.left_s:
@@ -278,7 +278,9 @@ def reference_label(runs: Sequence[RunRow]) -> str:
     return f"{', '.join(names) or 'The'} reference" if runs else ""
 
 
-def preset_line(line: PresetLine, variants: Sequence[RunSpec], ahead: RemainingWork, machine: Machine) -> PresetLine:
+def preset_line(
+    line: PresetLine, variants: Sequence[RunSpec], ahead: ExperimentProgress, machine: Machine
+) -> PresetLine:
     """Return the line with its size and with what is stored and left.
 
     Args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app import units
-from app.queries import QUEUED_STATES, QueueProgress
+from app.queries import QUEUED_STATES, ExperimentProgress
 from app.viewmodels.experiment.queue_banner import (
     STATE_STYLES,
     Banner,
@@ -83,10 +83,10 @@ class QueueModel:
     """
 
     def __init__(self) -> None:
-        self._entries: tuple[QueueProgress, ...] = ()
-        self._current: QueueProgress | None = None
+        self._entries: tuple[ExperimentProgress, ...] = ()
+        self._current: ExperimentProgress | None = None
         self._progress_s = 0.0
-        self._ended: tuple[QueueProgress, ...] = ()
+        self._ended: tuple[ExperimentProgress, ...] = ()
         self._counted: frozenset[int] = frozenset()
         self._banner: Banner | None = None
         self._offered = False
@@ -94,12 +94,12 @@ class QueueModel:
         self.waits_for_run = False
 
     @property
-    def last_ended(self) -> QueueProgress | None:
+    def last_ended(self) -> ExperimentProgress | None:
         """Return what ended last and is shown in a banner."""
         return None if self._banner is None else self._banner.progress
 
     @property
-    def entries(self) -> tuple[QueueProgress, ...]:
+    def entries(self) -> tuple[ExperimentProgress, ...]:
         """Return what is in the queue, in order."""
         return self._entries
 
@@ -117,7 +117,7 @@ class QueueModel:
         """Note that the runner has ended."""
         self.is_running, self._current = False, None
 
-    def update(self, entries: Sequence[QueueProgress]) -> None:
+    def update(self, entries: Sequence[ExperimentProgress]) -> None:
         """Take the entries as they are in the database."""
         self._entries = tuple(entries)
         self._offered = self._offered and bool(entries) and all(entry.state != "running" for entry in entries)
@@ -147,7 +147,7 @@ class QueueModel:
         found = (each.experiment for each in (*self._entries, *self._ended) if each.entry == entry)
         return next(found, None)
 
-    def handle(self, progress: QueueProgress, now_s: float) -> None:
+    def handle(self, progress: ExperimentProgress, now_s: float) -> None:
         """Take progress of the runner, at `now_s` seconds of any clock."""
         self._progress_s = now_s
         others = tuple(entry for entry in self._entries if entry.entry != progress.entry)
@@ -221,9 +221,9 @@ class QueueModel:
             for index, entry in enumerate(self._entries)
         ]
 
-    def _with_time_left(self, entry: QueueProgress, now_s: float) -> QueueProgress:
+    def _with_time_left(self, entry: ExperimentProgress, now_s: float) -> ExperimentProgress:
         """Return the entry with its time left now; during a wait none of it passes."""
-        if not self.is_running_here(entry.entry) or entry.left_s is None or entry.waiting_for:
+        if not self.is_running_here(entry.entry) or entry.waiting_for:
             return entry
         return replace(entry, left_s=max(0.0, entry.left_s - (now_s - self._progress_s)))
 
@@ -246,7 +246,7 @@ class QueueModel:
     def _format_time_left(self, now_s: float) -> str:
         """Return the time left of what runs without being asked again."""
         pending = [self._with_time_left(entry, now_s) for entry in self._entries if entry.state != "paused"]
-        known = [entry.left_s for entry in pending if entry.left_s is not None]
+        known = [entry.expected_left_s for entry in pending if entry.expected_left_s is not None]
         if not sum(known):
             return ""
         return f"{'' if len(known) == len(pending) else 'at least '}{units.duration(sum(known))} left"
@@ -259,15 +259,15 @@ class QueueModel:
         return "pause" if goes_on and any(entry.state != "paused" for entry in self._entries) else "go on"
 
 
-def _with_pause(progress: QueueProgress, entry: QueueProgress) -> QueueProgress:
+def _with_pause(progress: ExperimentProgress, entry: ExperimentProgress) -> ExperimentProgress:
     """Return the progress, paused if its entry is: the runner does not know that."""
     return replace(progress, state="paused") if entry.state == "paused" else progress
 
 
-def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
+def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRow:
     elsewhere = progress.state == "running" and not running_here
     style = STATE_STYLES[progress.state]
-    left = "" if progress.left_s is None or progress.state not in QUEUED_STATES else units.duration(progress.left_s)
+    left_s = progress.expected_left_s if progress.state in QUEUED_STATES else None
     is_last = running_here and progress.state == "paused"
     in_queue = progress.state in QUEUED_STATES
     return QueueRow(
@@ -278,7 +278,7 @@ def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
         tone=style.tone,
         done=f"{progress.done}/{progress.planned}",
         fraction=progress.done / progress.planned if progress.planned else 0.0,
-        time_left=left,
+        time_left="" if left_s is None else units.duration(left_s),
         tooltip="\n".join(
             filter(None, (progress.name, _describe_runs(progress), describe_place(progress), progress.message))
         ),
@@ -290,7 +290,7 @@ def _row(progress: QueueProgress, *, running_here: bool = False) -> QueueRow:
     )
 
 
-def _describe_runs(progress: QueueProgress) -> str:
+def _describe_runs(progress: ExperimentProgress) -> str:
     """Return the current runs: one by its name, two by what differs, more by their number."""
     if len(progress.specs) < 2:
         return "".join(map(short_name, progress.specs))

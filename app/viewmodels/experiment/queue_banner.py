@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from app import units
 from app.errors import UserError
-from app.queries import EntryState, QueueProgress
+from app.queries import EntryState, ExperimentProgress
 from app.viewmodels.format.cells import Tone
 
 BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold", "stop"]
@@ -60,7 +60,7 @@ class Banner:
     symbol: str
     tone: Tone
     actions: tuple[tuple[BannerAction, str], ...]
-    progress: QueueProgress | None = None
+    progress: ExperimentProgress | None = None
 
 
 NO_VERDICT = VerdictText()
@@ -70,7 +70,7 @@ def _format_runs_made(done: int, planned: int) -> str:
     return f"{done} of {planned} {units.plural('run', planned)} done"
 
 
-def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
+def resume_banner(entries: Sequence[ExperimentProgress]) -> Banner:
     """Return the offer to resume what is unfinished."""
     done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
     imported = sum(entry.imported for entry in entries)
@@ -97,7 +97,7 @@ def resume_banner(entries: Sequence[QueueProgress]) -> Banner:
     )
 
 
-def describe_place(progress: QueueProgress) -> str:
+def describe_place(progress: ExperimentProgress) -> str:
     """Return in a sentence on which host and by which Pythons its runs are made, in full; "" for the program's own."""
     host = f"on {progress.host}" if progress.host else ""
     pythons = f"by the Python {', '.join(progress.interpreters)}" if progress.interpreters else ""
@@ -105,7 +105,7 @@ def describe_place(progress: QueueProgress) -> str:
     return f"Its runs are made {place}." if place else ""
 
 
-def describe_ending(progress: QueueProgress) -> str:
+def describe_ending(progress: ExperimentProgress) -> str:
     """Return how an entry ended, and its message."""
     if progress.state == "failed":
         runs = units.plural("run", progress.planned)
@@ -118,7 +118,7 @@ def describe_ending(progress: QueueProgress) -> str:
     return " ".join(filter(None, (text, progress.message)))
 
 
-def ended_banner(progress: QueueProgress, verdict: VerdictText = NO_VERDICT) -> Banner:
+def ended_banner(progress: ExperimentProgress, verdict: VerdictText = NO_VERDICT) -> Banner:
     """Return the verdict on an entry that ended, where it is known, then how it ended, with the way to its runs."""
     ending = describe_ending(progress)
     style = STATE_STYLES[progress.state]

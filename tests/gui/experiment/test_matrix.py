@@ -523,7 +523,7 @@ def test_the_windows_start_waits_for_nothing_that_builds_experiments() -> None:
         "app.gui.experiment.matrix",
         "app.viewmodels.experiment.matrix",
         "app.runs.experiment.presets",
-        "app.runs.experiment.progress",
+        "app.runs.experiment.queue",
     }
 
 

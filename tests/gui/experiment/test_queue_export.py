@@ -12,7 +12,7 @@ from app.gui.experiment.queue import QueueView
 from app.gui.experiment.queue_export import QueueExport
 from app.gui.theme import Theme
 from app.gui.threads import CancellableJob, close_jobs
-from app.queries import QueueProgress
+from app.queries import ExperimentProgress
 from app.storage.store import Store
 from app.viewmodels.experiment.queue import QueueModel
 from tests.fakes.runs import keep
@@ -26,7 +26,7 @@ def view(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[QueueView]
         entry = store.queue.add(name="two", preset=None, plan='{"variants": [], "repeats": 2}')
         store.queue.add_runs(entry, [keep(store)])
     board = QueueModel()
-    board.update([QueueProgress(entry=entry, name="two", state="waiting", done=1, planned=2)])
+    board.update([ExperimentProgress(entry=entry, name="two", state="waiting", done=1, planned=2)])
     made = QueueView(theme)
     qtbot.addWidget(made)
     QueueExport(made, database_path)
@@ -92,6 +92,6 @@ def test_it_can_be_stopped(qtbot: QtBot, view: QueueView, tmp_path: Path) -> Non
 def test_what_is_made_cannot_be_taken_away(view: QueueView) -> None:
     assert view.export_button.isEnabled()
     board = QueueModel()
-    board.update([QueueProgress(entry=1, name="two", state="running", done=1, planned=2)])
+    board.update([ExperimentProgress(entry=1, name="two", state="running", done=1, planned=2)])
     view.show_model(board.state(0.0))
     assert not view.export_button.isEnabled()

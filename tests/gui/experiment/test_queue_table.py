@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.experiment.queue import QueueView
 from app.gui.theme import Theme
 from app.gui.widgets.cell_table import ROW_HEIGHT
-from app.queries import QueueProgress
+from app.queries import ExperimentProgress
 from app.viewmodels.experiment.queue import QueueModel
 
 MOVE, LEFT, NO_KEY = Qt.DropAction.MoveAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
@@ -17,8 +17,10 @@ MOVE, LEFT, NO_KEY = Qt.DropAction.MoveAction, Qt.MouseButton.LeftButton, Qt.Key
 def unfolded(qtbot: QtBot, theme: Theme, waiting: int) -> QueueView:
     """The list of entries 1, 2, 3 …, below which one more is complete."""
     board = QueueModel()
-    ended = QueueProgress(entry=99, name="ended", state="complete", done=6, planned=6)
-    board.update([QueueProgress(entry=n + 1, name=f"{n}", state="waiting", done=0, planned=6) for n in range(waiting)])
+    ended = ExperimentProgress(entry=99, name="ended", state="complete", done=6, planned=6)
+    board.update(
+        [ExperimentProgress(entry=n + 1, name=f"{n}", state="waiting", done=0, planned=6) for n in range(waiting)]
+    )
     board.handle(ended, 0.0)
     view = QueueView(theme)
     qtbot.addWidget(view)

@@ -13,7 +13,7 @@ from app.gui.app import Workbench
 from app.gui.shell.progress import ShownProgress, Taskbar, WorkProgress, queue_progress, run_progress
 from app.gui.theme import Theme
 from app.gui.window import MainWindow
-from app.queries import QueueProgress
+from app.queries import ExperimentProgress
 from app.viewmodels.experiment.queue import QueueModel
 from app.viewmodels.run.live import Status
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
@@ -33,8 +33,15 @@ def test_a_run_says_its_phase_how_much_is_done_and_its_name() -> None:
 
 def test_a_queue_says_the_share_of_all_its_runs_and_which_experiment_runs() -> None:
     queue = QueueModel()
-    first = QueueProgress(entry=1, name="first", state="running", done=2, planned=6, left_s=100.0, specs=(SPEC,))
-    queue.update((first, QueueProgress(entry=2, name="second", state="waiting", done=0, planned=2, left_s=40.0)))
+    first = ExperimentProgress(
+        entry=1, name="first", state="running", done=2, planned=6, left_s=100.0, timing_runs=1, specs=(SPEC,)
+    )
+    queue.update(
+        (
+            first,
+            ExperimentProgress(entry=2, name="second", state="waiting", done=0, planned=2, left_s=40.0, timing_runs=1),
+        )
+    )
     queue.begin()
     queue.handle(first, now_s=0.0)
     assert queue_progress(queue.state(10.0)) == WorkProgress(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from msgspec import structs
 from app.cli.experiment_progress import describe_ending, describe_plan, describe_refusals
 from app.cli.main import main
 from app.plan import Plan
-from app.records import StoredRun
+from app.queries import ExperimentProgress
+from app.records import RunRow, StoredRun
 from app.report.comparison import experiment_document, experiment_result, runs_in_order
+from app.runs.experiment.estimates import Experiment, expected_resolution, time_left
 from app.runs.experiment.presets import list_user_preset_file, preset_names
-from app.runs.experiment.session import Experiment
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import header, result
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -40,6 +42,17 @@ def load(run: int) -> StoredRun:
     return next(each for each in STEADY if each.row.run == run)
 
 
+def plan_lines(stored: Experiment, alike: Sequence[RunRow] = ()) -> list[str]:
+    """What is said of it before its first run, with estimates from these runs."""
+    rows = [run.row for run in stored.runs]
+    left_s, timing_runs = time_left(stored.plan, rows, alike, CPU)
+    resolution = expected_resolution(stored.plan, rows, alike, CPU)
+    ahead = ExperimentProgress(
+        planned=stored.planned, done=stored.done, left_s=left_s, timing_runs=timing_runs, resolution=resolution
+    )
+    return describe_plan(stored, ahead)
+
+
 def replace_layout(spec: RunSpec) -> RunSpec:
     return RunSpec(workload=spec.workload, variant={**spec.variant, "layout": "NHWC"})
 
@@ -58,19 +71,19 @@ def test_what_cannot_run_is_said_with_every_reason_before_anything_runs() -> Non
 def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
     unknown = "How small a difference {} can show is not known yet: too few stored runs."
     nothing = Experiment.from_runs(PLAN, "stopped", (), CPU)
-    assert describe_plan(nothing, (), CPU) == [
+    assert plan_lines(nothing) == [
         "6 runs planned, 0 done, 6 left (at least 1:00).",
         unknown.format("3 repeats"),
     ]
     begun = Experiment.from_runs(PLAN, "stopped", [header(1, SMALL, seconds=21.0)], CPU)
     known = [run.row for run in begun.runs]
     within_a_minute = replace(begun, plan=structs.replace(PLAN, budget_s=60.0))
-    said, _ = describe_plan(within_a_minute, known, CPU)
+    said, _ = plan_lines(within_a_minute, known)
     assert said == "6 runs planned, 1 done, 5 left (about 1:45), within 1:00."
     mixed = Experiment.from_runs(MIXED, "stopped", (), CPU)
-    assert describe_plan(mixed, (), CPU) == ["4 runs planned, 0 done, 4 left (at least 0:30)."], "a refusal is quick"
+    assert plan_lines(mixed) == ["4 runs planned, 0 done, 4 left (at least 0:30)."], "a refusal is quick"
     until = Experiment.from_runs(structs.replace(PLAN, until_pct=0.5), "stopped", (), CPU)
-    assert describe_plan(until, (), CPU) == [
+    assert plan_lines(until) == [
         "6 runs planned at most, 0 done, 6 left (at least 1:00).",
         unknown.format("at most 3 repeats"),
     ]
@@ -79,25 +92,25 @@ def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
 def test_time_is_what_runs_usually_take_not_what_the_slowest_did() -> None:
     made = [header(number, SMALL, seconds=seconds).row for number, seconds in enumerate((12.0, 14.0, 300.0), 1)]
     twice = structs.replace(PLAN, variants=(SMALL,), repeats=2)
-    (said,) = describe_plan(Experiment.from_runs(twice, "stopped", (), CPU), made, CPU)
+    (said,) = plan_lines(Experiment.from_runs(twice, "stopped", (), CPU), made)
     assert said == "2 runs planned, 0 done, 2 left (about 0:28)."
 
 
 def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_runs() -> None:
     begun = Experiment.from_runs(structs.replace(PLAN, repeats=5), "stopped", HEADERS, CPU)
-    _, said = describe_plan(begun, (), CPU)
+    _, said = plan_lines(begun)
     # The eight runs spread by 0.085 %; t(8) = 2.306 makes that ± 0.124 % with five repeats each.
     assert said == (
         "5 repeats can show a difference of about 0.2\xa0% (interval ±\xa00.1\xa0%, from the spread of 8 stored runs "
         "of these variants)."
     )
     other = [replace(run.row, spec=replace_layout(run.row.spec)) for run in STEADY]
-    _, said = describe_plan(Experiment.from_runs(PLAN, "stopped", (), CPU), other, CPU)
+    _, said = plan_lines(Experiment.from_runs(PLAN, "stopped", (), CPU), other)
     assert said.endswith("from the spread of 8 stored runs of other variants).")
     shown = describe_ending(begun, shown=True)
     assert shown.startswith("8 of 10 runs done.")
     assert "5 repeats can show a difference of about 0.2\xa0%" in shown
-    _, said = describe_plan(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other, CPU)
+    _, said = plan_lines(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other)
     assert said == "Fewer than 3 repeats have no interval, so they show no difference."
 
 
@@ -108,7 +121,7 @@ def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
         r" Speed-ups are known to ±\xa00\.\d+\xa0%; ±\xa00\.5\xa0% was asked for\."
     )
     assert re.fullmatch(pattern, describe_ending(found))
-    (ahead,) = describe_plan(found, (), CPU)
+    (ahead,) = plan_lines(found)
     assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)
     wide = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", HEADERS, CPU)
     assert re.fullmatch(
@@ -136,23 +149,23 @@ def test_out_of_budget_it_is_said_how_it_goes_on_where_it_can() -> None:
 
 def test_of_one_run_is_not_spoken_as_of_many() -> None:
     one = structs.replace(PLAN, variants=(SMALL,), repeats=1)
-    assert describe_plan(Experiment.from_runs(one, "stopped", (), CPU), (), CPU) == [
+    assert plan_lines(Experiment.from_runs(one, "stopped", (), CPU)) == [
         "1 run planned, 0 done, 1 left (at least 0:10)."
     ]
     made = Experiment.from_runs(one, "stopped", [header(1, SMALL)], CPU)
-    assert describe_plan(made, (), CPU) == ["The only run is stored: nothing is left to run. --again makes it anew."]
+    assert plan_lines(made) == ["The only run is stored: nothing is left to run. --again makes it anew."]
     assert describe_ending(made) == "Complete: 1 of 1 run done."
 
 
 def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them() -> None:
     found = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
     assert len(runs_in_order(found, load)) == 8
-    assert describe_plan(found, (), CPU) == [
+    assert plan_lines(found) == [
         "All 6 runs are stored (2 more stored runs count too): nothing is left to run. --again makes them anew."
     ]
     assert describe_ending(found) == "Complete: 6 of 6 runs done (2 more stored runs count too)."
     begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:4], CPU)
-    assert describe_plan(begun, (), CPU)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
+    assert plan_lines(begun)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
     assert describe_ending(begun).startswith("Stopped: 3 of 6 runs done (1 more stored run counts too). ")
 
 

@@ -11,7 +11,7 @@ from app.errors import UserError
 from app.hosts.pool import PoolSampler, merged_inventory, pool_of
 from app.hosts.ray_cluster import RayCluster
 from app.ray_protocol import AgentClosed, AgentPlaced, AgentWaits, DriverFailed, DriverHello, DriverReport
-from app.runs.experiment.concurrency import DeviceBalancer
+from app.runs.experiment.schedule import DeviceBalancer
 from app.runs.host import Host, HostLease
 from app.runs.leases import Leases
 from app.samples import HOST, Device, Inventory

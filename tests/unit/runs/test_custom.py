@@ -19,8 +19,7 @@ from app.runs.custom import (
     save_recent_files,
     stored_source,
 )
-from app.runs.experiment.progress import queue_progress
-from app.runs.experiment.queue import enqueue
+from app.runs.experiment.queue import enqueue, queue_progress
 from app.runs.leases import CPU, Leases
 from app.runs.session import RunSession
 from app.storage.store import Store

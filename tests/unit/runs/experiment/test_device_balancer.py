@@ -1,6 +1,6 @@
 """Which devices a run may have, and on which of them its variant has least been."""
 
-from app.runs.experiment.concurrency import DeviceBalancer
+from app.runs.experiment.schedule import DeviceBalancer
 from app.runs.leases import candidate_devices
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec, Value

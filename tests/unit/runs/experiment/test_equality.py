@@ -15,7 +15,7 @@ from app.cli.main import main
 from app.plan import Plan
 from app.records import EqualityCheck
 from app.runs.experiment.equality import ExperimentEquality, costs_little
-from app.runs.experiment.session import Experiment
+from app.runs.experiment.estimates import Experiment
 from app.runs.jobs import JobError
 from app.runs.leases import Leases
 from app.runs.session import RunServices

@@ -10,9 +10,9 @@ import pytest
 from app.errors import UserError
 from app.plan import Plan
 from app.records import RunHeader
-from app.runs.experiment.session import ExperimentSession, PlannedRun
+from app.runs.experiment.session import PlannedRun
 from app.runs.leases import Lease, Leases
-from tests.fakes.experiments import FakeExecutor, Lend, Make, header
+from tests.fakes.experiments import FakeSession, Lend, Make, header
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import complete
 from workloads.protocol import OutcomeName, RunSpec
@@ -93,9 +93,9 @@ def making(
     variants: Sequence[RunSpec],
     maker: Make,
     counts: Callable[[RunHeader], bool] = lambda _: True,
-) -> ExperimentSession:
+) -> FakeSession:
     plan = Plan(name="some", variants=tuple(variants), repeats=1, parallel=2)
-    return ExperimentSession(plan, (), MACHINE, FakeExecutor(maker, lend, counts=counts))
+    return FakeSession(plan, (), MACHINE, maker, lend, counts=counts)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_run_on_all_gpus_or_on_the_cpu_is_alone(leases: Leases, between: RunSp
 def test_every_variant_meets_every_card_whichever_is_quicker(leases: Leases, quick: RunSpec) -> None:
     maker = InTurn(quick, planned=6)
     plan = Plan(name="some", variants=(SMALL, LARGE), repeats=3, parallel=2)
-    found = ExperimentSession(plan, (), MACHINE, FakeExecutor(maker, lender(leases))).run()
+    found = FakeSession(plan, (), MACHINE, maker, lender(leases)).run()
     assert (found.state, found.done) == ("complete", 6)
     assert cards_met(maker) == {(spec, (card,)) for spec in ("8", "16") for card in UUIDS}
     rounds = [maker.specs[n : n + 2] for n in (0, 2, 4)]
@@ -144,7 +144,7 @@ def test_an_experiment_that_goes_on_knows_on_which_cards_its_runs_were(
     stored = [ran_on(card, header(1, spec)) for spec, card in zip((SMALL, LARGE), earlier, strict=True)]
     maker = Maker(together=2)
     plan = Plan(name="some", variants=(SMALL, LARGE), repeats=2, parallel=2)
-    ExperimentSession(plan, stored, MACHINE, FakeExecutor(maker, lender(leases))).run()
+    FakeSession(plan, stored, MACHINE, maker, lender(leases)).run()
     then = {("8", (earlier[1],)), ("16", (earlier[0],))}
     assert cards_met(maker) == then
 

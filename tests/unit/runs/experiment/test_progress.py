@@ -3,9 +3,8 @@
 from msgspec import structs
 
 from app.plan import Plan
-from app.queries import ExpectedResolution, RemainingWork
-from app.runs.experiment.progress import estimate_remaining
-from app.runs.experiment.queue import enqueue
+from app.queries import ExpectedResolution, ExperimentProgress
+from app.runs.experiment.queue import enqueue, estimate_remaining
 from app.runs.experiment.reuse import RECENT_S
 from app.storage.store import Store
 from tests.fakes.experiments import aged, environment_here, result
@@ -23,12 +22,13 @@ HERE = environment_here(GPU_INVENTORY)
 
 
 def test_without_any_run_it_takes_at_least_what_is_measured(store: Store) -> None:
-    assert estimate_remaining(store, PLAN, GPU_INVENTORY) == RemainingWork(
+    assert estimate_remaining(store, PLAN, GPU_INVENTORY) == ExperimentProgress(
         planned=4,
         done=0,
         left_s=40.0,
         timing_runs=0,
         from_other_workloads=True,
+        name="layouts",
         resolution=ExpectedResolution(repeats=2, found=None, of_other_variants=True),
     )
 

@@ -12,9 +12,8 @@ from msgspec import structs
 from app.analysis.intervals import ratio
 from app.plan import Plan, decode_plan, encode_plan, with_random_order
 from app.records import RunRow
-from app.runs.experiment.concurrency import Concurrency
 from app.runs.experiment.estimates import expected_s
-from app.runs.experiment.schedule import count_done, remaining_runs, run_order
+from app.runs.experiment.schedule import Concurrency, count_done, remaining_runs, run_order
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import OutcomeName, RunSpec

@@ -9,9 +9,9 @@ from msgspec import structs
 from app.events import Outcome
 from app.plan import Plan, WeightTransfer
 from app.records import RunHeader
-from app.runs.experiment.session import ExperimentSession, PlannedRun
+from app.runs.experiment.session import PlannedRun
 from app.runs.leases import Lease
-from tests.fakes.experiments import FakeExecutor, Make, header
+from tests.fakes.experiments import FakeSession, Make, header
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -58,8 +58,8 @@ def session(
     make: Make,
     wait: Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]] = lambda *_: {},
     accept: Callable[[RunHeader], bool] = lambda _: True,
-) -> ExperimentSession:
-    return ExperimentSession(plan, stored, machine, FakeExecutor(make, lend, wait, accept))
+) -> FakeSession:
+    return FakeSession(plan, stored, machine, make, lend, wait, accept)
 
 
 def test_it_makes_every_run_in_its_order() -> None:

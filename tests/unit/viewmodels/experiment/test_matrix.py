@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli.runs import several_variants
-from app.queries import RemainingWork
+from app.queries import ExperimentProgress
 from app.viewmodels.experiment.matrix import MatrixForm
 from app.viewmodels.experiment.matrix_state import MatrixRow
 from app.viewmodels.experiment.preview import describe_dates, describe_estimate
@@ -256,28 +256,28 @@ def test_each_workload_keeps_its_own_values() -> None:
     ("ahead", "says"),
     [
         (
-            RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=0),
+            ExperimentProgress(planned=12, done=0, left_s=90.0, timing_runs=0),
             "No similar run is stored yet: this takes at least 1:30.",
         ),
         (
-            RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7),
+            ExperimentProgress(planned=12, done=0, left_s=90.0, timing_runs=7),
             "This takes about 1:30 (estimated from 7 stored runs).",
         ),
         (
-            RemainingWork(planned=12, done=4, left_s=60.0, timing_runs=1),
+            ExperimentProgress(planned=12, done=4, left_s=60.0, timing_runs=1),
             "4 of 12 already stored; the other 8 will take about 1:00 (estimated from 1 stored run).",
         ),
         (
-            RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7, from_other_workloads=True),
+            ExperimentProgress(planned=12, done=0, left_s=90.0, timing_runs=7, from_other_workloads=True),
             "This takes about 1:30 (estimated from 7 stored runs of other workloads).",
         ),
         (
-            RemainingWork(planned=12, done=12, left_s=0.0, timing_runs=9),
+            ExperimentProgress(planned=12, done=12, left_s=0.0, timing_runs=9),
             "All 12 are already stored: nothing is left to run.",
         ),
     ],
 )
-def test_what_is_said_of_the_time_before_it_starts(ahead: RemainingWork, says: str) -> None:
+def test_what_is_said_of_the_time_before_it_starts(ahead: ExperimentProgress, says: str) -> None:
     assert describe_estimate(ahead) == [says]
 
 
@@ -292,12 +292,14 @@ def test_the_times_of_stored_runs_are_told_of_those_that_count_and_of_those_too_
 
 
 def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
-    ahead = RemainingWork(planned=40, done=0, left_s=400.0, timing_runs=0)
+    ahead = ExperimentProgress(planned=40, done=0, left_s=400.0, timing_runs=0)
     assert describe_estimate(ahead, at_most=True) == ["No similar run is stored yet: all 40 take at least 6:40."]
 
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
-    ahead = RemainingWork(planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU"))
+    ahead = ExperimentProgress(
+        planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU")
+    )
     assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
         "This takes at most about 1:30 (estimated from 7 stored runs).",
         "It stops within 1:00 and can be resumed.",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.queries import QueueProgress
+from app.queries import ExperimentProgress
 from app.viewmodels.experiment.queue import (
     BAR_COLUMN,
     NAME_COLUMN,
@@ -15,12 +15,12 @@ from app.viewmodels.experiment.queue_banner import VerdictText
 from workloads.catalog import Machine, complete
 
 SPEC = complete("dummy", {"gpus": 0}, Machine())
-FIRST = QueueProgress(entry=1, name="first", state="waiting", done=2, planned=6, left_s=100.0)
-SECOND = QueueProgress(entry=2, name="second", state="waiting", done=0, planned=4, left_s=40.0)
+FIRST = ExperimentProgress(entry=1, name="first", state="waiting", done=2, planned=6, left_s=100.0, timing_runs=1)
+SECOND = ExperimentProgress(entry=2, name="second", state="waiting", done=0, planned=4, left_s=40.0, timing_runs=1)
 RUNNING = replace(FIRST, state="running", position=3, specs=(SPEC,))
 
 
-def board(*entries: QueueProgress) -> QueueModel:
+def board(*entries: ExperimentProgress) -> QueueModel:
     """One whose runner has begun with these entries."""
     made = QueueModel()
     made.begin()
@@ -75,7 +75,7 @@ def test_what_begins_after_a_single_run_is_not_said_to_be_paused() -> None:
 def test_paused_entries_are_not_in_the_time_left_and_an_unknown_time_makes_it_the_least() -> None:
     queue = board(FIRST, replace(SECOND, state="paused"))
     assert queue.state(0.0).time_left == "1:40 left"
-    queue.update((FIRST, replace(SECOND, left_s=None)))
+    queue.update((FIRST, replace(SECOND, timing_runs=0)))
     assert queue.state(0.0).time_left == "at least 1:40 left"
 
 
@@ -222,13 +222,14 @@ def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None
     board = QueueModel()
     board.update(
         [
-            QueueProgress(
+            ExperimentProgress(
                 entry=1,
                 name="layouts",
                 state="waiting",
                 done=2,
                 planned=6,
                 left_s=100.0,
+                timing_runs=1,
                 host="gpu1",
                 interpreters=("/opt/tf", "tf216"),
             )
