@@ -352,7 +352,7 @@ class Workbench(QObject):
         self.settings.place_requested.connect(lambda: self.window.show_page(RUN))
         self.settings.place_requested.connect(self._first_start.open)
         self.settings.hosts_requested.connect(self.hosts.manage)
-        for take in (self.stored.show_undone, self.queue.edits.take_undone, self.experiments.show_undone):
+        for take in (self.stored.show_undone, self.queue.take_undone, self.experiments.show_undone):
             self.undo.undone.connect(take)
         self._connect_queue()
         self.hosts.start(self.queue)

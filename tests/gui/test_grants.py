@@ -74,7 +74,7 @@ def test_resume_of_an_imported_entry_shows_its_python_and_asks(
     assert not attacker.marker.exists()
     assert "nobody has allowed" in workbench.run.messages.error
     assert read_grants() == ()
-    workbench.queue.edits.pause_or_resume(1, "go on")
+    workbench.queue.pause_or_resume(1, "go on")
     question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
     qtbot.waitUntil(attacker.marker.exists, timeout=RUN_LIMIT_MS)

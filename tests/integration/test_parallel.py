@@ -12,8 +12,8 @@ from app.events import Outcome, RunEvent
 from app.plan import Plan
 from app.records import RunHeader
 from app.runs.experiment.queue import add_plan
-from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener, lease_unless_refused
-from app.runs.session import RunServices, RunSession
+from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener
+from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -129,11 +129,10 @@ def test_what_this_machine_refuses_leases_nothing(tmp_path: Path, feed: Telemetr
     both = used.host.leases.take(UUIDS, 2)
     assert both is not None, "so that a wait would not end"
     three = dummy(feed.wait_inventory(), gpus=3)
-    lease = lease_unless_refused(three, used.host, notify=lambda _: None, wait_for_stop=lambda _: True)
-    assert lease is not None
-    assert lease.devices == ()
-    refused = Outcome(name="refused", reason="3 GPUs asked for, but this machine has 2.")
-    assert RunSession(three, used, lease=lease).run() == refused
+    found = Making([three], used, lambda _: None).session.run()
+    assert [run.row.outcome for run in found.runs] == [
+        Outcome(name="refused", reason="3 GPUs asked for, but this machine has 2.")
+    ]
     both.release()
 
 

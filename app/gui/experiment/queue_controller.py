@@ -8,20 +8,20 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 from app.errors import UserError
 from app.gui.actions import Actions
-from app.gui.experiment.queue_edits import QueueEdits, Runner
 from app.gui.experiment.queue_sync import QueueSync
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.threads import Background
 from app.plan import Plan
-from app.queries import QUEUED_STATES, ExperimentProgress
+from app.queries import QUEUED_STATES, ExperimentProgress, SettableState
 from app.viewmodels.experiment.queue import QueueState
-from app.viewmodels.experiment.queue_banner import NO_VERDICT, BannerAction, VerdictText, describe_ending
+from app.viewmodels.experiment.queue_banner import NO_VERDICT, BannerAction, VerdictText, describe_ending, quote_name
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.experiment.queue import QueueView
+    from app.runs.experiment.queue_runner import QueueRunner
 
 
 _REFRESH_ELSEWHERE_S = 2
@@ -48,7 +48,7 @@ class QueueController(QObject):
         run_view: RunView,
         run: RunController,
         sync: QueueSync,
-        make_runner: Callable[[Callable[[ExperimentProgress], None]], Runner],
+        make_runner: Callable[[Callable[[ExperimentProgress], None]], "QueueRunner"],
         sessions: Background,
         actions: Actions,
     ) -> None:
@@ -72,13 +72,13 @@ class QueueController(QObject):
         self.state = QueueState()
         self._actions = actions
         self._view: QueueView | None = None
-        self._runner: Runner | None = None
+        self._runner: QueueRunner | None = None
         self._stopping = False
         self._closing = False
         self._begin_requested = False
         self._shown_s = 0
         self._progress_key: tuple[int, int, tuple[RunSpec, ...]] | None = None
-        self.edits = QueueEdits(sync, actions, lambda: self._runner, self._resume, self._show)
+        sync.edited.connect(actions.record_change)
         sync.updated.connect(self._show)
         self._progressed.connect(self._handle_progress, Qt.ConnectionType.QueuedConnection)
         self._runner_failed.connect(self._skip_failed, Qt.ConnectionType.QueuedConnection)
@@ -112,7 +112,8 @@ class QueueController(QObject):
     def add(self, plan: Plan) -> None:
         """Add an experiment at the end of the queue; it begins at once if nothing else runs."""
         self._begin_requested = True
-        self.edits.add(plan)
+        name = f"add {quote_name(plan.name)} to the queue"
+        self._sync.change(lambda queue: queue.add(plan), self._resume, name)
 
     def add_run(self, spec: RunSpec) -> None:
         """Add one run of one variant, whatever runs of it are stored."""
@@ -226,25 +227,92 @@ class QueueController(QObject):
 
         view = self._run_view.queue_view()
         QueueExport(view, self._sync.database)
-        view.move_requested.connect(self.edits.move)
-        view.pause_requested.connect(self.edits.pause_or_resume)
-        view.pause_all_requested.connect(lambda action: self.edits.pause_or_resume(None, action))
-        view.remove_requested.connect(self.edits.remove)
-        view.cancel_all_requested.connect(self.edits.cancel_all)
+        view.move_requested.connect(self.move)
+        view.pause_requested.connect(self.pause_or_resume)
+        view.pause_all_requested.connect(lambda action: self.pause_or_resume(None, action))
+        view.remove_requested.connect(self.remove)
+        view.cancel_all_requested.connect(self.cancel_all)
         view.verdict_requested.connect(self._show_runs)
-        view.skip_requested.connect(lambda: self._runner.skip_wait() if self._runner is not None else None)
+        view.skip.clicked.connect(self._skip_wait)
         view.offer_answered.connect(self._answer_offer)
         view.ending_answered.connect(self._answer_ending)
         return view
 
+    def move(self, entry: int, by: int) -> None:
+        """Move an entry by so many places, up if negative, before the database has it so."""
+        before = self._model.move(entry, by)
+        self._show()
+        self._sync.change(lambda queue: queue.move(entry, before), name=f"move {self._name(entry)}")
+
+    def pause_or_resume(self, entry: int | None, action: str) -> None:
+        """Pause an entry or let it go on; None is every entry."""
+        state: SettableState = "paused" if action == "pause" else "waiting"
+        name = f"{'pause' if state == 'paused' else 'resume'} {self._name(entry)}"
+        then = self._resume if state == "waiting" else None
+        self._sync.change(lambda queue: queue.set_state(entry, state), then, name)
+
+    def remove(self, *entries: int) -> None:
+        """Remove entries; a running one is stopped first, and last, so that no other takes its place."""
+        running = [entry for entry in entries if self._model.is_running_here(entry)]
+        others = [entry for entry in entries if entry not in running]
+        runner = self._runner
+        if runner is not None:  # which may be just about to claim one
+            for entry in others:
+                runner.cancel(entry)
+        for entry in running:
+            self._cancel(entry)
+        if others:
+            name = self._name(others[0]) if len(others) == 1 else f"{len(others)} experiments"
+            self._sync.change(lambda queue: queue.remove(others), name=f"remove {name} from the queue")
+
+    def _cancel(self, entry: int) -> None:
+        """Cancel a running entry, once its plan is read, which undoes that: the runner removes both."""
+        from app.runs.undo import CancelledEntry
+
+        name, database = self._name(entry), self._sync.database
+
+        def cancel(plan: Plan) -> None:
+            runner = self._runner
+            if runner is not None:
+                self._actions.record_change(f"cancel {name}", CancelledEntry(database, plan))
+                runner.cancel(entry)
+
+        self._sync.query(lambda queue: queue.plan(entry), cancel)
+
+    def _name(self, entry: int | None) -> str:
+        """Return the name of an entry in quotes; None is the whole queue."""
+        found = (each.name for each in self._model.entries if each.entry == entry)
+        return quote_name(next(found, "")) if entry is not None else "the queue"
+
+    def take_undone(self) -> None:
+        """Take the queue over after something was undone, and go on with what waits again by that."""
+        runner = self._runner
+        if runner is not None:
+            runner.forget_cancelled()
+        before = {entry.entry for entry in self._model.entries if entry.state != "paused"}
+
+        def go_on() -> None:
+            if any(entry.state == "waiting" and entry.entry not in before for entry in self._model.entries):
+                self._resume()
+
+        self._sync.read(go_on)
+
+    def cancel_all(self) -> None:
+        """Remove every entry."""
+        self.remove(*(entry.entry for entry in self._model.entries))
+
+    def _skip_wait(self) -> None:
+        if self._runner is not None:
+            self._runner.skip_wait()
+
     def _answer_offer(self, action: BannerAction) -> None:
         self._model.withdraw_offer()
         if action == "go on":
-            self.edits.pause_or_resume(None, "go on")
+            self.pause_or_resume(None, "go on")
         elif action == "not now":
             self._sync.change(lambda queue: queue.pause_unowned())
         elif action == "remove":
-            self.edits.cancel_all()
+            self.cancel_all()
         elif action == "unfold" and self._view is not None:
             self._view.unfold()
         self._show()

@@ -35,7 +35,7 @@ from app.runs.experiment.schedule import (
     runs_of_variant,
 )
 from app.runs.experiment.transfer_trials import pending_trials, run_pending_trials
-from app.runs.host import RUN_WAITS, Host, host_of
+from app.runs.host import RUN_WAITS, host_of
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
@@ -389,9 +389,11 @@ class ExperimentSession:
             _log.info("entry %d yields: another is next, or its plan has changed", self.entry.entry)
             self._is_ending = True
             return None
-        return lease_unless_refused(
-            spec, self._services.host, devices, notify=self._progress.say, wait_for_stop=sleep_or_give_up
-        )
+        host = self._services.host
+        if host.refusal(spec) is not None:  # it is stored as refused; a GPU that was lost would be waited for in vain
+            return Lease()
+        say = self._progress.say
+        return host.lease_for_run(spec, notify=say, wait_for_stop=sleep_or_give_up, devices=devices)
 
     def _execute_run(self, planned_run: PlannedRun) -> ExperimentState | None:
         """Make a run, once more if it does not count; return why no other run starts after it, None if one may."""
@@ -535,31 +537,6 @@ class ExperimentSession:
         if pending := pending_trials(self._plan, runs):
             say(f"Weights not tried yet in {', '.join(trial.implementation for trial in pending)}.")
         return replace(experiment, runs=tuple(runs))
-
-
-def lease_unless_refused(
-    spec: RunSpec,
-    host: Host,
-    devices: Sequence[str] = (),
-    *,
-    notify: Callable[[str], None],
-    wait_for_stop: Callable[[float], bool],
-) -> Lease | None:
-    """Lease as `Host.lease_for_run` does, but nothing for a run that the host refuses: it is stored as refused.
-
-    The devices of an experiment's run are leased before its session checks it. A GPU that was lost meanwhile would be
-    waited for in vain.
-
-    Args:
-        spec: The run.
-        host: Where it is to be made.
-        devices: The devices to choose from, the preferred one first; empty for all that it may use.
-        notify: Called once with a sentence if it has to wait.
-        wait_for_stop: Sleeps so many seconds; returns whether to wait no longer.
-    """
-    if host.refusal(spec) is not None:
-        return Lease()
-    return host.lease_for_run(spec, notify=notify, wait_for_stop=wait_for_stop, devices=devices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ def test_resuming_the_queue_is_no_longer_to_be_undone_when_it_has_ended(qtbot: Q
     queue, undo = workbench.queue, workbench.undo
     with Store.open(workbench.database) as store:
         store.queue.set_state(add_plan(store, plan("resumed")), "paused")
-    queue.edits.pause_or_resume(None, "go on")
+    queue.pause_or_resume(None, "go on")
     qtbot.waitUntil(lambda: undo.undo_name == "Undo: resume the queue", timeout=READ_LIMIT_MS)
     undo.push("tag run 1", again)
     with qtbot.waitSignal(queue.running_changed, timeout=RUN_LIMIT_MS, check_params_cb=lambda running: not running):
@@ -437,7 +437,7 @@ def test_a_slow_database_loses_no_undo_of_a_cancelled_entry(
     qtbot.waitUntil(lambda: entry_texts(view_of(workbench)) == ["long: running"], timeout=RUN_LIMIT_MS)
     monkeypatch.setattr(QueueDatabase, "plan", read_late)
     monkeypatch.setattr(QueueRunner, "cancel", note_cancel)
-    queue.edits.cancel_all()
+    queue.cancel_all()
     assert not cancelled, "stopped before what undoes it is read"
     released.set()
     qtbot.waitUntil(lambda: not queue.running, timeout=RUN_LIMIT_MS)
