@@ -1,19 +1,31 @@
-"""The queue below the live view: a summary line, the buttons that act on entries, and banners."""
+"""The queue below the live view: a summary line, the buttons that act on entries, banners, and its export."""
 
 import textwrap
+from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from app.errors import UserError
+from app.gui.experiment.queue_database import export_queue
 from app.gui.experiment.queue_table import QueueTable
 from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, show_text, text_label
-from app.gui.widgets.dialogs import ask_confirmation
+from app.gui.widgets.dialogs import ask_confirmation, ask_for_new_file
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.window_state import WindowState
+from app.paths import RUNS_SUFFIX
+from app.storage.transfer.progress import StoppedError, TransferProgress
 from app.viewmodels.experiment.queue import QueueState
-from app.viewmodels.experiment.queue_banner import Banner, BannerAction
+from app.viewmodels.experiment.queue_banner import (
+    Banner,
+    BannerAction,
+    export_ended_banner,
+    export_failed_banner,
+    export_progress_banner,
+)
 from app.viewmodels.format.cells import Tone
 
 _STEPS = 1000
@@ -97,8 +109,6 @@ class QueueView(QWidget):
     cancel_all_requested = Signal()
     offer_answered = Signal(str)
     ending_answered = Signal(str)
-    export_requested = Signal()
-    export_answered = Signal(str)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -226,8 +236,6 @@ class QueueView(QWidget):
     def _connect(self) -> None:
         self.offer_banner.answered.connect(self.offer_answered)
         self.ended_banner.answered.connect(self.ending_answered)
-        self.export_banner.answered.connect(self.export_answered)
-        self.export_button.clicked.connect(self.export_requested)
         self.fold.toggled.connect(self._unfold)
         QShortcut(QKeySequence("Ctrl+J"), self).activated.connect(self._toggle_entries)
         self.pause_all.clicked.connect(lambda: self.pause_all_requested.emit(self._state.pause_action))
@@ -291,3 +299,55 @@ class QueueView(QWidget):
             of_all.flow.addWidget(act)
         line.addWidget(of_entry, 1)
         line.addWidget(of_all)
+
+
+class QueueExport(QObject):
+    """Asks for a file when the view wants an export, writes it, and shows its progress in the view's banner.
+
+    Thread: GUI only; the file is written on a job's thread.
+    """
+
+    def __init__(self, view: QueueView, database: Path) -> None:
+        super().__init__(view)
+        self._view = view
+        self._banner = view.export_banner
+        self._database = database
+        self._folder = Path.home()
+        self._job = CancellableJob(self)
+        view.export_button.clicked.connect(self._ask)
+        self._banner.answered.connect(self._answer)
+
+    def _ask(self) -> None:
+        path = self._folder / f"queue{RUNS_SUFFIX}"
+        ask_for_new_file(
+            self._view,
+            "Export the queue to a database, with paths, variables and log lines",
+            path,
+            f"Runs (*{RUNS_SUFFIX})",
+            self._export,
+        )
+
+    def _export(self, name: str) -> None:
+        target = Path(name)
+        self._folder = target.parent
+
+        def work(control: JobControl[float]) -> str:
+            return export_queue(self._database, target, TransferProgress(control.report, control.stop.is_set))
+
+        self._show_progress(0.0)
+        self._job.run(work, self._show_end, self._fail, on_progress=self._show_progress)
+
+    def _show_progress(self, share: float) -> None:
+        self._banner.show_banner(export_progress_banner(share))
+
+    def _show_end(self, text: str) -> None:
+        self._banner.show_banner(export_ended_banner(text))
+
+    def _fail(self, error: UserError) -> None:
+        self._banner.show_banner(None if isinstance(error, StoppedError) else export_failed_banner(error))
+
+    def _answer(self, action: BannerAction) -> None:
+        if action == "stop":
+            self._job.stop()
+        else:
+            self._banner.show_banner(None)

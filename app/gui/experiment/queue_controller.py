@@ -223,7 +223,7 @@ class QueueController(QObject):
             self._sync.query(lambda queue: queue.verdict(experiment), announce)
 
     def _connected_view(self) -> "QueueView":
-        from app.gui.experiment.queue_export import QueueExport
+        from app.gui.experiment.queue import QueueExport
 
         view = self._run_view.queue_view()
         QueueExport(view, self._sync.database)

@@ -17,10 +17,11 @@ from app.runs.experiment.schedule import (
     is_precision_reached,
     plan_concurrency,
     remaining_runs,
+    results_by_variant,
     runs_of_variant,
 )
 from app.storage.reference import is_reference
-from workloads.catalog import Machine, runnable
+from workloads.catalog import Machine, check, runnable
 from workloads.protocol import RunSpec
 
 
@@ -52,7 +53,7 @@ class Experiment:
     @property
     def surplus_runs(self) -> int:
         """Return how many runs have a result beyond those planned."""
-        return count_surplus(self.plan, [run.row for run in self.runs])
+        return count_surplus(self.plan, results_by_variant(run.row for run in self.runs))
 
     def describe_given_up(self) -> str:
         """Return a sentence on variants that are not repeated because they failed twice; "" if there are none."""
@@ -77,7 +78,7 @@ class Experiment:
         """
         rows = [run.row for run in runs]
         rest = remaining_runs(plan, rows, machine)
-        made = count_done(plan, rows)
+        made = count_done(plan, results_by_variant(rows))
         ended: ExperimentState = "settled" if is_precision_reached(plan, rows) else "complete"
         return cls(
             plan=plan,
@@ -117,7 +118,8 @@ def time_left(
         machine: The machine with the GPUs they share; what it refuses takes no time. None refuses none.
     """
     remaining = remaining_runs(plan, counted, machine)
-    possible = runnable(remaining, machine) if machine else remaining
+    refused = [spec for spec in plan.specs if machine and check(spec, machine)]
+    possible = [spec for spec in remaining if spec not in refused]
     durations = _DurationModel(alike, statistics.median)
     ended = timed_runs(alike)
     workloads = {spec.workload for spec in possible}

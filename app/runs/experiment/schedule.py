@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -131,8 +131,10 @@ def _cycle_positions(order: Sequence[int], start: int) -> Iterator[tuple[int, in
     )
 
 
-def matching_variants(made: RunSpec) -> tuple[RunSpec, RunSpec]:
+def matching_variants(made: RunSpec) -> tuple[RunSpec, ...]:
     """Return the variants that a stored run is one of: its own, and the same one with any GPUs."""
+    if made.variant.get("devices") == "":
+        return (made,)
     return made, RunSpec(workload=made.workload, variant={**made.variant, "devices": ""})
 
 
@@ -144,11 +146,15 @@ def runs_of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
 class RunsByVariant:
     """Stored runs by variant: looking one up takes the same time however many there are."""
 
-    def __init__(self, runs: Sequence[RunRow]) -> None:
+    def __init__(self, runs: Iterable[RunRow]) -> None:
         self._runs: dict[Hashable, list[RunRow]] = {}
         for row in runs:
-            for key in matching_keys(row.spec):
-                self._runs.setdefault(key, []).append(row)
+            self.add(row)
+
+    def add(self, row: RunRow) -> None:
+        """Add a run, the last of its variants."""
+        for key in matching_keys(row.spec):
+            self._runs.setdefault(key, []).append(row)
 
     def runs_of(self, spec: RunSpec) -> list[RunRow]:
         """Return the runs of a variant, in the order given."""
@@ -281,17 +287,20 @@ def is_precision_reached(plan: Plan, runs: Sequence[RunRow]) -> bool:
     return plan.until_pct is not None and stopping_rule(plan, runs).is_met(plan.until_pct)
 
 
-def count_done(plan: Plan, runs: Sequence[RunRow]) -> int:
+def results_by_variant(runs: Iterable[RunRow]) -> RunsByVariant:
+    """Return the runs that have a result."""
+    return RunsByVariant(filter(is_result, runs))
+
+
+def count_done(plan: Plan, results: RunsByVariant) -> int:
     """Return how many of the planned runs have a result; more repeats than planned do not count."""
-    ended = RunsByVariant([row for row in runs if is_result(row)])
-    transfers = sum(bool(ended.runs_of(each.spec)) for each in plan.weight_transfers)
-    return transfers + sum(min(plan.repeats, len(ended.runs_of(spec))) for spec in plan.variants)
+    transfers = sum(bool(results.runs_of(each.spec)) for each in plan.weight_transfers)
+    return transfers + sum(min(plan.repeats, len(results.runs_of(spec))) for spec in plan.variants)
 
 
-def count_surplus(plan: Plan, runs: Sequence[RunRow]) -> int:
+def count_surplus(plan: Plan, results: RunsByVariant) -> int:
     """Return how many runs with a result the variants have beyond those planned: the verdict counts them too."""
-    ended = RunsByVariant([row for row in runs if is_result(row)])
-    return sum(max(0, len(ended.runs_of(spec)) - plan.repeats) for spec in plan.variants)
+    return sum(max(0, len(results.runs_of(spec)) - plan.repeats) for spec in plan.variants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

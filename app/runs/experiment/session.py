@@ -29,9 +29,11 @@ from app.runs.experiment.schedule import (
     given_up_variants,
     is_given_up,
     is_precision_reached,
+    is_result,
     lost_runs,
     plan_concurrency,
     remaining_rounds,
+    results_by_variant,
     runs_of_variant,
 )
 from app.runs.experiment.transfer_trials import pending_trials, run_pending_trials
@@ -107,10 +109,13 @@ class _LiveProgress:
     def __init__(self, reading: ExperimentReading, listener: QueueListener, experiment: int | None) -> None:
         self._plan = reading.experiment.plan
         self._rows = [run.row for run in reading.experiment.runs]
+        self._results = results_by_variant(self._rows)
         self._alike = list(reading.alike)
         self._machine = reading.machine
         self._listener = listener
         self._wait_messages: dict[int, str] = {}
+        self._estimated_rows = len(self._rows)
+        self._next_estimate_s = 0.0
         self._progress = replace(reading.progress, state="running", experiment=experiment)
         # Guards all that changes, and keeps the reports in order.
         self._lock = threading.Lock()
@@ -125,6 +130,7 @@ class _LiveProgress:
                 message="" if now.waits_for_device else now.message,
                 waits_for_device=False,
             )
+            self._estimate_time_left()
 
     def wait(self, planned_run: PlannedRun, status: WaitStatus | None) -> None:
         with self._changing() as now:
@@ -139,11 +145,21 @@ class _LiveProgress:
             if accepted:
                 self._rows.append(run)
                 self._alike.append(run)
+                if is_result(run):
+                    self._results.add(run)
             specs = list(now.specs)
             specs.remove(run.spec)
+            self._progress = replace(now, specs=tuple(specs), done=count_done(self._plan, self._results))
+            self._estimate_time_left()
+
+    def _estimate_time_left(self) -> None:
+        """Estimate it anew where more runs count, in a twentieth of all time: with a thousand it takes a while."""
+        if len(self._rows) > self._estimated_rows and (began_s := time.monotonic()) >= self._next_estimate_s:
+            self._estimated_rows = len(self._rows)
             left_s, timing_runs = time_left(self._plan, self._rows, self._alike, self._machine)
-            done = count_done(self._plan, self._rows)
-            self._progress = replace(now, specs=tuple(specs), done=done, left_s=left_s, timing_runs=timing_runs)
+            self._progress = replace(self._progress, left_s=left_s, timing_runs=timing_runs)
+            now_s = time.monotonic()
+            self._next_estimate_s = now_s + 20 * (now_s - began_s)
 
     def say(self, sentence: str) -> None:
         with self._changing() as now:
@@ -315,7 +331,7 @@ class ExperimentSession:
 
     def _make_rounds(self, rounds: Sequence[list[RunSpec]], threads: ThreadPoolExecutor) -> None:
         """Make the runs of these rounds, which are taken out of them, and wait for their ends."""
-        before, to_make = count_done(self._plan, self._rows()), sum(map(len, rounds))
+        before, to_make = count_done(self._plan, results_by_variant(self._rows())), sum(map(len, rounds))
         # One run is taken out of its round at a time, as often as that had runs.
         for position, pending in enumerate((each for each in rounds for _ in tuple(each)), before + 1):
             planned_run = self._next_run(pending, position, before + to_make)

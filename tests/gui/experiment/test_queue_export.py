@@ -8,8 +8,7 @@ import pytest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.gui.experiment.queue import QueueView
-from app.gui.experiment.queue_export import QueueExport
+from app.gui.experiment.queue import QueueExport, QueueView
 from app.gui.theme import Theme
 from app.gui.threads import CancellableJob, close_jobs
 from app.queries import ExperimentProgress

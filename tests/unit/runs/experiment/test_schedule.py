@@ -13,7 +13,7 @@ from app.analysis.intervals import ratio
 from app.plan import Plan, decode_plan, encode_plan, with_random_order
 from app.records import RunRow
 from app.runs.experiment.estimates import expected_s
-from app.runs.experiment.schedule import Concurrency, count_done, remaining_runs, run_order
+from app.runs.experiment.schedule import Concurrency, count_done, remaining_runs, results_by_variant, run_order
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import OutcomeName, RunSpec
@@ -131,7 +131,7 @@ def test_cut_off_anywhere_it_goes_on_in_the_same_order(made: int, seed: int | No
     order = remaining_runs(plan, [])
     before = rows(*((spec, "completed", 20.0) for spec in order[:made]))
     assert remaining_runs(decode_plan(encode_plan(plan)), before) == order[made:]
-    assert count_done(plan, before) == made
+    assert count_done(plan, results_by_variant(before)) == made
 
 
 def test_the_variants_decide_the_order() -> None:
@@ -158,7 +158,7 @@ def test_only_a_result_counts_and_some_are_enough_once(
 ) -> None:
     made = rows(*((SMALL, outcome, 20.0) for outcome in outcomes))
     assert remaining_runs(PLAN, made).count(SMALL) == still
-    assert count_done(PLAN, made) == results
+    assert count_done(PLAN, results_by_variant(made)) == results
 
 
 def test_what_cannot_run_here_has_one_turn_only() -> None:
