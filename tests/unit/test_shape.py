@@ -34,7 +34,7 @@ SMALL_MODULES = {
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 89_200, 401
+BUDGET_LINES, BUDGET_MODULES = 89_000, 395
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -45,8 +45,6 @@ NEIGHBOURS = {
     "app.agent.serve": "imported by a guard's child alone, when the guard is forked",
     "app.gui.compare.article": "imported when the page of an article is opened",
     "app.gui.diagnostics": "gui/app.py would pass the most lines with it",
-    "app.gui.experiment.queue_edits": "changes of the queue, apart from what runs it",
-    "app.gui.experiment.queue_export": "imported when somebody exports",
     "app.gui.plot.panel_menu": "imported with the first menu",
     "app.gui.plot.panel_slot": "imported with the first plots",
     "app.gui.save_shown": "imported when somebody saves",
@@ -69,12 +67,9 @@ PROTOCOLS = {
     "OpenHost": "a function with keywords, and a stand-in of its tests",
     "Optimizer": "Adam, Momentum",
     "Paintable": "curves, bands, labels and marks",
-    "QueueListener": "the window's and the command line's",
     "Recording": "RunRecording, Trace",
     "Reversal": "every edit that can be undone",
-    "RunExecutor": "EntrySession, and sessions of its tests",
     "RunJob": "a function with keywords, here and on a host",
-    "Runner": "QueueRunner, which is imported late",
     "Sampler": "SamplerProcess, RemoteSampler, PoolSampler",
     "Sink": "of the store, the window, the command line, the queue",
     "Stack": "the implementations of recurrent layers",
