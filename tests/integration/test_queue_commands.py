@@ -215,7 +215,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
 
 
 def test_an_experiment_that_cannot_go_on_names_its_entry(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(*_: object) -> None:
+    def gone(*_: object, **_given: object) -> None:
         raise TelemetryError("The telemetry process does not answer; start the program again.")
 
     with monkeypatch.context() as patch:
