@@ -32,7 +32,7 @@ Make = Callable[[PlannedRun], RunHeader]
 class FakeSession(ExperimentSession):
     """A session of an experiment whose runs are made by functions; it never waits, and every run counts.
 
-    Without `services` nothing is stored, and its machine is only pretended.
+    Nothing is stored, and its machine is only pretended.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FakeSession(ExperimentSession):
         lend: Lend,
         wait: Callable[[PlannedRun, Callable[[], bool]], Mapping[str, str]] = lambda *_: {},
         counts: Callable[[RunHeader], bool] = lambda _: True,
-        services: RunServices | None = None,
+        listener: QueueListener | None = None,
     ) -> None:
         entry = QueueEntry(
             entry=1,
@@ -57,8 +57,8 @@ class FakeSession(ExperimentSession):
             experiment=None,
             owned=True,
         )
-        pretended = RunServices(database=Path("none"), host=Host(telemetry=TelemetryFeed()))
-        super().__init__(entry, services or pretended, QueueListener(), lambda: True)
+        services = RunServices(database=Path("none"), host=Host(telemetry=TelemetryFeed()))
+        super().__init__(entry, services, listener or QueueListener(), lambda: True)
         self._stored = stored
         self._pretended = machine
         self._make, self._lend, self._wait, self._counts = make, lend, wait, counts

@@ -154,7 +154,8 @@ class _LiveProgress:
 
     def _estimate_time_left(self) -> None:
         """Estimate it anew where more runs count, in a twentieth of all time: with a thousand it takes a while."""
-        if len(self._rows) > self._estimated_rows and (began_s := time.monotonic()) >= self._next_estimate_s:
+        began_s, is_last = time.monotonic(), self._progress.done == self._progress.planned
+        if len(self._rows) > self._estimated_rows and (is_last or began_s >= self._next_estimate_s):
             self._estimated_rows = len(self._rows)
             left_s, timing_runs = time_left(self._plan, self._rows, self._alike, self._machine)
             self._progress = replace(self._progress, left_s=left_s, timing_runs=timing_runs)

@@ -151,6 +151,19 @@ def test_a_wait_may_be_skipped_and_the_next_is_one_again(clock: Clock) -> None:
     assert machine.wait(ON_GPU, machine.gpu(60)) == "gave up after N s: GPU 0 at 60\xa0°C"
 
 
+def test_a_skip_ends_the_waits_on_all_hosts_of_an_experiment_but_none_that_begins_later(clock: Clock) -> None:
+    machine = Machinery(clock)
+    elsewhere = machine.gate.on(Host(telemetry=machine.gate._host.telemetry, name="gpu1"))
+
+    def skip(_: WaitStatus) -> bool:
+        clock.move(0.1)
+        machine.gate.skip()
+        return True
+
+    assert elsewhere.wait(ON_GPU, skip)[IDLE_WAIT_KEY].startswith("skipped after")
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.gpu(40)]) == "N s, GPU 0 at 40\xa0°C"
+
+
 @pytest.mark.parametrize("devices", [ON_CPU, ON_GPU])
 def test_no_gate_waits_for_nothing(clock: Clock, devices: tuple[str, ...]) -> None:
     machine = Machinery(clock, IdleLimits(wait_s=0.0))

@@ -8,8 +8,9 @@ from msgspec import structs
 
 from app.events import Outcome
 from app.plan import Plan, WeightTransfer
+from app.queries import ExperimentProgress
 from app.records import RunHeader
-from app.runs.experiment.session import PlannedRun
+from app.runs.experiment.session import PlannedRun, QueueListener
 from app.runs.leases import Lease
 from tests.fakes.experiments import FakeSession, Make, header
 from workloads.catalog import Machine, check, complete
@@ -254,3 +255,29 @@ def test_no_run_follows_a_wait_in_which_it_was_stopped() -> None:
 
     making = session(PLAN, (), CPU, maker, wait=wait)
     assert (making.run().state, maker.requests) == ("stopped", [])
+
+
+class Heard(QueueListener):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.all: list[ExperimentProgress] = []
+
+    def progressed(self, progress: ExperimentProgress) -> None:
+        self.all.append(progress)
+
+
+def test_how_far_it_is_is_told_as_every_run_begins_and_ends() -> None:
+    heard, judged = Heard(), iter([True, False, True, True, True])
+    making = FakeSession(PLAN, (), CPU, Maker(), lend, counts=lambda _: next(judged), listener=heard)
+    making.end("complete", making.run())
+    told = [(now.state, now.position, len(now.specs), now.done) for now in heard.all]
+    assert told == [
+        ("running", 0, 0, 0),
+        *[("running", 1, 1, 0), ("running", 1, 0, 1)],
+        *[("running", 2, 1, 1), ("running", 2, 0, 1), ("running", 2, 1, 1), ("running", 2, 0, 2)],
+        *[("running", 3, 1, 2), ("running", 3, 0, 3)],
+        *[("running", 4, 1, 3), ("running", 4, 0, 4)],
+        ("complete", 4, 0, 4),
+    ]
+    assert (heard.all[-1].left_s, heard.all[-1].timing_runs) == (0.0, 4)
