@@ -40,8 +40,8 @@ change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
 """So much below them they are lowered."""
 
-NEIGHBOUR_LINES = 150
-NEIGHBOURS = {
+LONE_MODULE_LINES = 150
+LONE_MODULES = {
     "app.agent.serve": "imported by a guard's child alone, when the guard is forked",
     "app.gui.compare.article": "imported when the page of an article is opened",
     "app.gui.diagnostics": "gui/app.py would pass the most lines with it",
@@ -144,11 +144,11 @@ def test_a_small_module_with_one_importer_beside_it_says_why() -> None:
     single = {
         module
         for module, users in importers().items()
-        if sizes.get(module, NEIGHBOUR_LINES) < NEIGHBOUR_LINES
+        if sizes.get(module, LONE_MODULE_LINES) < LONE_MODULE_LINES
         and len(users) == 1
         and users.pop().rpartition(".")[0] == module.rpartition(".")[0]
     }
-    assert single == set(NEIGHBOURS)
+    assert single == set(LONE_MODULES)
 
 
 def test_a_protocol_names_its_implementations() -> None:

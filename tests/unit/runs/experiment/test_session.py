@@ -258,7 +258,7 @@ def test_no_run_follows_a_wait_in_which_it_was_stopped() -> None:
 
 
 class Heard(QueueListener):
-    """Keeps what it is told."""
+    """Keeps what it is reported."""
 
     def __init__(self) -> None:
         self.all: list[ExperimentProgress] = []
@@ -271,8 +271,8 @@ def test_how_far_it_is_is_told_as_every_run_begins_and_ends() -> None:
     heard, judged = Heard(), iter([True, False, True, True, True])
     making = FakeSession(PLAN, (), CPU, Maker(), lend, counts=lambda _: next(judged), listener=heard)
     making.end("complete", making.run())
-    told = [(now.state, now.position, len(now.specs), now.done) for now in heard.all]
-    assert told == [
+    reported = [(now.state, now.position, len(now.specs), now.done) for now in heard.all]
+    assert reported == [
         ("running", 0, 0, 0),
         *[("running", 1, 1, 0), ("running", 1, 0, 1)],
         *[("running", 2, 1, 1), ("running", 2, 0, 1), ("running", 2, 1, 1), ("running", 2, 0, 2)],
