@@ -258,7 +258,7 @@ def test_no_run_follows_a_wait_in_which_it_was_stopped() -> None:
 
 
 class Heard(QueueListener):
-    """Keeps what it is reported."""
+    """Keeps what is reported to it."""
 
     def __init__(self) -> None:
         self.all: list[ExperimentProgress] = []
