@@ -40,7 +40,17 @@ from app.agent_protocol import (
 )
 from app.errors import TelemetryError, UserError
 from app.fields import Sample
-from app.hosts.connection import _MOST_READINGS_AT_ONCE, _MOST_READINGS_PER_S, Connection, RemoteSampler, serve
+from app.hosts.book import HostEntry
+from app.hosts.check import check_hosts
+from app.hosts.connection import (
+    _MOST_READINGS_AT_ONCE,
+    _MOST_READINGS_PER_S,
+    _TAKEN_AT_ONCE,
+    Connection,
+    RemoteSampler,
+    RemoteWorker,
+    serve,
+)
 from app.hosts.link import Link, LinkLimits
 from app.hosts.remote_jobs import ScratchFiles
 from app.hosts.routes import LinkLostError, LinkSilent, WorkerReport
@@ -283,6 +293,31 @@ def test_a_worker_says_its_events_in_order_and_hears_what_was_taken(agent: Agent
     agent.say(WorkerExited(worker=number, exit_code=3))
     assert isinstance(events.get(timeout=LIMIT_S), BrokenMessage)
     assert events.get(timeout=LIMIT_S) == Exited(3)
+
+
+def test_the_agent_hears_at_the_end_of_what_came_at_once_and_after_fifty_events(
+    agent: Agent, connection: Connection
+) -> None:
+    events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
+    worker = RemoteWorker(connection.link, 9, events.put, None)
+    for _ in range(_TAKEN_AT_ONCE + 2):
+        worker.take(WorkerLogged(worker=9, t_ns=1, text="a line"))
+    worker.listen(42)
+    assert [agent.order(Took).events for _ in range(2)] == [_TAKEN_AT_ONCE, 2]
+    worker.take(WorkerExited(worker=9, exit_code=0))
+    while events.get(timeout=LIMIT_S) != Exited(0):
+        pass
+
+
+def test_a_check_that_no_inventory_comes_for_closes_its_connection(
+    agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.hosts.check.open_entry", lambda *_, **__: connection)
+    for name, limit_s in {"check.CHECK_S": 0.1, "check._END_S": 0.0, "connection._END_S": 0.0}.items():
+        monkeypatch.setattr(f"app.hosts.{name}", limit_s)
+    (result,) = check_hosts([HostEntry(name="gpu1", address="ssh://gpu1")])
+    assert result.problem
+    assert agent.is_cut.wait(LIMIT_S)
 
 
 def test_a_link_that_ends_ends_its_workers_with_the_reason(agent: Agent, connection: Connection) -> None:

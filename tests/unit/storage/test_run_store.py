@@ -1,5 +1,6 @@
 """A database that is replaced, deleted or overwritten during a run: the run is rescued, the other file left alone."""
 
+import itertools
 import os
 import shutil
 import sqlite3
@@ -103,6 +104,22 @@ def test_a_database_overwritten_in_place_is_left_alone(database_path: Path, othe
     store, _ = measure(database_path, lambda: shutil.copyfile(other, database_path))
     rescued(store)
     assert uids(database_path) == [f"other-{number}" for number in range(5)]
+
+
+def test_a_database_that_is_written_at_every_look_counts_as_overwritten(
+    database_path: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_guard.time, "sleep", lambda _: os.utime(database_path, ns=(0, next(times_ns))))
+    times_ns = itertools.count()
+    with Store.open(database_path) as store:
+        keep(store, uid="earlier")
+        store._db.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        guard = file_guard.FileGuard(database_path)
+        guard.expect("earlier")
+        assert guard.problem() is None
+        shutil.copyfile(other, database_path)
+        assert guard.problem() == "was overwritten"
+        guard.abandon(store._db)
 
 
 def test_a_checkpoint_of_its_own_is_no_accident(database_path: Path) -> None:

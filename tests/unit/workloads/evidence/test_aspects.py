@@ -249,6 +249,13 @@ def test_a_type_counts_by_its_time(
     assert (found.reason is None) is (reason is None)
 
 
+def test_where_no_product_was_seen_the_device_has_a_reason() -> None:
+    from workloads.tensorflow.evidence.aspects import device
+
+    seen = Observation(spec=spec_of("lstm"))
+    assert (device(seen).actual, device(seen).reason) == (None, seen.no_product_reason)
+
+
 def test_products_that_fell_back_to_the_cpu_are_found() -> None:
     from workloads.tensorflow.evidence.aspects import device
 
