@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from app.runs.leases import FOLDER_VARIABLE
+from app.storage.reference import add_reference
 from app.storage.store import Store
 from tests.fakes.sshd import NO_SSHD, SshServer, running_sshd
 from workloads.framework import FRAMEWORK
@@ -82,6 +83,14 @@ def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def database_path(tmp_path: Path) -> Path:
     """Return the path of a test's own database, which does not exist yet."""
     return tmp_path / "profiles.db"
+
+
+@pytest.fixture(scope="session")
+def reference_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the path of a database of the reference runs alone, to read; a test that writes into it copies it."""
+    path = tmp_path_factory.mktemp("reference") / "profiles.db"
+    add_reference(path)
+    return path
 
 
 @pytest.fixture

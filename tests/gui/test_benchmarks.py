@@ -1,5 +1,6 @@
 """The benchmarks of the window, small."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from app.fields import FAST_FIELDS
 from app.gui.theme import Theme
 from app.queries import RUN_ORDERS, RunQuery
 from app.report.charts.svg import text_width
-from app.storage.reference import add_reference
+from app.storage.reference import reference_runs
 from app.storage.store import Store
 from benchmarks.database import DRAWN, TYPED, measure, typed_prefixes
 from benchmarks.frames import PlainPlots, ProgramPanels, frame_times, noise, recorded
@@ -115,8 +116,12 @@ def test_a_frame_paints_plots_and_no_titles(qtbot: QtBot, theme: Theme) -> None:
 
 
 @pytest.mark.qt_log_ignore("does not support", extend=True)
-def test_a_tour_uses_every_screen_and_times_each_step(qtbot: QtBot, theme: Theme, database_path: Path) -> None:
-    runs = add_reference(database_path)
+def test_a_tour_uses_every_screen_and_times_each_step(
+    qtbot: QtBot, theme: Theme, reference_database: Path, database_path: Path
+) -> None:
+    shutil.copyfile(reference_database, database_path)
+    with Store.open(database_path) as store:
+        runs = reference_runs(store)
     tour = Tour(database_path, runs[:9], theme, pause_s=0.0)
     qtbot.addWidget(tour.window)
     try:

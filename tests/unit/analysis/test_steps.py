@@ -3,6 +3,7 @@
 import re
 import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ from app.analysis.steps import (
     straggler_ms,
 )
 from app.records import StoredRun
-from app.storage.reference import add_reference
+from app.storage.reference import reference_runs
 from app.storage.store import Store
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.evidence import AS_REQUESTED, ON_CPU
@@ -135,11 +136,10 @@ def test_gpu_time_is_of_one_step_and_one_gpu() -> None:
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
+def reference(reference_database: Path) -> list[StoredRun]:
     """The reference runs."""
-    database = tmp_path_factory.mktemp("reference") / "profiles.db"
-    with Store.open(database) as store:
-        return [store.load(run) for run in add_reference(database)]
+    with Store.open(reference_database) as store:
+        return [store.load(run) for run in reference_runs(store)]
 
 
 def test_kernels_of_every_reference_run_fit_its_step_and_the_parts_add_up(reference: list[StoredRun]) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from app.cli.main import main
-from app.storage.reference import add_reference
 from app.storage.store import Store
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -164,21 +163,20 @@ def test_the_document_has_what_the_sentence_names_as_the_cause(
 
 
 def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
-    database_path: Path, capsys: pytest.CaptureFixture[str]
+    reference_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_reference(database_path)
-    document = json.loads(printed(database_path, capsys, "--tag", "reference", "--workload", "lstm", "--json"))
+    document = json.loads(printed(reference_database, capsys, "--tag", "reference", "--workload", "lstm", "--json"))
     baseline, *_ = (row for row in document["rows"] if row["decision"] == "baseline")
     assert (baseline["label"], baseline["n"]) == ("Standard · TF32", 6)
     assert sum(row["speedup"]["interval"] is not None for row in document["rows"]) > 30
     (xla,) = (effect for effect in document["effects"] if effect["parameter"] == "xla")
-    with closing(sqlite3.connect(database_path)) as connection:
+    with closing(sqlite3.connect(reference_database)) as connection:
         found = dict(connection.execute("SELECT run, ln(throughput) FROM runs"))
     means = [[np.mean([found[run] for run in pair[side]]) for side in ("after", "before")] for pair in xla["pairs"]]
     logs = [after - before for after, before in means]
     assert xla["ratio"] == pytest.approx(math.exp(np.mean(logs)))
     assert (len(logs), xla["ratio"]) == (8, pytest.approx(10.20, abs=0.01))
-    out = printed(database_path, capsys, "--tag", "reference", "--workload", "lstm")
+    out = printed(reference_database, capsys, "--tag", "reference", "--workload", "lstm")
     assert "XLA on is 10.2× as fast as XLA off, all else being equal (95\xa0% CI 9." in out
     assert "8 pairs of variants), 8.80–16.5× as fast across pairs" in out
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from app.storage.reference import add_reference
 from tests.number_style import faults
 
 STYLE = re.compile("<style>.*?</style>", re.DOTALL)
@@ -23,15 +22,14 @@ COMMANDS = (
 
 
 def test_numbers_read_alike_in_a_terminal_and_in_reports(
-    database_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    reference_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_reference(database_path)
     found = {}
     for words in COMMANDS:
-        assert main([*words, "--db", str(database_path)]) == 0
+        assert main([*words, "--db", str(reference_database)]) == 0
         found[words] = faults(capsys.readouterr().out.splitlines())
     for name in ("report.md", "report.html"):
         file = tmp_path / name
-        assert main(["compare", *LSTM, "--report", str(file), "--db", str(database_path)]) == 0
+        assert main(["compare", *LSTM, "--report", str(file), "--db", str(reference_database)]) == 0
         found[name,] = faults(STYLE.sub("", file.read_text(encoding="utf-8")).splitlines())
     assert found == {words: [] for words in found}

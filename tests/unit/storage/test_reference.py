@@ -35,10 +35,17 @@ class Reference:
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+def reference(reference_database: Path) -> Reference:
     """One for all tests that only read it."""
-    path = tmp_path_factory.mktemp("reference") / "profiles.db"
-    return Reference(path, add_reference(path))
+    with Store.open(reference_database) as store:
+        return Reference(reference_database, reference_runs(store))
+
+
+@pytest.fixture
+def own_copy(reference: Reference, database_path: Path) -> Reference:
+    """One for a test that writes into it."""
+    shutil.copyfile(reference.path, database_path)
+    return Reference(database_path, reference.added)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -56,21 +63,29 @@ def test_the_files_are_small_and_say_what_they_are_of() -> None:
         assert file.first_utc_ns < file.last_utc_ns
 
 
-def test_runs_come_marked_and_the_files_stay_as_they_are(tmp_path: Path) -> None:
-    """Also where nothing may be written beside them, as in an install for all users."""
+def test_the_files_stay_as_they_are_where_nothing_may_be_written_beside_them(
+    database_path: Path, tmp_path: Path
+) -> None:
+    """As in an install for all users."""
     folder = tmp_path / "reference"
-    shutil.copytree(FOLDER, folder)
+    folder.mkdir()
+    shutil.copy(FOLDER / "xla.db", folder)
     for path in (*folder.iterdir(), folder):
         path.chmod(path.stat().st_mode & ~0o222)
     before = digests(folder)
-    database = tmp_path / "profiles.db"
-    added = add_reference(database, folder=folder)
+    added = add_reference(database_path, folder=folder)
     folder.chmod(0o755)
     assert digests(folder) == before
-    with Store.open(database) as store:
-        rows = store.library.run_rows(added)
+    with Store.open(database_path) as store:
+        assert reference_runs(store) == added
+
+
+def test_runs_come_marked(reference: Reference) -> None:
+    with Store.open(reference.path) as store:
+        rows = store.library.run_rows(reference.added)
         experiments = store.library.experiments()
-        assert set(store.library.find(RunQuery(tag=TAG, text="h200 tensorflow note:cudnn 2026-11-2"))) == set(added)
+        query = RunQuery(tag=TAG, text="h200 tensorflow note:cudnn 2026-11-2")
+        assert set(store.library.find(query)) == set(reference.added)
     assert len(rows) == sum(len(file.uids) for file in reference_files())
     for row in rows:
         assert row.tags == (TAG,)
@@ -146,22 +161,19 @@ def test_the_layout_inside_libraries_is_told_with_its_time(reference: Reference)
     assert re.fullmatch(rf"{own} 7\.1\d ms of convolution in NHWC and 3\.7\d ms of transposes\.", found["NCHW"])
 
 
-def test_adding_twice_adds_once_and_brings_back_what_was_deleted(tmp_path: Path) -> None:
-    database = tmp_path / "profiles.db"
-    added = add_reference(database)
+def test_adding_twice_adds_once_and_brings_back_what_was_deleted(own_copy: Reference) -> None:
+    database, added = own_copy.path, own_copy.added
     with Store.open(database) as store:
         store.library.delete(added[:3])
         assert reference_runs(store) == added[3:]
     assert add_reference(database) == added
 
 
-def test_removing_leaves_the_users_own_runs(tmp_path: Path) -> None:
-    database = tmp_path / "profiles.db"
+def test_removing_leaves_the_users_own_runs(own_copy: Reference) -> None:
+    database, added = own_copy.path, own_copy.added
     with Store.open(database) as store:
         mine = keep(store, uid="mine")
         store.library.add_tag([mine], TAG)
-    added = add_reference(database)
-    with Store.open(database) as store:
         store.library.delete(added[:1])
     assert set(remove_reference(database)) == set(added[1:])
     with Store.open(database) as store:
@@ -171,10 +183,13 @@ def test_removing_leaves_the_users_own_runs(tmp_path: Path) -> None:
     assert remove_reference(database) == []
 
 
-def test_removing_leaves_runs_that_were_measured_here_and_later_went_into_the_box(tmp_path: Path) -> None:
-    database = tmp_path / "profiles.db"
+def test_removing_leaves_runs_that_were_measured_here_and_later_went_into_the_box(own_copy: Reference) -> None:
+    database = own_copy.path
     first, second, *rest = (uid for file in reference_files() for uid in file.uids)
     with Store.open(database) as store:
+        copies = store.library.runs_with_uids([first, second], deleted=False)
+        store.library.delete(copies)
+        store.library.purge(copies)
         mine, in_trash = keep(store, uid=first), keep(store, uid=second)
         store.library.delete([in_trash])
     added = add_reference(database)
@@ -189,13 +204,11 @@ def test_removing_leaves_runs_that_were_measured_here_and_later_went_into_the_bo
         assert store.library.totals(deleted=True).total == 1, "what was in the trash is there still"
 
 
-def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_path: Path) -> None:
-    database = tmp_path / "profiles.db"
-    with Store.open(database) as store:
+def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(own_copy: Reference) -> None:
+    added = own_copy.added
+    with Store.open(own_copy.path) as store:
         mine = keep(store)
         store.add_environment(mine, {"driver": "575.1", "tensorflow": "2.20.0", "gpus_used": "NVIDIA A100 (GPU-1)"})
-    added = add_reference(database)
-    with Store.open(database) as store:
         found = {warning.key: warning for warning in comparison_warnings([store.load(mine), store.load(added[0])])}
     assert found["tensorflow"].values == {mine: "2.20.0", added[0]: "2.21.0"}
     assert found["driver"].severity == "warning"
@@ -203,11 +216,9 @@ def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(tmp_pa
     assert added[0] in found["gpus_used"].values
 
 
-def test_an_article_is_shown_by_the_reference_but_never_counted_as_done_here(tmp_path: Path) -> None:
-    database = tmp_path / "profiles.db"
-    add_reference(database)
+def test_an_article_is_shown_by_the_reference_but_never_counted_as_done_here(own_copy: Reference) -> None:
     plan = structs.replace(load_preset("article-b").all_plans()[0], reuse=True)
-    with Store.open(database) as store:
+    with Store.open(own_copy.path) as store:
         shown = reusable_as_newest(store, plan)
         assert len(shown.runs) >= 8
         here = replace(run_fingerprint(shown.runs[0]), variables={})
