@@ -18,7 +18,6 @@ from app.gui.theme import Theme
 from app.gui.widgets.panes import splitter
 from app.storage.store import Store
 from tests.gui.history_page import TITLES, HistoryPage
-from tests.gui.tour import SCREENS, tour, toured
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 SCHEMES = Qt.ColorScheme.Light, Qt.ColorScheme.Dark
@@ -110,32 +109,20 @@ def unseen(theme: Theme, reached: list[QWidget], scheme: Qt.ColorScheme) -> list
     return [name_of(widget) for widget in reached if changed_px(widget) < SEEN_PX]
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
-def test_tab_reaches_everything_in_the_order_of_reading_and_focus_is_seen(
-    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, looked_at = dict[str, tuple[list[str], ...]](), list[QWidget]()
-    with toured(qtbot, tmp_path, theme, monkeypatch) as workbench:
-        workbench.window.resize(1280, 800)
-        for name, shown in tour(workbench):
-            if isinstance(shown, Palette):  # its arrows choose, and Tab does too
-                found[name] = ([], [], [], [])
-                continue
-            with qtbot.waitActive(shown):
-                shown.activateWindow()
-            if QApplication.focusWidget() is None:
-                shown.setFocus()
-            reached = chain(shown, Qt.Key.Key_Tab)
-            back = chain(shown, Qt.Key.Key_Backtab)
-            assert set(back) == set(reached)
-            fresh = [widget for widget in reached if widget not in looked_at]
-            looked_at += fresh
-            found[name] = (
-                unreached(shown, reached),
-                backwards(shown, reached),
-                *(unseen(theme, fresh, scheme) for scheme in SCHEMES),
-            )
-    assert found == {name: ([], [], [], []) for name in SCREENS}
+def keyboard_faults(qtbot: QtBot, theme: Theme, shown: QWidget, looked_at: list[QWidget]) -> list[str]:
+    """Return what Tab does not reach, or out of order, and where focus is not seen; widgets are looked at once."""
+    if isinstance(shown, Palette):  # its arrows choose, and Tab does too
+        return []
+    with qtbot.waitActive(shown):
+        shown.activateWindow()
+    if QApplication.focusWidget() is None:
+        shown.setFocus()
+    reached = chain(shown, Qt.Key.Key_Tab)
+    assert set(chain(shown, Qt.Key.Key_Backtab)) == set(reached)
+    fresh = [widget for widget in reached if widget not in looked_at]
+    looked_at += fresh
+    dim = [name for scheme in SCHEMES for name in unseen(theme, fresh, scheme)]
+    return [*unreached(shown, reached), *backwards(shown, reached), *dim]
 
 
 def test_arrows_move_the_line_between_two_parts(qtbot: QtBot) -> None:

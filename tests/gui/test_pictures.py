@@ -1,26 +1,24 @@
 """Every screen and dialog in both schemes against expected pictures.
 
-`VARIANTSCOPE_NEW_PICTURES=1 python3 start.py test tests/gui/test_pictures.py` takes them anew.
+`VARIANTSCOPE_NEW_PICTURES=1 python3 start.py test tests/gui/test_tour.py` takes them anew.
 
 Fonts differ between machines, so the mean colours of tiles are compared: a panel that is missing, moved or of the wrong
 scheme shows; a letter does not.
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage
-from pytestqt.qtbot import QtBot
+from PySide6.QtWidgets import QWidget
 
 from app.gui.app import Workbench
 from app.gui.theme import Theme
-from tests.gui.tour import SCREENS, tour, toured
-from tests.pictures import SIZE, settle
+from tests.gui.tour import SCREENS
+from tests.pictures import settle
 from tests.vision import lost_edges
 
 EXPECTED = Path(__file__).parent / "pictures"
@@ -31,16 +29,6 @@ SMALL = 320, 200
 TILES = 16, 10
 TILE_LIMIT, MEAN_LIMIT = 26.0, 3.0
 """Largest difference of a tile's mean colour, and the mean over all tiles, of 255."""
-
-
-def pictures(workbench: Workbench, theme: Theme) -> Iterator[tuple[str, QImage]]:
-    """Yield every picture in both schemes with the name of its file."""
-    workbench.window.resize(*SIZE)
-    for name, shown in tour(workbench):
-        for scheme, value in SCHEMES.items() if name in STEADY else ():
-            theme.apply(value)
-            settle(workbench)
-            yield file_of(name, scheme), shown.grab().toImage()
 
 
 def file_of(name: str, scheme: str) -> str:
@@ -76,23 +64,22 @@ def differs(one: QImage, other: QImage) -> str:
     return "" if is_alike else f"{found.max():.0f} at row {row}, column {column}; mean {found.mean():.1f}"
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
-def test_every_screen_looks_as_expected_and_apart_to_everybody(
-    qtbot: QtBot, tmp_path: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Take the expected pictures anew instead, where VARIANTSCOPE_NEW_PICTURES is set."""
-    renews = bool(os.environ.get("VARIANTSCOPE_NEW_PICTURES"))
-    wrong, blurred = {}, {}
-    with toured(qtbot, tmp_path, theme, monkeypatch) as workbench:
-        for name, full in pictures(workbench, theme):
-            shown = small(full)
-            if lost := lost_edges(pixels(full)):
-                blurred[name] = lost
-            shown.save(str((EXPECTED if renews else tmp_path) / name))
-            if difference := differs(shown, QImage(str(EXPECTED / name))):
-                wrong[name] = difference
-    assert not wrong, f"the pictures are in {tmp_path}; if they are right, take them anew: see above"
-    assert not blurred, "areas side by side that look alike to some people"
+def picture_faults(workbench: Workbench, theme: Theme, name: str, shown: QWidget, folder: Path) -> list[str]:
+    """Return how a screen differs from its pictures, and areas side by side that look alike to some people.
+
+    Its pictures go into the folder, and take the place of the expected ones where VARIANTSCOPE_NEW_PICTURES is set.
+    """
+    faults = []
+    for scheme, value in SCHEMES.items() if name in STEADY else ():
+        theme.apply(value)
+        settle(workbench)
+        full = shown.grab().toImage()
+        picture, file = small(full), file_of(name, scheme)
+        faults += [f"{scheme}: {each}" for each in lost_edges(pixels(full))]
+        picture.save(str((EXPECTED if os.environ.get("VARIANTSCOPE_NEW_PICTURES") else folder) / file))
+        if difference := differs(picture, QImage(str(EXPECTED / file))):
+            faults.append(f"{folder / file} differs by {difference}; if it is right, take them anew: see {__name__}")
+    return faults
 
 
 def test_a_screen_of_the_other_scheme_or_without_a_panel_is_told_apart() -> None:

@@ -1,5 +1,6 @@
 """A tour of every screen and dialog of a window that shows reference runs and fake GPUs, for what holds on all."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,6 @@ from app.gui.window import HISTORY, MONITOR, RUN
 from app.hosts.book import HostEntry, add_host
 from app.plan import Plan
 from app.runs.experiment.queue import add_plan
-from app.storage.reference import add_reference
 from app.storage.store import Store
 from app.viewmodels.history.annotations import Annotations
 from tests.fakes.nvml import TWO_H200, Driver, environment
@@ -39,12 +39,14 @@ _NOTED = Annotations(runs=(1, 2), tags={"night": True, "baseline": None}, note="
 
 
 @contextmanager
-def toured(qtbot: QtBot, folder: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+def toured(
+    qtbot: QtBot, folder: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch, reference: Path
+) -> Iterator[Workbench]:
     """Open a window with reference runs, two fake GPUs, a host that is not connected, and a queue that waits."""
     for name, value in environment(Driver(cards=TWO_H200)).items():
         monkeypatch.setenv(name, value)
     database = folder / "profiles.db"
-    add_reference(database)
+    shutil.copyfile(reference, database)
     variants = tuple(complete("dummy", {"gpus": 0, "batch_size": batch}, Machine()) for batch in (8, 16))
     with Store.open(database) as store:
         for name in ("tonight", "tomorrow"):
