@@ -109,8 +109,8 @@ def test_a_database_overwritten_in_place_is_left_alone(database_path: Path, othe
 def test_a_database_that_is_written_at_every_look_counts_as_overwritten(
     database_path: Path, other: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_guard.time, "sleep", lambda _: os.utime(database_path, ns=(0, next(times_ns))))
     times_ns = itertools.count()
+    monkeypatch.setattr("app.storage.file_guard.time.sleep", lambda _: os.utime(database_path, ns=(0, next(times_ns))))
     with Store.open(database_path) as store:
         keep(store, uid="earlier")
         store._db.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
@@ -119,7 +119,7 @@ def test_a_database_that_is_written_at_every_look_counts_as_overwritten(
         assert guard.problem() is None
         shutil.copyfile(other, database_path)
         assert guard.problem() == "was overwritten"
-        guard.abandon(store._db)
+        guard.abandon(store._db.conn)
 
 
 def test_a_checkpoint_of_its_own_is_no_accident(database_path: Path) -> None:
