@@ -10,7 +10,7 @@ from workloads.tensorflow.runtime import Replicas, replicas_on
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tensorflow_on_cpu() -> None:
+def tensorflow_on_cpu() -> Iterator[None]:
     """Set up before the first TensorFlow operation of the session."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -27,6 +27,11 @@ def tensorflow_on_cpu() -> None:
     os.environ.pop("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    from workloads.tensorflow import synthetic
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "_MAX_BATCHES", 4)  # 64 take a quarter of the time of a test of a few steps
+        yield
 
 
 @pytest.fixture
