@@ -58,7 +58,6 @@ class Host:
         now: Returns this moment on its clocks. All times of a run are of its monotonic clock.
         describe: Returns what is known of a run's environment before its worker starts, from the inventory.
         name: What the user calls it; "" is this machine.
-        is_played: Whether its runs are only played, and nothing is started on it.
 
     Thread: any.
     """
@@ -70,7 +69,6 @@ class Host:
     now: Callable[[], ClockAnchor] = now_here
     describe: Callable[[Inventory], dict[str, str]] = environment_info
     name: str = ""
-    is_played: bool = False
 
     def inventory(self) -> Inventory:
         """Return the devices that are there now; waits until they are known.

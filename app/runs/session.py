@@ -50,7 +50,7 @@ class RunServices:
     def admit(self, specs: Iterable[RunSpec], consent: Consent | None = None) -> None:
         """Let variants pass the gate of `app.grants`, all by one question; every start passes it first.
 
-        What the host refuses is not asked for, nor what is only played.
+        What the host refuses is not asked for.
 
         Args:
             specs: The variants.
@@ -59,7 +59,7 @@ class RunServices:
         Raises:
             UserError: One of them names a Python or a text that is not allowed.
         """
-        possible = [] if self.host.is_played else [spec for spec in specs if self.host.refusal(spec) is None]
+        possible = [spec for spec in specs if self.host.refusal(spec) is None]
         pythons = filter(
             None, (interpreter_grant(spec.variant.get("interpreter", ""), self.host.name) for spec in possible)
         )

@@ -286,9 +286,6 @@ def _with_replacements(spec: RunSpec, instead: Mapping[str, Value], machine: Mac
     return RunSpec(workload=spec.workload, variant={**spec.variant, **replacements})
 
 
-_NEEDS_GPU = "It needs an NVIDIA GPU, and {} none."
-
-
 def _describe_excluded(machine: Machine, excluded: int) -> str:
     if not excluded:
         return ""
