@@ -31,7 +31,7 @@ from app.gui.widgets.basic import (
     text_label,
     toggle_button,
 )
-from app.gui.widgets.flow_layout import FlowLayout
+from app.gui.widgets.flow_layout import FlowBar, FlowLayout
 from app.gui.widgets.panes import Scroller
 from app.plan import REPEATS_LIMIT
 from app.viewmodels.experiment.matrix_state import MatrixRow, MatrixState
@@ -179,7 +179,7 @@ class MatrixFooter(QWidget):
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 2 * GRID)
         column.setSpacing(GRID)
         column.addLayout(self._extent())
-        column.addLayout(self._check_boxes())
+        column.addWidget(self._check_boxes())
         column.addLayout(self._summary())
         column.addWidget(self._text)
         column.addWidget(self._refused)
@@ -226,16 +226,13 @@ class MatrixFooter(QWidget):
             grid.addWidget(widget, 1, column)
         return grid
 
-    def _check_boxes(self) -> QHBoxLayout:
+    def _check_boxes(self) -> FlowBar:
         self._rerun.setToolTip("Run every variant again, even those with stored runs")
         self._reuse.setToolTip("Count the stored runs that were made more than an hour before, too")
-        line = QHBoxLayout()
-        line.setSpacing(3 * GRID)
-        line.addWidget(self._concurrent)
-        line.addWidget(self._rerun)
-        line.addWidget(self._reuse)
-        line.addStretch(1)
-        return line
+        bar = FlowBar(3 * GRID, GRID // 2)
+        for box in (self._concurrent, self._rerun, self._reuse):
+            bar.flow.addWidget(box)
+        return bar
 
     def _summary(self) -> QHBoxLayout:
         self._headline.setFont(tabular_font(20, bold=True))
