@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.environments.known import KNOWN
 from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
@@ -18,7 +18,7 @@ Step = EnvironmentOffer | str
 
 
 class EnvironmentMaker(QWidget):
-    """A line of text, a bar and two buttons; hidden until an environment is made.
+    """A line of text, uv's last one, and two buttons; hidden until an environment is made.
 
     `ended` is emitted when one was made, or when that failed or was cancelled.
 
@@ -33,10 +33,6 @@ class EnvironmentMaker(QWidget):
         self._accepted = threading.Event()
         self._host = ""
         self.text = text_label("", "", wrap=True)
-        self._bar = QProgressBar()
-        self._bar.setRange(0, 0)  # it moves for as long as uv works
-        self._bar.setTextVisible(False)
-        self._bar.setAccessibleName("Progress of the environment")
         self.accept_button = button("&Download", "Download and install it there", primary=True)
         self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
         self.accept_button.clicked.connect(self._accept)
@@ -49,8 +45,7 @@ class EnvironmentMaker(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID)
-        for widget in (self.text, self._bar):
-            column.addWidget(widget)
+        column.addWidget(self.text)
         column.addLayout(line)
         self.hide()
 
@@ -70,8 +65,8 @@ class EnvironmentMaker(QWidget):
         self._accepted.clear()
         self._show(f"Looking for what {host} needs …", role="")
         self.accept_button.hide()
-        for widget in (self._bar, self.cancel_button, self):
-            widget.show()
+        self.cancel_button.show()
+        self.show()
         self._job.run(lambda control: self._work(reach(), control), self._end, self._fail, on_progress=self._take)
 
     def close_job(self) -> None:
@@ -101,7 +96,6 @@ class EnvironmentMaker(QWidget):
     def _take(self, step: Step) -> None:
         is_offer = isinstance(step, EnvironmentOffer)
         self.accept_button.setVisible(is_offer)
-        self._bar.setVisible(not is_offer)
         if text := step.sentence if isinstance(step, EnvironmentOffer) else step:
             self._show(f"{self._host}: {text}", role="")
 
@@ -114,7 +108,7 @@ class EnvironmentMaker(QWidget):
     def _finish(self, text: str, role: str) -> None:
         self._host = ""
         self._show(text, role=role)
-        for widget in (self._bar, self.accept_button, self.cancel_button):
+        for widget in (self.accept_button, self.cancel_button):
             widget.hide()
         self.ended.emit()
 
