@@ -146,7 +146,6 @@ def make_run(folder: Path, guard: int) -> None:
         guard: A file that closes when the guard is gone.
     """
     run = _read_order(folder)
-    recording = _RecordingFile(folder, run.version)
     start_ns = time.monotonic_ns()
 
     def now() -> ClockAnchor:
@@ -158,12 +157,15 @@ def make_run(folder: Path, guard: int) -> None:
         weights = str(folder / _WEIGHTS) if run.start.weights_path is not None else None
         return msgspec.structs.replace(run.start, gpu_uuids=gpus, weights_path=weights)
 
+    def emit(event: RunEvent) -> None:
+        recording.handle(event)
+
     feed = TelemetryFeed(run.hz)
     timeouts = WorkerTimeouts(hello_s=run.hello_s, message_gap_s=run.message_gap_s)
     maker = RunMaker(
         run.start.spec,
         Host(telemetry=feed, now=now, describe=lambda inventory: inventory_info(inventory) | host_info()),
-        recording.handle,
+        emit,
         order,
         uid=run.uid,
         environment=run.environment,
@@ -173,6 +175,7 @@ def make_run(folder: Path, guard: int) -> None:
     signal.signal(signal.SIGINT, lambda *_: maker.stop())
     signal.signal(signal.SIGTERM, lambda *_: maker.stop(_TERMINATED))
     threading.Thread(target=_watch_guard, args=(guard, maker), name="guard", daemon=True).start()
+    recording = _RecordingFile(folder, run.version)  # who waits for the run to begin may stop it from here on
     feed.start()
     try:
         maker.run()
