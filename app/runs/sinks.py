@@ -80,7 +80,7 @@ class StoreSink:
         ended: Its last event, as it was passed on.
         failure: Why it, or a part of it, is not in the database; None where all is, if late.
 
-    Thread: the one that opened the store.
+    Thread: the one that opened the store; any for `Waiting`.
     """
 
     def __init__(self, store: RunStore, listeners: Sequence[Sink] = ()) -> None:
@@ -111,6 +111,8 @@ class StoreSink:
                 self._begin(event)
             case RunEnded():
                 self._end(event)
+            case Waiting():
+                self._listeners.handle(event)  # a link says it on a thread of its own
             case _:
                 self._listeners.handle(event)
                 self._store_event(event)
@@ -119,6 +121,7 @@ class StoreSink:
         """End a run whose last events never came, so that it can be deleted; raises `DatabaseError`."""
         assert self._started is not None, "the run has begun"
         self._store_end(self._started.t_ns, Outcome(name="crashed", reason="Its events ended."), Summary())
+        run_number.reset(self._numbered)
 
     def _begin(self, event: RunStarted) -> None:
         self.run = self._store.begin(
@@ -132,7 +135,7 @@ class StoreSink:
             purpose=event.purpose,
         )
         self._store.wait_at_most(_LOCK_TRY_S)
-        run_number.set(self.run)
+        self._numbered = run_number.set(self.run)
         _log.info("starts: %s %s", event.spec.workload, event.spec.variant)
         self._started = msgspec.structs.replace(event, run=self.run)
         self._listeners.handle(self._started)
@@ -177,6 +180,7 @@ class StoreSink:
         self.ended = RunEnded(run=self._number(), t_ns=event.t_ns, outcome=outcome, summary=summary)
         self._listeners.handle(self.ended)
         self.failure = self._store.rescue_error or self.failure
+        run_number.reset(self._numbered)
 
     def _conclude(self, event: RunEnded) -> tuple[Outcome, Summary]:
         """Compute what follows from all that was measured, and store it; return outcome and metrics."""

@@ -1,6 +1,8 @@
 """The store's sink writes batches, and keeps a log that has an end."""
 
 import sqlite3
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -8,6 +10,7 @@ import pytest
 
 from app.errors import DatabaseLockedError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.log import run_number
 from app.runs import sinks
 from app.runs.sinks import Sink, StoreSink
 from app.samples import LogLine, Waiting
@@ -17,6 +20,14 @@ from tests.fakes.runs import BLOCKS, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC, UT
 from workloads.protocol import DataReady, EnvironmentInfo, Flops, Progress
 
 ENDED = RunEnded(t_ns=10**10, outcome=Outcome(name="completed"), summary=Summary(allocator_peak_bytes=77))
+
+
+@pytest.fixture(autouse=True)
+def unnumbered() -> Iterator[None]:
+    """A run that is not ended keeps its number in the log of its thread, here the tests'."""
+    token = run_number.set(None)
+    yield
+    run_number.reset(token)
 
 
 class EventList:
@@ -59,6 +70,22 @@ def test_a_batch_is_written_as_soon_as_its_time_is_over(database_path: Path, mon
         for event in BLOCKS:
             sink.handle(event)
             assert store.load(run).blocks.end_ns[-1] == event.end_ns
+
+
+def test_a_wait_is_passed_on_from_any_thread_and_a_number_ends_with_its_run(
+    database_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "_BATCH_S", 0.0)
+    passed_on = EventList()
+    with RunStore.open(database_path) as store:
+        sink, run = started(store, passed_on)
+        assert run_number.get() == run
+        thread = threading.Thread(target=sink.handle, args=(Waiting(1, "The host is silent."),))
+        thread.start()
+        thread.join()
+        sink.handle(ENDED)
+    assert passed_on.events[1] == Waiting(1, "The host is silent.")
+    assert run_number.get() is None
 
 
 def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_path: Path) -> None:
