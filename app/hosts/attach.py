@@ -44,7 +44,7 @@ from app.storage.known_settings import DETACHED
 from app.storage.run_store import RunStore
 from app.storage.store import Store
 from workloads.catalog import UsageError
-from workloads.protocol import ProtocolError, RunSpec
+from workloads.protocol import ProtocolError, RunSpec, decode
 
 _MODULE = "app.agent.detached"
 _WEIGHTS = Path("weights.npz")
@@ -283,7 +283,8 @@ class Attachment:
                 self._t_ns = max(self._t_ns, getattr(event, "t_ns", 0))
                 match event:
                     case RunStarted():
-                        sink.handle(self._described(event))
+                        if sink.run is None:  # a host may say anything, but it is one run
+                            sink.handle(self._described(event))
                     case Waiting(reason=reason) if sink.run is None:
                         self._problem = reason
                         self._notify(f"The run waits on {self._link.entry.name}: {reason}")
@@ -291,7 +292,8 @@ class Attachment:
                         sink.handle(event)
         except (ProtocolError, LineTooLongError) as error:
             run, name = self._spool.run, self._link.entry.name
-            self._problem = f"What {name} has of the run is {error}; version {run.version} detached it, and fetches it."
+            wrong = str(error) or "a line without an end"
+            self._problem = f"What {name} has of the run is {wrong}; version {run.version} detached it, and fetches it."
             self._drained = None
             return
         if self._drained is not None and sink.ended is None:
@@ -306,7 +308,7 @@ class Attachment:
             if not line.startswith(_AFTER_LINES):
                 yield line
                 continue
-            match _AFTER.decode(line):
+            match decode(_AFTER, line, "what comes after the events of a run"):
                 case FilePart() as piece:
                     self._store_piece(piece)
                 case SpoolDrained() as drained:
@@ -321,6 +323,7 @@ class Attachment:
         entry = self._link.entry
         return msgspec.structs.replace(
             started,
+            uid=self.uid,
             environment={
                 **started.environment,
                 **source_info(self._spool.run.start.source),
