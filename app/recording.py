@@ -1,7 +1,8 @@
 """A recording: the events of a run as lines of JSON, with one writer and one reader, wherever it travels.
 
-The first line is its head, with the version of the format. A line that ends with `CUT` was not finished, and is skipped
-like a last line without an end; any other line that is no event is a mistake. Types bound what is read: see `RunEvent`.
+The first line is its head, with the version of the format; each other one is an event, by `workloads.protocol.encode`.
+A line that ends with `CUT` was not finished, and is skipped like a last line without an end; any other line that is no
+event is a mistake. Types bound what is read: see `RunEvent`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,11 +30,6 @@ _HEAD = msgspec.json.Decoder(RecordingHead)
 def head_line(program: str) -> bytes:
     """Return the first line of a recording that this version of the program writes."""
     return encode(RecordingHead(RECORDING_VERSION, program))
-
-
-def event_line(event: RunEvent) -> bytes:
-    """Return the line of an event."""
-    return encode(event)
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[RunEvent]:

@@ -27,7 +27,7 @@ from app.agent_protocol import CUT, FILE_PIECE_BYTES, FilePart, Refused
 from app.errors import UserError, bug_message
 from app.events import RunEvent
 from app.fields import Sample, SlowSample
-from app.recording import event_line, head_line
+from app.recording import head_line
 from app.runs.environment import host_info, inventory_info
 from app.runs.host import ClockAnchor, Host
 from app.runs.leases import CPU
@@ -50,7 +50,7 @@ from app.spool_protocol import (
 )
 from app.storage.owner import boot_id, lock_or_close
 from app.telemetry.feed import TelemetryFeed
-from workloads.protocol import Start
+from workloads.protocol import Start, encode
 
 _ORDER, _BOOT, _LINES, _PID, _LOCK, _STDERR, _WEIGHTS = (
     "order.json",
@@ -123,7 +123,7 @@ class _RecordingFile:
             self._is_full = True
             event = TelemetryGap(t_ns=event.t_ns, reason=_FULL.format(size=MOST_SPOOL_BYTES / 1e9))
         try:
-            self._write(event_line(event))
+            self._write(encode(event))
         except OSError as error:
             # The line was written in part, and what follows needs room.
             with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ import pytest
 from app.agent_protocol import CUT
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.fields import SlowSample
-from app.recording import event_line, head_line, read_events
+from app.recording import head_line, read_events
 from app.samples import Device, DeviceLost, FieldInfo, FieldsUpdated, LogLine, TelemetryGap, Waiting
 from tests.fakes.runs import BLOCKS, EPOCHS, EVIDENCE, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC
 from workloads.protocol import (
@@ -19,6 +19,7 @@ from workloads.protocol import (
     Flops,
     Progress,
     ProtocolError,
+    encode,
 )
 
 HEAD = head_line("0.3.0")
@@ -50,11 +51,11 @@ EVENTS: list[RunEvent] = [
 
 def test_every_event_comes_back_as_it_was() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(RunEvent)), "every kind is tried"
-    assert list(read_events([HEAD, *map(event_line, EVENTS)])) == EVENTS
+    assert list(read_events([HEAD, *map(encode, EVENTS)])) == EVENTS
 
 
 def test_a_line_that_was_not_finished_says_nothing() -> None:
-    line = event_line(LogLine(1, "whole"))
+    line = encode(LogLine(1, "whole"))
     lines = [HEAD, line[:9] + CUT, line, CUT, line[:-1]]
     assert list(read_events(lines)) == [LogLine(1, "whole")]
 
@@ -80,7 +81,7 @@ def test_what_is_no_recording_is_one_sentence(lines: list[bytes], words: str) ->
 def test_the_host_may_have_any_device() -> None:
     device = msgspec.structs.replace(GPU, name="\u0416 \U0001f600")
     started = RunStarted(uid="ab12cd34", spec=SPEC, t_ns=2, utc_ns=3, devices=(device,))
-    (again,) = read_events([HEAD, event_line(started)])
+    (again,) = read_events([HEAD, encode(started)])
     assert isinstance(again, RunStarted)
     assert again.devices == (device,)
     assert isinstance(again.devices[0], Device)

@@ -11,11 +11,11 @@ from app.errors import UserError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.hosts.attach import Attachment, SpoolLink
 from app.hosts.book import HostEntry
-from app.recording import event_line, head_line
+from app.recording import head_line
 from app.spool_protocol import DetachRun, Spool, SpoolDrained
 from app.storage.store import Store
 from tests.fakes.runs import GPU, HOST_DEVICE, SPEC, UTC_NS
-from workloads.protocol import PROTOCOL_VERSION, Start
+from workloads.protocol import PROTOCOL_VERSION, Start, encode
 
 UID = "ab12cd34"
 DRAINED = msgspec.json.encode(SpoolDrained("boot")) + b"\n"
@@ -60,7 +60,7 @@ def attachment(database: Path, link: LyingLink) -> Attachment:
 
 def test_a_run_that_begins_twice_under_another_id_is_one_of_the_id_that_was_asked_for(database_path: Path) -> None:
     events: list[RunEvent] = [STARTED, STARTED, ENDED, STARTED]
-    link = LyingLink([head_line("0.3.0"), *map(event_line, events), DRAINED])
+    link = LyingLink([head_line("0.3.0"), *map(encode, events), DRAINED])
     stored = attachment(database_path, link).fetch([])
     assert stored is not None
     assert (stored.row.uid, stored.row.completed, link.removed) == (UID, True, [UID])
@@ -72,7 +72,7 @@ def test_a_run_that_begins_twice_under_another_id_is_one_of_the_id_that_was_aske
 def test_what_is_no_recording_is_one_sentence_and_leaves_nothing_here_or_lost_there(
     line: bytes, database_path: Path
 ) -> None:
-    link = LyingLink([head_line("0.3.0"), event_line(STARTED), line, DRAINED])
+    link = LyingLink([head_line("0.3.0"), encode(STARTED), line, DRAINED])
     with pytest.raises(UserError, match=r"^What gpu1 has of the run is not "):
         attachment(database_path, link).fetch([])
     assert link.removed == []
