@@ -1,13 +1,9 @@
 """The messages between the program and an agent, which makes runs on a host: orders on its stdin, reports on stdout.
 
-One JSON object a line in both directions. The messages of the host's sampler (`app.telemetry.messages`) come between
-the reports on the same stdout: each has a tag of its own. Everything on the host ends when the agent's stdin closes,
-and when the agent has heard nothing for `LOST_S`; its stdout closes when nothing is left there. Times are of the host's
-clocks.
-
-Agent and sampler are two processes that write whole lines to one stdout. One that was killed in the middle of a line
-leaves its beginning: the next writer ends it with `CUT`, and a reader skips a line that ends so. It also skips a last
-line without an end. Any other line that is no message is a mistake.
+One JSON object a line in both directions. The messages of the host's telemetry (`app.telemetry.messages`) come between
+the reports: each has a tag of its own. Everything on the host ends when the agent's stdin closes, and when the agent
+has heard nothing for `LOST_S`; its stdout closes when nothing is left there. Times are of the host's clocks. A reader
+skips a last line without an end; any other line that is no message is a mistake.
 
 Paths in orders are names in the agent's scratch folder, such as `weights.npz`: `Start.weights_path`, and those of jobs.
 The program sends what a job reads (`WriteFile`), and fetches (`ReadFile`) and removes what a job or a worker wrote. The
@@ -39,17 +35,14 @@ HEARTBEAT_S = 1.0
 """How often the program pings an agent; an agent answers each ping at once."""
 LOST_S = 15.0
 """An agent that hears nothing for so long ends everything, though its stdin is open: a cut network closes nothing."""
-CUT = b"\x18\n"
-"""Ends a line that its writer was killed in; JSON has no such byte (cancel, ASCII)."""
 FILE_PIECE_BYTES = 2**18
 """The most bytes in one `FilePart` or `WriteFile`: what comes after them on the link must not wait for long."""
 MOST_EVENTS = 2_000
-"""Events of one worker that an agent sends before the program has taken them (`Took`)."""
+"""Events of one run that an agent sends before the program has taken them (`Took`)."""
 
-ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 Line = Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARS)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
-"""Chosen by the program: it counts the orders that are answered, and the workers, leases and jobs that they make."""
+"""Chosen by the program: it counts the orders that are answered, and the runs, leases and jobs that they make."""
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping", tag_field=TAG):
@@ -58,43 +51,50 @@ class Ping(msgspec.Struct, frozen=True, tag="ping", tag_field=TAG):
     number: Number
 
 
-class StartSampler(msgspec.Struct, frozen=True, tag="start_sampler", tag_field=TAG):
-    """Start the sampler, which writes its messages between the reports; in place of one that runs."""
+class StartTelemetry(msgspec.Struct, frozen=True, tag="start_telemetry", tag_field=TAG):
+    """Say what telemetry says from now on, the inventory first, with so many readings a second."""
 
     hz: float
 
 
-class StopSampler(msgspec.Struct, frozen=True, tag="stop_sampler", tag_field=TAG):
-    """End the sampler."""
+class StopTelemetry(msgspec.Struct, frozen=True, tag="stop_telemetry", tag_field=TAG):
+    """Say no telemetry from now on; answered by `TelemetryEnded`."""
 
 
-class OrderSampler(msgspec.Struct, frozen=True, tag="order_sampler", tag_field=TAG):
-    """Pass an order on to the sampler: a `SamplerCommand` as it is."""
+class ChangeRate(msgspec.Struct, frozen=True, tag="change_rate", tag_field=TAG):
+    """Read so many times a second from now on."""
 
-    command: msgspec.Raw
+    hz: float
 
 
-class LaunchWorker(msgspec.Struct, frozen=True, kw_only=True, tag="launch_worker", tag_field=TAG):
-    """Start a worker; answered by `WorkerLaunched`, before its first event, or `Refused`.
+class StartRun(msgspec.Struct, frozen=True, kw_only=True, tag="start_run", tag_field=TAG):
+    """Make a run on devices that are leased; answered by its events (`RunSaid`), or `Refused`.
 
-    `start.weights_path` is a name in the scratch folder; the file is there when the worker has said that it completed.
+    Attributes:
+        number: The run on this link.
+        start: The worker's order, complete; `start.weights_path` is a name in the scratch folder, and the file is there
+            when the run has completed.
+        hello_s: How long the worker may take to begin, in seconds.
+        message_gap_s: How long it may say nothing.
     """
 
     number: Number
     start: Start
+    hello_s: float
+    message_gap_s: float
 
 
-class EndWorker(msgspec.Struct, frozen=True, kw_only=True, tag="end_worker", tag_field=TAG):
-    """End a worker by one step."""
+class StopRun(msgspec.Struct, frozen=True, kw_only=True, tag="stop_run", tag_field=TAG):
+    """End a run, as its user would; with a reason, in one sentence, somebody else does."""
 
-    worker: Number
-    method: Literal["close stdin", "terminate", "kill"]
+    run: Number
+    reason: str = ""
 
 
 class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took", tag_field=TAG):
-    """Say that so many events of a worker were taken: it may send as many more."""
+    """Say that so many events of a run were taken: it may send as many more."""
 
-    worker: Number
+    run: Number
     events: int
 
 
@@ -122,7 +122,7 @@ class StartJob(msgspec.Struct, frozen=True, kw_only=True, tag="start_job", tag_f
 class ManageEnvironments(msgspec.Struct, frozen=True, tag="manage_environments", tag_field=TAG):
     """List the environments on the host, or offer, add or remove one; answered by `EnvironmentsManaged` or `Refused`.
 
-    How far it is comes before as `WorkerLogged`, with this number; `CancelJob` ends it, as it does a job.
+    How far it is comes before as `Progressed`; `CancelJob` ends it, as it does a job.
 
     Attributes:
         number: Of the order.
@@ -197,11 +197,11 @@ class RemoveFile(msgspec.Struct, frozen=True, kw_only=True, tag="remove_file", t
 
 Order = (
     Ping
-    | StartSampler
-    | StopSampler
-    | OrderSampler
-    | LaunchWorker
-    | EndWorker
+    | StartTelemetry
+    | StopTelemetry
+    | ChangeRate
+    | StartRun
+    | StopRun
     | Took
     | TakeLease
     | ReleaseLease
@@ -262,48 +262,24 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_fiel
     reason: str
 
 
-class SamplerEnded(msgspec.Struct, frozen=True, tag="sampler_ended", tag_field=TAG):
-    """The sampler's process is gone; a negative exit code is the signal that ended it."""
+class TelemetryEnded(msgspec.Struct, frozen=True, tag="telemetry_ended", tag_field=TAG):
+    """There is no telemetry any more: it was to stop, or for this reason, in one sentence."""
 
-    exit_code: ExitCode
-
-
-class WorkerLaunched(msgspec.Struct, frozen=True, kw_only=True, tag="worker_launched", tag_field=TAG):
-    """A worker was started, or a standby worker got the order."""
-
-    worker: Number
-    pid: Count
-
-
-class WorkerSaid(msgspec.Struct, frozen=True, kw_only=True, tag="worker_said", tag_field=TAG):
-    """A message of a worker, as it said it."""
-
-    worker: Number
-    message: msgspec.Raw
-
-
-class WorkerLogged(msgspec.Struct, frozen=True, kw_only=True, tag="worker_logged", tag_field=TAG):
-    """A line of a worker's log."""
-
-    worker: Number
-    t_ns: Nanoseconds
-    text: Line
-
-
-class WorkerBroke(msgspec.Struct, frozen=True, kw_only=True, tag="worker_broke", tag_field=TAG):
-    """A worker said something that is no message."""
-
-    worker: Number
-    reason: Line
-    line: Line
-
-
-class WorkerExited(msgspec.Struct, frozen=True, kw_only=True, tag="worker_exited", tag_field=TAG):
-    """A worker's last event; with a `reason` it is gone because what it ran on is, and its exit code is unknown."""
-
-    worker: Number
-    exit_code: ExitCode | None
     reason: Line | None = None
+
+
+class RunSaid(msgspec.Struct, frozen=True, kw_only=True, tag="run_said", tag_field=TAG):
+    """An event of a run, as a recording has it; the last is `RunEnded`."""
+
+    run: Number
+    event: msgspec.Raw
+
+
+class Progressed(msgspec.Struct, frozen=True, kw_only=True, tag="progressed", tag_field=TAG):
+    """How far an order is that takes long."""
+
+    number: Number
+    text: Line
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True, tag="leased", tag_field=TAG):
@@ -375,12 +351,9 @@ Report = (
     AgentHello
     | Pong
     | Refused
-    | SamplerEnded
-    | WorkerLaunched
-    | WorkerSaid
-    | WorkerLogged
-    | WorkerBroke
-    | WorkerExited
+    | TelemetryEnded
+    | RunSaid
+    | Progressed
     | Leased
     | JobDone
     | HostDescribed

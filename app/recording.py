@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from app.agent_protocol import CUT
 from app.events import RunEvent
 from workloads.protocol import TAG, Count, Name, ProtocolError, decode, encode
 
 RECORDING_VERSION = 1
+CUT = b"\x18\n"
+"""Ends a line that its writer was killed in; JSON has no such byte (cancel, ASCII)."""
 _EVENT: msgspec.json.Decoder[RunEvent] = msgspec.json.Decoder(RunEvent)
 
 
@@ -50,4 +51,9 @@ def read_events(lines: Iterable[bytes]) -> Iterator[RunEvent]:
                 )
             is_first = False
         else:
-            yield decode(_EVENT, line, "an event of a run")
+            yield decode_event(line)
+
+
+def decode_event(line: bytes) -> RunEvent:
+    """Return the event of one line; raises `ProtocolError`, whose text ends a sentence."""
+    return decode(_EVENT, line, "an event of a run")

@@ -1,7 +1,7 @@
 """Benchmark `agent`: the processor time of an idle agent beside that of its sampler, in the same seconds.
 
-The agent is pinged as the program does. Next to GPUs the sampler reads them 20 times a second; without, the host alone,
-five times a second: the agent has no work per sample, so its own figure is the same.
+The agent is pinged as the program does, and passes on what the sampler reads: next to GPUs 20 times a second each,
+without them the host alone.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 import psutil
 
-from app.agent_protocol import HEARTBEAT_S, AgentHello, Order, Ping, StartSampler
+from app.agent_protocol import HEARTBEAT_S, AgentHello, Order, Ping, StartTelemetry
 from app.paths import python_environment
 from benchmarks.harness import Result, cpu_s
 
@@ -53,7 +53,7 @@ def _agent() -> Iterator[tuple[Sequence[int], int]]:
         assert process.stdin is not None, "started with a pipe"
         assert process.stdout is not None, "started with a pipe"
         hello = msgspec.json.decode(process.stdout.readline(), type=AgentHello)
-        _send(process, StartSampler(_HZ))
+        _send(process, StartTelemetry(_HZ))
         process.stdout.readline()
         threads = [threading.Thread(target=each, args=(process, over)) for each in (_read, _ping)]
         for thread in threads:

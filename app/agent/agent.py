@@ -13,12 +13,12 @@ from typing import Literal, cast
 
 import psutil
 
-from app.agent.processes import AgentSampler, AgentWorker, Outbox
+from app.agent.processes import AgentRun, AgentTelemetry, Outbox
 from app.agent.scratch import Scratch
 from app.agent_protocol import (
     CancelJob,
+    ChangeRate,
     DescribeHost,
-    EndWorker,
     EnvironmentsManaged,
     FilesListed,
     HostDescribed,
@@ -26,29 +26,30 @@ from app.agent_protocol import (
     InspectHost,
     JobDone,
     KeepStandby,
-    LaunchWorker,
     Leased,
     ListFiles,
     ManageEnvironments,
     Order,
-    OrderSampler,
     Ping,
     Pong,
+    Progressed,
     ReadFile,
     Refused,
     ReleaseLease,
     RemoveFile,
     Report,
     StartJob,
-    StartSampler,
-    StopSampler,
+    StartRun,
+    StartTelemetry,
+    StopRun,
+    StopTelemetry,
     TakeLease,
     Took,
-    WorkerLogged,
     WriteFile,
 )
 from app.errors import UserError, bug_message
 from app.runs.environment import host_info
+from app.runs.host import Host
 from app.runs.jobs import JobCrashedError, JobError, run_job
 from app.runs.leases import Lease, Leases
 from app.runs.standby import StandbyLauncher
@@ -75,21 +76,20 @@ class Agent:
     Thread: the one that reads orders.
     """
 
-    def __init__(self, scratch: Path, outbox: Outbox, sampler: AgentSampler) -> None:
+    def __init__(self, scratch: Path, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._sampler = sampler
+        self._telemetry = AgentTelemetry(outbox)
         self._scratch = Scratch(scratch)
         self._leases = Leases()
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
-        # On Linux a worker dies with the thread that started it, so this one lasts as long as the agent.
-        self._launches = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
+        self._host = Host(telemetry=self._telemetry.feed, launcher=self._launcher, leases=self._leases)
         # One of its own: reads wait until the program has taken what was read before.
         self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="files")
         # One reference, read by the launcher's thread: no lock is needed.
         self._wants_standby = False
         self._held: dict[int, Lease] = {}
         # Other threads remove what is over, each by one operation: no lock is needed.
-        self._workers: dict[int, AgentWorker] = {}
+        self._runs: dict[int, AgentRun] = {}
         self._jobs: dict[int, threading.Event] = {}
 
     def follow(self, order: Order) -> None:
@@ -97,20 +97,20 @@ class Agent:
         match order:
             case Ping(number=number):
                 self._outbox.answer(Pong(number=number, t_ns=time.monotonic_ns(), utc_ns=time.time_ns()))
-            case StartSampler(hz=hz):
-                self._sampler.start(hz)
-            case StopSampler():
-                self._sampler.end()
-            case OrderSampler(command=command):
-                self._sampler.order(bytes(command))
-            case LaunchWorker(number=number):
-                self._launch(order)
-            case EndWorker(worker=number):
-                if (worker := self._workers.get(number)) is not None:
-                    worker.end(order)
-            case Took(worker=number, events=events):
-                if (worker := self._workers.get(number)) is not None:
-                    worker.take(events)
+            case StartTelemetry(hz=hz):
+                self._telemetry.start(hz)
+            case StopTelemetry():
+                self._telemetry.stop()
+            case ChangeRate(hz=hz):
+                self._telemetry.feed.set_rate(hz)
+            case StartRun(number=number):
+                self._answer(number, lambda: self._start_run(order))
+            case StopRun(run=number, reason=reason):
+                if (run := self._runs.get(number)) is not None:
+                    run.stop(reason)
+            case Took(run=number, events=events):
+                if (run := self._runs.get(number)) is not None:
+                    run.take(events)
             case TakeLease(number=number):
                 self._answer(number, lambda: self._lease(order))
             case ReleaseLease(lease=number):
@@ -130,19 +130,23 @@ class Agent:
             case ReadFile() | WriteFile() | ListFiles() | RemoveFile():
                 self._follow_file(order)
 
-    def _launch(self, order: LaunchWorker) -> None:
-        number = order.number
-        worker = AgentWorker(order, self._outbox, lambda: self._workers.pop(number, None))
-        self._workers[number] = worker
+    def close(self) -> None:
+        """End the sampler, which would otherwise be started again where it is killed; say nothing from now on."""
+        self._outbox.end()
+        self._telemetry.feed.close()
 
-        def launch() -> None:
+    def _start_run(self, order: StartRun) -> None:
+        self._telemetry.feed.start()
+        run = self._runs[order.number] = AgentRun(order, self._host, self._outbox, self._scratch)
+
+        def make() -> None:
             try:
-                worker.launch(self._launcher, self._scratch)
-            except BaseException:
-                del self._workers[number]
-                raise
+                run.make()
+            finally:
+                del self._runs[order.number]
 
-        self._launches.submit(self._answer, number, launch)
+        # On Linux a worker dies with the thread that started it: this one lasts as long.
+        threading.Thread(target=partial(self._answer, order.number, make), name="run", daemon=True).start()
 
     def _lease(self, order: TakeLease) -> Report:
         lease = self._leases.take(order.devices, order.count)
@@ -180,7 +184,7 @@ class Agent:
             nonlocal last
             if line != last:
                 last = line
-                self._outbox.answer(WorkerLogged(worker=order.number, t_ns=time.monotonic_ns(), text=line))
+                self._outbox.answer(Progressed(number=order.number, text=line))
             return not cancelled.is_set()
 
         uv = self._scratch.path(order.uv) if order.uv else ""

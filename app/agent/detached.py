@@ -17,22 +17,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from app.agent.guard import end_everything, start_guard
-from app.agent_protocol import CUT, FILE_PIECE_BYTES, FilePart, Refused
+from app.agent_protocol import FILE_PIECE_BYTES, FilePart, Refused
 from app.errors import UserError, bug_message
 from app.events import RunEvent
 from app.fields import Sample, SlowSample
-from app.recording import head_line
+from app.recording import CUT, head_line
 from app.runs.environment import host_info, inventory_info
-from app.runs.host import ClockAnchor, Host
-from app.runs.leases import CPU
+from app.runs.host import ClockAnchor, Host, WorkerTimeouts
 from app.runs.maker import RunMaker
-from app.runs.supervisor import WorkerTimeouts
 from app.samples import TelemetryGap, Waiting
 from app.spool_protocol import (
     MOST_SPOOL_BYTES,
@@ -50,7 +48,7 @@ from app.spool_protocol import (
 )
 from app.storage.owner import boot_id, lock_or_close
 from app.telemetry.feed import TelemetryFeed
-from workloads.protocol import Start, encode
+from workloads.protocol import encode
 
 _ORDER, _BOOT, _LINES, _PID, _LOCK, _STDERR, _WEIGHTS = (
     "order.json",
@@ -152,21 +150,17 @@ def make_run(folder: Path, guard: int) -> None:
         t_ns = time.monotonic_ns()
         return ClockAnchor(t_ns, run.utc_ns + t_ns - start_ns)
 
-    def order(_host: Host, devices: Sequence[str]) -> Start:
-        gpus = tuple(device for device in devices if device != CPU)
-        weights = str(folder / _WEIGHTS) if run.start.weights_path is not None else None
-        return msgspec.structs.replace(run.start, gpu_uuids=gpus, weights_path=weights)
-
     def emit(event: RunEvent) -> None:
         recording.handle(event)
 
-    feed = TelemetryFeed(run.hz)
+    start, feed = run.start, TelemetryFeed(run.hz)
+    if start.weights_path is not None:
+        start = msgspec.structs.replace(start, weights_path=str(folder / _WEIGHTS))
     timeouts = WorkerTimeouts(hello_s=run.hello_s, message_gap_s=run.message_gap_s)
     maker = RunMaker(
-        run.start.spec,
+        start,
         Host(telemetry=feed, now=now, describe=lambda inventory: inventory_info(inventory) | host_info()),
         emit,
-        order,
         uid=run.uid,
         environment=run.environment,
         timeouts=timeouts,

@@ -14,12 +14,12 @@ import msgspec
 from app import units
 from app.agent.agent import Agent
 from app.agent.guard import end_everything, print_error
-from app.agent.processes import AgentSampler, Outbox
+from app.agent.processes import Outbox
 from app.agent_protocol import AGENT_PROTOCOL, LOST_S, AgentHello, Order
 from app.errors import bug_message
 from app.log import configure_child
 from app.storage.owner import boot_id, host_id
-from app.telemetry.sampler_process import PipeLock, claim_output
+from app.telemetry.sampler_process import claim_output
 from workloads.catalog import complete_environments
 from workloads.protocol import MOST_MESSAGE_BYTES, ProtocolError, decode
 
@@ -36,13 +36,12 @@ def serve(scratch: Path, guard: int) -> int:
         guard: A file that closes when the guard is gone.
     """
     os.set_blocking(1, True)
-    stdout, pipe_lock = os.dup(1), PipeLock.create()
-    outbox = Outbox(claim_output(pipe_lock))
+    outbox = Outbox(claim_output())
     _configure_log()
-    agent = Agent(scratch, outbox, AgentSampler(outbox, stdout, pipe_lock))
+    agent = Agent(scratch, outbox)
     outbox.answer(_hello(scratch))
     complaint = _follow_all(agent, guard)
-    outbox.end()
+    agent.close()
     if complaint:
         print_error(f"The agent on {platform.node()} ends: {complaint}")
     end_everything(scratch)

@@ -106,7 +106,7 @@ class Hosts:
             progress.cancel()
         self._stack.callback(connection.close)
         if self._standby and isinstance(connection, Connection):  # in a pool each run has an agent of its own
-            connection.launcher.keep_standby(is_standby_wanted(connection.host.telemetry))
+            connection.keep_standby(is_standby_wanted(connection.host.telemetry))
         return connection
 
 

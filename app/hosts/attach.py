@@ -23,10 +23,11 @@ from app.recording import read_events
 from app.records import StoredRun
 from app.runs.custom import stored_source
 from app.runs.environment import program_info
+from app.runs.host import ClockAnchor, WorkerTimeouts
 from app.runs.leases import candidate_devices
-from app.runs.session import RunServices, source_info, start_order
+from app.runs.session import RunServices, needs_calibration, source_info, start_order
 from app.runs.sinks import Sink, StoreSink
-from app.runs.supervisor import WorkerTimeouts
+from app.runs.supervisor import MessageOrder
 from app.samples import Waiting
 from app.spool_protocol import (
     DetachRun,
@@ -44,7 +45,7 @@ from app.storage.known_settings import DETACHED
 from app.storage.run_store import RunStore
 from app.storage.store import Store
 from workloads.catalog import UsageError
-from workloads.protocol import ProtocolError, RunSpec, decode
+from workloads.protocol import Message, ProtocolError, RunSpec, decode
 
 _MODULE = "app.agent.detached"
 _WEIGHTS = Path("weights.npz")
@@ -174,11 +175,12 @@ def detach_run(spec: RunSpec, services: RunServices, link: SpoolLink, hz: float)
     services.admit([spec])
     with Store.open(services.database) as store:
         source = stored_source(spec, services.database)
-        start = start_order(store, spec, source, _WEIGHTS, services.host, devices[:count])
+        start = start_order(spec, source, _WEIGHTS)
+        calibrate = start.calibrate and needs_calibration(store, spec, services.host, devices[:count])
     timeouts = WorkerTimeouts()
     run = DetachRun(
         uid=uuid.uuid4().hex,
-        start=start,
+        start=msgspec.structs.replace(start, calibrate=calibrate),
         hz=hz,
         environment=program_info(),
         utc_ns=time.time_ns(),
@@ -194,6 +196,11 @@ def detach_run(spec: RunSpec, services: RunServices, link: SpoolLink, hz: float)
 def detached_hosts(database: Path) -> dict[str, str]:
     """Return the hosts of the runs that were detached from a database and not fetched yet, by uid."""
     return load_setting(database, DETACHED) or {}
+
+
+def _unbounded() -> ClockAnchor:
+    """Return the end of time: nobody here knows when the last event of a recording was written."""
+    return ClockAnchor(2**63 - 1, 0)
 
 
 class Attachment:
@@ -278,17 +285,21 @@ class Attachment:
 
     def _play(self, sink: StoreSink) -> None:
         """Store the events as they come; end the run where its maker was killed, which is known once all came."""
+        order: MessageOrder | None = None
         try:
             for event in read_events(self._recorded()):
                 self._t_ns = max(self._t_ns, getattr(event, "t_ns", 0))
                 match event:
                     case RunStarted():
                         if sink.run is None:  # a host may say anything, but it is one run
+                            order = MessageOrder(ClockAnchor(event.t_ns, event.utc_ns), _unbounded, is_greeted=True)
                             sink.handle(self._described(event))
                     case Waiting(reason=reason) if sink.run is None:
                         self._problem = reason
                         self._notify(f"The run waits on {self._link.entry.name}: {reason}")
-                    case _ if sink.run is not None and sink.ended is None:
+                    case _ if order is not None and sink.ended is None:
+                        if isinstance(event, Message):
+                            order.check(event)
                         sink.handle(event)
         except (ProtocolError, LineTooLongError) as error:
             run, name = self._spool.run, self._link.entry.name

@@ -8,31 +8,28 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from app.agent_protocol import (
     MOST_EVENTS,
     AgentHello,
+    ChangeRate,
     DescribeHost,
-    EndWorker,
     HostDescribed,
     KeepStandby,
-    LaunchWorker,
     Leased,
-    OrderSampler,
+    Refused,
     ReleaseLease,
-    SamplerEnded,
-    StartSampler,
-    StopSampler,
+    RunSaid,
+    StartRun,
+    StartTelemetry,
+    StopRun,
+    StopTelemetry,
     TakeLease,
+    TelemetryEnded,
     Took,
-    WorkerBroke,
-    WorkerExited,
-    WorkerLaunched,
-    WorkerLogged,
-    WorkerSaid,
 )
 from app.environment_keys import (
     BOOT_ID_KEY,
@@ -44,22 +41,26 @@ from app.environment_keys import (
     LINK_ROUND_TRIP_KEY,
 )
 from app.errors import TelemetryError, UserError
+from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.hosts import bootstrap
 from app.hosts.bootstrap import Prepared
 from app.hosts.carriers import Carrier
 from app.hosts.channel import Channel, ProcessChannel
 from app.hosts.link import Link, LinkLimits, LinkStatus
 from app.hosts.remote_jobs import RemoteJobs, ScratchFiles, with_host
-from app.hosts.routes import FloodError, LinkLost, LinkLostError, LinkSilent, SamplerReport, WorkerReport
+from app.hosts.routes import FloodError, LinkLost, LinkLostError, LinkSilent, RunReport, TelemetryReport
+from app.recording import decode_event
 from app.runs.environment import inventory_info, program_info
-from app.runs.host import Host
-from app.runs.launcher import BrokenMessage, Exited, Post, Worker, WorkerEvent
+from app.runs.host import Host, WorkerTimeouts
 from app.runs.leases import DeviceLeases, Lease
+from app.runs.supervisor import MessageOrder
 from app.samples import Inventory, LogLine, Waiting
 from app.telemetry.feed import TelemetryFeed
-from app.telemetry.messages import SamplerCommand, SamplerMessage
-from workloads.protocol import Finished, ProtocolError, Start, decode_message
+from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
+from workloads.protocol import Message, ProtocolError, Start
 
+_STOP_S = 30.0
+"""After so long a run that was stopped has ended: its worker was asked, then killed, and telemetry waited for."""
 _TAKEN_AT_ONCE = 50
 """Events after which the agent hears that they were taken, at the latest."""
 _MOST_READINGS_PER_S = 5_000
@@ -68,17 +69,16 @@ The program stores twice as many on two busy processors."""
 _MOST_READINGS_AT_ONCE = 25_000
 """After a silence that a link survives, what a sampler of 16 GPUs has said meanwhile."""
 _END_S = 3.0
-_MAX_BROKEN_BYTES = 4_000
 
 
 class RemoteSampler:
-    """The sampler of a host, for its `TelemetryFeed`.
+    """The telemetry of a host, which its agent reads, for the `TelemetryFeed` here.
 
     Thread: see `Sampler`.
     """
 
     def __init__(self, link: Link, environments: tuple[str, ...], hz: float) -> None:
-        """Have the agent start it; raises `TelemetryError` where the link is lost.
+        """Have the agent say it; raises `TelemetryError` where the link is lost.
 
         Args:
             link: The link.
@@ -87,18 +87,18 @@ class RemoteSampler:
         """
         self._link = link
         self._environments = environments
-        self._said: queue.SimpleQueue[SamplerReport] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[TelemetryReport] = queue.SimpleQueue()
         self._ended = threading.Event()
-        self._end: SamplerEnded | LinkLost | None = None
+        self._reason: str | None = None
         # Of the link's reader alone.
         self._room, self._heard_s = float(_MOST_READINGS_AT_ONCE), time.monotonic()
         try:
-            link.routes.listen_sampler(self._take)
+            link.routes.listen_telemetry(self._take)
         except LinkLostError as error:
             raise TelemetryError(str(error)) from error
-        link.send(StartSampler(hz))
+        link.send(StartTelemetry(hz))
 
-    def _take(self, said: SamplerReport) -> None:
+    def _take(self, said: TelemetryReport) -> None:
         now_s = time.monotonic()
         room = self._room + (now_s - self._heard_s) * _MOST_READINGS_PER_S
         self._room, self._heard_s = min(room, _MOST_READINGS_AT_ONCE) - 1, now_s
@@ -110,29 +110,29 @@ class RemoteSampler:
         """Yield what it says until it has ended, or the link is lost."""
         while True:
             said = self._said.get()
-            if isinstance(said, SamplerEnded | LinkLost):
-                self._end = said
+            if isinstance(said, TelemetryEnded | LinkLost):
+                self._reason = said.reason
                 self._ended.set()
                 return
             yield of_host(said, self._environments) if isinstance(said, Inventory) else said
 
     def exit_code(self) -> int:
-        """Return its exit code; raises `TelemetryError` where the link is lost."""
+        """Return 0 for one that was to end; raises `TelemetryError` for another, which no other can replace."""
         self._ended.wait()
-        if isinstance(self._end, LinkLost):
-            raise TelemetryError(self._end.reason)
-        assert self._end is not None, "it has ended"
-        return self._end.exit_code
+        if self._reason is not None:
+            raise TelemetryError(self._reason)
+        return 0
 
     def send(self, command: SamplerCommand) -> None:
-        """Have the agent pass an order on."""
-        self._link.send(OrderSampler(msgspec.Raw(msgspec.json.encode(command))))
+        """Have the agent change the rate; of workers and phases it knows itself."""
+        if isinstance(command, SetRate):
+            self._link.send(ChangeRate(command.hz))
 
     def end(self) -> None:
-        """Have the agent end it; one that does not is left, with what it says after this."""
-        self._link.send(StopSampler())
+        """Have the agent say no more; one that does not stop is left, with what it says after this."""
+        self._link.send(StopTelemetry())
         if not self._ended.wait(_END_S):
-            self._said.put(LinkLost(f"The sampler on {self._link.name} did not end."))
+            self._said.put(LinkLost(f"The telemetry of {self._link.name} did not end."))
 
 
 def of_host(inventory: Inventory, environments: tuple[str, ...] = ()) -> Inventory:
@@ -160,143 +160,148 @@ class RemoteLeases(DeviceLeases):
         return None if devices is None else Lease(devices, partial(self._link.send, ReleaseLease(number)))
 
 
-class RemoteLauncher:
-    """Starts workers on a host.
+class RemoteRun:
+    """A run that a host makes: what its agent says, checked and emitted here.
 
-    Thread: any.
+    Thread: `run` blocks its thread, once; `stop` any.
     """
 
-    def __init__(self, link: Link, files: ScratchFiles) -> None:
-        self._link = link
-        self._files = files
-
-    def launch(self, start: Start, post: Post) -> Worker:
-        """Have the agent start a worker; raises `OSError`, and `LinkLostError`."""
-        number = self._link.number()
-        fetch = None
-        if start.weights_path is not None:
-            name = self._files.new_name()
-            fetch = partial(self._bring, name, Path(start.weights_path))
-            start = msgspec.structs.replace(start, weights_path=name)
-        worker = RemoteWorker(self._link, number, post, fetch)
-        self._link.routes.listen_worker(number, worker.take)
-        try:
-            launched = self._link.ask(number, LaunchWorker(number=number, start=start), WorkerLaunched)
-        except BaseException:
-            self._link.routes.forget_worker(number)
-            raise
-        worker.listen(launched.pid)
-        return worker
-
-    def _bring(self, name: str, path: Path) -> None:
-        self._files.fetch(name, path)
-        self._files.remove(name)
-
-    def keep_standby(self, wanted: bool) -> None:
-        """Have standby workers there from now on, or none."""
-        self._link.send(KeepStandby(wanted))
-
-
-class RemoteWorker:
-    """A worker of a host. One thread of its own posts its events, so that a slow run does not hold up the link.
-
-    Thread: any.
-    """
-
-    def __init__(self, link: Link, number: int, post: Post, fetch: Callable[[], None] | None) -> None:
-        """Take what the launcher knows before it is started.
+    def __init__(
+        self,
+        link: Link,
+        files: ScratchFiles,
+        start: Start,
+        host: Host,
+        emit: Callable[[RunEvent], None],
+        timeouts: WorkerTimeouts,
+    ) -> None:
+        """Prepare a run; for the rest see `app.runs.maker.LocalRun`.
 
         Args:
             link: The link to its host.
-            number: Its number on the link.
-            post: Gets its events.
-            fetch: Brings what it wrote over here, once it says that it completed; None if it writes nothing.
+            files: The agent's folder.
+            start: The worker's order, complete; its weights are brought to its path before the run ends.
+            host: The host.
+            emit: Gets every event, in order. A `UserError` of it ends the run.
+            timeouts: How long its worker may take.
         """
         self._link = link
-        self._number = number
-        self._post = post
-        self._fetch = fetch
-        self._pid = 0
-        self._said: queue.SimpleQueue[WorkerReport] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._deliver, name=f"worker {number} of {link.name}", daemon=True)
+        self._files = files
+        self._weights = None if start.weights_path is None else Path(start.weights_path)
+        name = None if start.weights_path is None else files.new_name()
+        self._start = msgspec.structs.replace(start, weights_path=name)
+        self._timeouts = timeouts
+        self._emit = emit
+        self._order = MessageOrder(host.now(), host.now, is_greeted=True)
+        self._number = link.number()
+        self._said: queue.SimpleQueue[RunReport | None] = queue.SimpleQueue()
+        # One reference, which `stop` sets: since when the run is to end.
+        self._stopped_s: float | None = None
+        self._is_refused = False
 
-    @property
-    def pid(self) -> int:
-        """Process id of the worker on its host."""
-        return self._pid
+    def stop(self, reason: str = "") -> None:
+        """Have the agent end it."""
+        self._stopped_s = self._stopped_s or time.monotonic()
+        self._link.send(StopRun(run=self._number, reason=reason))
+        self._said.put(None)  # wakes `run`, which from now on waits for less long
 
-    def take(self, said: WorkerReport) -> None:
-        """Take what it says; returns at once. Raises `FloodError` for more than an agent sends before it is taken."""
+    def run(self) -> None:
+        """Have the agent make it, and emit what it says."""
+        ended = self._make()
+        if ended.outcome.name == "completed" and self._weights is not None and self._start.weights_path is not None:
+            self._bring(self._start.weights_path, self._weights)
+        self._emit(ended)
+
+    def _make(self) -> RunEnded:
+        try:
+            self._link.routes.listen_run(self._number, self._take)
+        except LinkLostError as error:
+            return self._ended("crashed", str(error))
+        try:
+            self._link.send(
+                StartRun(
+                    number=self._number,
+                    start=self._start,
+                    hello_s=self._timeouts.hello_s,
+                    message_gap_s=self._timeouts.message_gap_s,
+                )
+            )
+            return self._follow()
+        finally:
+            self._link.routes.forget_run(self._number)
+
+    def _take(self, said: RunReport) -> None:
+        """Take what is said of it; returns at once. Raises `FloodError` for more than an agent may say untaken."""
         if self._said.qsize() >= 2 * MOST_EVENTS and not isinstance(said, LinkSilent | LinkLost):
-            raise FloodError("more of a worker than this program has taken")
+            raise FloodError("more of a run than this program has taken")
         self._said.put(said)
 
-    def listen(self, pid: int) -> None:
-        """Begin to post its events."""
-        self._pid = pid
-        self._thread.start()
-
-    def ask_to_stop(self) -> None:
-        """Have its stdin closed."""
-        self._link.send(EndWorker(worker=self._number, method="close stdin"))
-
-    def terminate(self) -> None:
-        """Have it sent SIGTERM."""
-        self._link.send(EndWorker(worker=self._number, method="terminate"))
-
-    def kill(self) -> None:
-        """Have its process group killed."""
-        self._link.send(EndWorker(worker=self._number, method="kill"))
-
-    def _deliver(self) -> None:
-        taken = 0
+    def _follow(self) -> RunEnded:
+        untaken = 0
         while True:
-            said = self._said.get()
-            event = self._event(said)
-            if isinstance(event, Finished) and event.outcome == "completed" and self._fetch is not None:
-                self._bring(self._fetch)
-            self._post(event)
-            if isinstance(event, Exited):
-                return
-            if not isinstance(said, LinkSilent):
-                taken += 1
-            if taken >= _TAKEN_AT_ONCE or (taken and self._said.empty()):
-                self._link.send(Took(worker=self._number, events=taken))
-                taken = 0
-
-    def _event(self, said: WorkerReport) -> WorkerEvent:
-        match said:
-            case LinkSilent(reason=reason):
-                return Waiting(self._link.clock.now_ns(), reason)
-            case LinkLost(reason=reason):
-                return Exited(None, reason)
-            case _:
-                return worker_event(said, self._link.name)
-
-    def _bring(self, fetch: Callable[[], None]) -> None:
-        """Bring its file here before the run hears that it completed: the agent's files end with the agent."""
-        try:
-            fetch()
-        except (UserError, OSError) as error:
-            self._post(
-                LogLine(self._link.clock.now_ns(), f"(the weights were not brought from {self._link.name}: {error})")
-            )
-
-
-def worker_event(said: WorkerSaid | WorkerLogged | WorkerBroke | WorkerExited, host: str) -> WorkerEvent:
-    """Return what the agent of a host reports of a worker, as the event that a worker of this machine posts."""
-    match said:
-        case WorkerSaid(message=message):
             try:
-                return with_host(decode_message(bytes(message)), host)
-            except ProtocolError as error:
-                return BrokenMessage(str(error), bytes(message)[:_MAX_BROKEN_BYTES].decode(errors="replace"))
-        case WorkerLogged(t_ns=t_ns, text=text):
-            return LogLine(t_ns, text)
-        case WorkerBroke(reason=reason, line=line):
-            return BrokenMessage(reason, line)
-        case WorkerExited(exit_code=exit_code, reason=reason):
-            return Exited(exit_code, reason)
+                said = self._said.get(timeout=self._wait_s())
+            except queue.Empty:
+                self.stop()
+                return self._ended("crashed", f"The agent on {self._link.name} says nothing of the run any more.")
+            if self._is_overdue():
+                return self._ended("crashed", f"The agent on {self._link.name} did not end the run.")
+            match said:
+                case LinkSilent(reason=reason):
+                    self._pass(Waiting(self._link.clock.now_ns(), reason))
+                case LinkLost(reason=reason):
+                    return self._ended("crashed", reason)
+                case Refused(reason=reason):
+                    return self._ended("failed", reason)
+                case RunSaid(event=event):
+                    try:
+                        decoded = self._decode(bytes(event))
+                    except ProtocolError as error:
+                        self.stop()
+                        return self._ended("failed", f"What the agent on {self._link.name} says of the run is {error}.")
+                    if isinstance(decoded, RunEnded):
+                        return decoded
+                    self._pass(decoded)
+                    untaken += 1
+            if untaken >= _TAKEN_AT_ONCE or (untaken and self._said.empty()):
+                self._link.send(Took(run=self._number, events=untaken))
+                untaken = 0
+
+    def _wait_s(self) -> float:
+        """Return for how long to wait for the next event: an agent ends a worker that says nothing, and one to end."""
+        return _STOP_S if self._stopped_s else self._timeouts.hello_s + self._timeouts.message_gap_s
+
+    def _is_overdue(self) -> bool:
+        return self._stopped_s is not None and time.monotonic() > self._stopped_s + _STOP_S
+
+    def _decode(self, line: bytes) -> RunEvent:
+        """Return an event; raises `ProtocolError`."""
+        event = with_host(decode_event(line), self._link.name)
+        if isinstance(event, Message):
+            self._order.check(event)
+        elif isinstance(event, RunStarted):
+            raise ProtocolError("a begin, and it has begun")
+        return event
+
+    def _pass(self, event: RunEvent) -> None:
+        try:
+            self._emit(event)
+        except UserError as error:
+            if not self._is_refused:
+                self._is_refused = True
+                self.stop(str(error))
+
+    def _ended(self, name: Literal["crashed", "failed"], reason: str) -> RunEnded:
+        return RunEnded(t_ns=self._link.clock.now_ns(), outcome=Outcome(name=name, reason=reason))
+
+    def _bring(self, name: str, path: Path) -> None:
+        """Bring its weights here before the run ends: the agent's files end with the agent."""
+        try:
+            self._files.fetch(name, path)
+            self._files.remove(name)
+        except (UserError, OSError) as error:
+            line = f"(the weights were not brought from {self._link.name}: {error})"
+            self._pass(LogLine(self._link.clock.now_ns(), line))
 
 
 _LOOK_S = 0.1
@@ -338,7 +343,10 @@ class Connection:
     hello: AgentHello
     prepared: Prepared | None
     link: Link
-    launcher: RemoteLauncher
+
+    def keep_standby(self, wanted: bool) -> None:
+        """Have standby workers there from now on, or none."""
+        self.link.send(KeepStandby(wanted))
 
     def status(self) -> LinkStatus:
         """Return how the link is: its round trip, for how long it is silent, why it is lost."""
@@ -468,18 +476,17 @@ def serve(
     hello = link.start(lines)
     files = ScratchFiles(link)
     telemetry = TelemetryFeed(hz, partial(RemoteSampler, link, hello.environments), link.clock.now_ns)
-    launcher = RemoteLauncher(link, files)
     host = Host(
         telemetry=telemetry,
-        launcher=launcher,
         leases=RemoteLeases(link),
+        remote_run=partial(RemoteRun, link, files),
         run_job=RemoteJobs(link, files),
         now=link.clock.now,
         describe=lambda inventory: _environment(link, hello, kind, inventory),
         name=name,
     )
     telemetry.start()
-    return Connection(host=host, hello=hello, prepared=prepared, link=link, launcher=launcher)
+    return Connection(host=host, hello=hello, prepared=prepared, link=link)
 
 
 def _environment(link: Link, hello: AgentHello, kind: str, inventory: Inventory) -> dict[str, str]:

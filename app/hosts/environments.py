@@ -3,14 +3,14 @@
 from concurrent.futures import wait
 from pathlib import Path
 
-from app.agent_protocol import CancelJob, EnvironmentsManaged, ManageEnvironments, WorkerLogged
+from app.agent_protocol import CancelJob, EnvironmentsManaged, ManageEnvironments, Progressed
 from app.environments.known import find_uv, system_name
 from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest, Report
 from app.environments.steps import CancelledError
 from app.errors import UserError
 from app.hosts.link import Link
 from app.hosts.remote_jobs import ScratchFiles
-from app.hosts.routes import LinkLostError, WorkerReport
+from app.hosts.routes import LinkLostError, RunReport
 
 _LOOK_S = 0.2
 
@@ -47,17 +47,17 @@ class RemoteEnvironments:
     def _follow(self, order: ManageEnvironments, report: Report) -> EnvironmentAnswer:
         lines = [""]
 
-        def take(said: WorkerReport) -> None:
-            if isinstance(said, WorkerLogged):
+        def take(said: RunReport) -> None:
+            if isinstance(said, Progressed):
                 lines[0] = said.text
 
-        self._link.routes.listen_worker(order.number, take)
+        self._link.routes.listen_run(order.number, take)
         answer, is_cancelled = self._link.order(order.number, order), False
         while not wait([answer], _LOOK_S).done:
             if not is_cancelled and not report(lines[0]):
                 self._link.send(CancelJob(order.number))
                 is_cancelled = True
-        self._link.routes.forget_worker(order.number)
+        self._link.routes.forget_run(order.number)
         managed = answer.result()
         if not isinstance(managed, EnvironmentsManaged):
             raise LinkLostError(f"The agent on {self._link.name} answered something else; update both programs.")

@@ -1,4 +1,4 @@
-"""The link to an agent: orders and their answers, pings, and what it reports of sampler and workers, sorted out."""
+"""The link to an agent: orders and their answers, pings, and what it reports of telemetry and runs, sorted out."""
 
 import contextlib
 import itertools
@@ -17,7 +17,6 @@ import msgspec
 from app import units
 from app.agent_protocol import (
     AGENT_PROTOCOL,
-    CUT,
     HEARTBEAT_S,
     LOST_S,
     AgentHello,
@@ -278,7 +277,7 @@ class Link:
         try:
             for line in lines:
                 self._hear()
-                if not line.endswith(CUT):
+                if line.endswith(b"\n"):  # else the agent was killed while it wrote
                     self._handle(decoder.decode(line))
         except (msgspec.DecodeError, LineTooLongError):
             shown = one_line(line[:_MAX_SHOWN_BYTES].decode(errors="replace"))
@@ -294,7 +293,7 @@ class Link:
             was_silent, self._is_silent = self._is_silent, False
         if was_silent:
             self._notify(f"{self.name} answers again.")
-            self.routes.tell_workers(LinkSilent(""))
+            self.routes.tell_runs(LinkSilent(""))
 
     def _handle(self, said: Report | SamplerMessage) -> None:
         match said:
@@ -357,7 +356,7 @@ class Link:
                 self._is_silent |= newly_silent
                 unanswered_s = (time.monotonic_ns() - min(self._pings.values(), default=time.monotonic_ns())) / 1e9
             if unanswered_s >= _UNANSWERED * self._limits.lost_s and late_s <= _STOOD_STILL_S:
-                self._lose(f"The agent on {self.name} hangs: its sampler sends readings, but no ping is answered.")
+                self._lose(f"The agent on {self.name} hangs: it sends readings, but answers no ping.")
             elif silent_s >= self._limits.lost_s:
                 quiet = units.with_unit(silent_s, "s")
                 self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
@@ -366,7 +365,7 @@ class Link:
                 reason = f"Nothing has come from {self.name} for {quiet}; after {limit} it is given up."
                 _log.warning("%s", reason)
                 self._notify(reason)
-                self.routes.tell_workers(LinkSilent(reason))
+                self.routes.tell_runs(LinkSilent(reason))
 
     def _ping(self) -> None:
         number = self.number()

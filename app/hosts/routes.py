@@ -1,4 +1,4 @@
-"""Who waits for what an agent reports: answers by the numbers of orders, the sampler's feed, and workers."""
+"""Who waits for what an agent reports: answers by the numbers of orders, the telemetry feed, and runs."""
 
 import threading
 from collections.abc import Callable
@@ -15,14 +15,11 @@ from app.agent_protocol import (
     JobDone,
     Leased,
     Pong,
+    Progressed,
     Refused,
     Report,
-    SamplerEnded,
-    WorkerBroke,
-    WorkerExited,
-    WorkerLaunched,
-    WorkerLogged,
-    WorkerSaid,
+    RunSaid,
+    TelemetryEnded,
 )
 from app.errors import UserError
 from app.runs.jobs import JobCrashedError, JobError
@@ -39,7 +36,7 @@ class FloodError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """The last that a sampler or a worker hears of its link: it is lost, for this reason."""
+    """The last that telemetry or a run hears of its link: it is lost, for this reason."""
 
     reason: str
 
@@ -51,22 +48,12 @@ class LinkSilent:
     reason: str
 
 
-SamplerReport = SamplerMessage | SamplerEnded | LinkLost
-WorkerReport = WorkerSaid | WorkerLogged | WorkerBroke | WorkerExited | LinkSilent | LinkLost
-Numbered = (
-    Refused
-    | WorkerLaunched
-    | Leased
-    | JobDone
-    | HostDescribed
-    | HostInspected
-    | EnvironmentsManaged
-    | FilePart
-    | FilesListed
-)
+TelemetryReport = SamplerMessage | TelemetryEnded | LinkLost
+RunReport = RunSaid | Progressed | Refused | LinkSilent | LinkLost
+Numbered = Refused | Leased | JobDone | HostDescribed | HostInspected | EnvironmentsManaged | FilePart | FilesListed
 """Reports that answer an order, by its number."""
-TakeSampler = Callable[[SamplerReport], None]
-TakeWorker = Callable[[WorkerReport], None]
+TakeTelemetry = Callable[[TelemetryReport], None]
+TakeRun = Callable[[RunReport], None]
 
 
 class Routes:
@@ -82,8 +69,8 @@ class Routes:
         # Everything below is read and written under the lock; nobody is called under it.
         self._lost: str | None = None
         self._answers: dict[int, Future[Numbered]] = {}
-        self._sampler: TakeSampler | None = None
-        self._workers: dict[int, TakeWorker] = {}
+        self._telemetry: TakeTelemetry | None = None
+        self._runs: dict[int, TakeRun] = {}
 
     @property
     def lost(self) -> str | None:
@@ -100,48 +87,46 @@ class Routes:
         answer.set_exception(LinkLostError(self._lost))
         return answer
 
-    def listen_sampler(self, take: TakeSampler) -> None:
-        """Pass what the sampler says to `take` from now on; raises `LinkLostError`."""
+    def listen_telemetry(self, take: TakeTelemetry) -> None:
+        """Pass what telemetry says to `take` from now on; raises `LinkLostError`."""
         with self._lock:
             self._check()
-            self._sampler = take
+            self._telemetry = take
 
-    def listen_worker(self, number: int, take: TakeWorker) -> None:
-        """Pass what a worker of this number says to `take`, until it has exited; raises `LinkLostError`."""
+    def listen_run(self, number: int, take: TakeRun) -> None:
+        """Pass to `take` what is said of this run, or how far this order is, until `forget_run`; or `LinkLostError`."""
         with self._lock:
             self._check()
-            self._workers[number] = take
+            self._runs[number] = take
 
-    def forget_worker(self, number: int) -> None:
-        """Listen no longer to a worker that was not started."""
+    def forget_run(self, number: int) -> None:
+        """Listen no longer to a run that has ended."""
         with self._lock:
-            self._workers.pop(number, None)
+            self._runs.pop(number, None)
 
     def pass_on(self, said: Report | SamplerMessage) -> None:
         """Pass a report on; what nobody waits for any more is dropped. Raises `FloodError`."""
         match said:
-            case WorkerSaid() | WorkerLogged() | WorkerBroke() | WorkerExited():
+            case RunSaid(run=number) | Progressed(number=number):
                 with self._lock:
-                    take_event = self._workers.get(said.worker)
-                    if isinstance(said, WorkerExited):
-                        self._workers.pop(said.worker, None)
-                if take_event is not None:
-                    take_event(said)
+                    take_run = self._runs.get(number)
+                if take_run is not None:
+                    take_run(said)
             case _ if isinstance(said, Numbered):
                 self._answer(said)
             case Pong() | AgentHello():
                 raise TypeError("the link itself takes them")
             case _:
                 with self._lock:
-                    take = self._sampler
+                    take = self._telemetry
                 if take is not None:
                     take(said)
 
-    def tell_workers(self, silent: LinkSilent) -> None:
-        """Tell all workers that the host is silent, or is heard again."""
+    def tell_runs(self, silent: LinkSilent) -> None:
+        """Tell all runs that the host is silent, or is heard again."""
         with self._lock:
-            workers = list(self._workers.values())
-        for take in workers:
+            runs = list(self._runs.values())
+        for take in runs:
             take(silent)
 
     def lose(self, reason: str) -> bool:
@@ -151,14 +136,14 @@ class Routes:
                 return False
             self._lost = reason
             answers, self._answers = list(self._answers.values()), {}
-            workers, self._workers = list(self._workers.values()), {}
-            sampler, self._sampler = self._sampler, None
+            runs, self._runs = list(self._runs.values()), {}
+            telemetry, self._telemetry = self._telemetry, None
         for answer in answers:
             answer.set_exception(LinkLostError(reason))
-        for take in workers:
+        for take in runs:
             take(LinkLost(reason))
-        if sampler is not None:
-            sampler(LinkLost(reason))
+        if telemetry is not None:
+            telemetry(LinkLost(reason))
         return True
 
     def _check(self) -> None:
@@ -166,18 +151,19 @@ class Routes:
             raise LinkLostError(self._lost)
 
     def _answer(self, said: Numbered) -> None:
-        number = said.worker if isinstance(said, WorkerLaunched) else said.number
         with self._lock:
-            answer = self._answers.pop(number, None)
+            answer = self._answers.pop(said.number, None)
+            take_run = self._runs.get(said.number)
         if answer is None:
-            return
-        if isinstance(said, Refused):
-            answer.set_exception(_error(said))
+            if isinstance(said, Refused) and take_run is not None:
+                take_run(said)
+        elif isinstance(said, Refused):
+            answer.set_exception(refusal_error(said))
         else:
             answer.set_result(said)
 
 
-def _error(refused: Refused) -> Exception:
+def refusal_error(refused: Refused) -> Exception:
     """Return the error that stopped the agent, as it would have been here."""
     match refused.kind:
         case "user error":

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from app.events import RunEvent
 from app.runs.environment import environment_info
 from app.runs.jobs import Notify, RunJob, run_job
 from app.runs.launcher import Launcher, LocalLauncher
@@ -11,7 +13,7 @@ from app.runs.leases import CPU, DeviceLeases, Lease, Leases, candidate_devices
 from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine, check
-from workloads.protocol import RunSpec
+from workloads.protocol import RunSpec, Start
 
 RUN_WAITS = "Waiting for another run, or the import for one, to free this device."
 
@@ -47,6 +49,38 @@ def calibrated_device(device: str, host: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTimeouts:
+    """How long a worker may take, in seconds.
+
+    Attributes:
+        hello_s: To say hello. A standby worker may still import when it gets its order, and says hello after that.
+        message_gap_s: Between two messages.
+        closed_stdin_s: To end after its stdin was closed.
+        terminated_s: To end after SIGTERM.
+        finished_s: To end after its last message.
+    """
+
+    hello_s: float = 120.0
+    message_gap_s: float = 300.0
+    closed_stdin_s: float = 5.0
+    terminated_s: float = 3.0
+    finished_s: float = 5.0
+
+
+class MadeRun(Protocol):
+    """A run while it is made: here by `app.runs.maker.LocalRun`, there by `app.hosts.connection.RemoteRun`.
+
+    Thread: `run` blocks its thread, once; `stop` any.
+    """
+
+    def run(self) -> None:
+        """Make it, and emit its events; the last one is `RunEnded`."""
+
+    def stop(self, reason: str = "") -> None:
+        """Ask it to end; returns at once. With a reason, in one sentence, it is not the user who does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """The machine that runs are made on: this program's own, or one that an agent serves (`app.hosts.connection`).
 
@@ -55,6 +89,7 @@ class Host:
         launcher: Starts workers, keeps some on standby, and ends the orphans that they leave.
         leases: One run per device.
         run_job: Runs a small job in a process of the machine, as `app.runs.jobs.run_job` does.
+        remote_run: Prepares a run that another machine makes, as `app.runs.maker.LocalRun` does; None on this machine.
         now: Returns this moment on its clocks. All times of a run are of its monotonic clock.
         describe: Returns what is known of a run's environment before its worker starts, from the inventory.
         name: What the user calls it; "" is this machine.
@@ -66,6 +101,7 @@ class Host:
     launcher: Launcher = field(default_factory=LocalLauncher)
     leases: DeviceLeases = field(default_factory=Leases)
     run_job: RunJob = run_job
+    remote_run: "Callable[[Start, Host, Callable[[RunEvent], None], WorkerTimeouts], MadeRun] | None" = None
     now: Callable[[], ClockAnchor] = now_here
     describe: Callable[[Inventory], dict[str, str]] = environment_info
     name: str = ""

@@ -22,7 +22,7 @@ from app.errors import UserError
 from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
-from app.samples import LogLine, Waiting
+from app.samples import LogLine
 from workloads.catalog import default_interpreter, find_python, missing_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
@@ -82,18 +82,14 @@ class BrokenMessage:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The worker's process is gone and both pipes are read; a negative exit code is the signal that ended it.
+    """The worker's process is gone and both pipes are read; a negative exit code is the signal that ended it."""
 
-    With a `reason` it is gone because what it ran on is (its link, node or allocation), and the exit code is unknown.
-    """
-
-    exit_code: int | None
-    reason: str | None = None
+    exit_code: int
 
 
 Said = TypeVar("Said", bound=msgspec.Struct)
 """What a process says: messages, or the result of a job."""
-WorkerEvent = Message | LogLine | BrokenMessage | Waiting | Exited
+WorkerEvent = Message | LogLine | BrokenMessage | Exited
 Post = Callable[[WorkerEvent], None]
 
 

@@ -3,19 +3,21 @@
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import msgspec
+
 from app.environment_keys import GPUS_USED_KEY, OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
 from app.errors import UserError, bug_message
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.fields import SlowSample
-from app.runs.host import Host, host_of
+from app.runs.host import Host, MadeRun, WorkerTimeouts, host_of
 from app.runs.launcher import Worker
-from app.runs.leases import Lease
+from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_commands, with_file_name, with_memory_size
-from app.runs.supervisor import Inbox, StopRequested, Supervisor, WorkerTimeouts
+from app.runs.supervisor import Inbox, StopRequested, Supervisor
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Inventory, Processes, TelemetryGap, Waiting
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
-from workloads.protocol import EnvironmentInfo, PhaseStarted, RunSpec, Start
+from workloads.protocol import EnvironmentInfo, PhaseStarted, Start
 
 
 class OtherProcesses:
@@ -161,59 +163,160 @@ def _was_energy_read(sample: SlowSample) -> bool:
     return sample.energy_mj is not None or "energy_mj" in sample.implausible
 
 
+def _watch(supervisor: Supervisor, worker: Worker, inbox: Inbox) -> WorkerExit:
+    try:
+        return supervisor.watch()
+    except BaseException:
+        # A bug of ours must not leave a worker behind.
+        worker.kill()
+        raise
+    finally:
+        inbox.close()
+
+
+class LocalRun:
+    """A run that has begun, made by a worker of this machine: its events from there to `RunEnded`.
+
+    Thread: `run` blocks its thread, once, and emits on it; `stop` any.
+    """
+
+    def __init__(
+        self, start: Start, host: Host, emit: Callable[[RunEvent], None], timeouts: WorkerTimeouts | None = None
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            start: The worker's order, complete; its devices are leased.
+            host: This machine.
+            emit: Gets every event, in order. A `UserError` of it, such as a full disk, ends the run.
+            timeouts: How long its worker may take.
+        """
+        self._start = start
+        self._host = host
+        self._emit = emit
+        self._timeouts = timeouts or WorkerTimeouts()
+        self._inbox = Inbox()
+        self._is_over = False
+
+    def stop(self, reason: str = "") -> None:
+        """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
+        self._inbox.put(StopRequested(reason))
+
+    def run(self) -> None:
+        """Make the run; returns when it has ended, which is its last event also where this raises."""
+        try:
+            self._make()
+        except Exception as error:
+            # Otherwise the run would be unfinished as long as this program lives.
+            if not self._is_over:
+                reason = str(error) if isinstance(error, UserError) else bug_message(error)
+                self._end(Outcome(name="failed", reason=reason))
+            raise
+
+    def _make(self) -> None:
+        devices = run_devices(self._host.inventory(), self._start.gpu_uuids)
+        gpus = [device for device in devices if device.kind == "gpu"]
+        # What was leased may have been lost during a wait.
+        if lost := [gpu.lost for gpu in gpus if gpu.lost is not None]:
+            self._end(Outcome(name="failed", reason=lost[0]))
+            return
+        recorder = TelemetryRecorder(self._host.telemetry, gpus, self._inbox)
+
+        def emit(event: RunEvent) -> None:
+            recorder.handle(event)
+            self._emit(event)
+
+        recorder.start()
+        try:
+            clock = self._host.now()
+            try:
+                worker = self._host.launcher.launch(self._start, self._inbox.post)
+            except UserError as error:
+                self._end(Outcome(name="refused", reason=str(error)))
+                return
+            except OSError as error:
+                self._end(Outcome(name="failed", reason=f"No worker could be started: {error}."))
+                return
+            recorder.follow(worker.pid)
+            supervisor = Supervisor(worker, self._inbox, self._timeouts, emit, clock, self._host.now)
+            ending = _watch(supervisor, worker, self._inbox)
+            outcome = with_memory_size(form_outcome(ending), devices)
+            try:
+                recorder.request_final_energy()
+                supervisor.drain(lambda: recorder.awaits_energy)
+                if others := recorder.environment:
+                    emit(EnvironmentInfo(environment=dict(others)))
+            except UserError as error:
+                outcome = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by)
+            self._end(outcome, ending)
+        finally:
+            recorder.stop()
+
+    def _end(self, outcome: Outcome, ending: WorkerExit | None = None) -> None:
+        self._is_over = True
+        peak_bytes = ending.finished.allocator_peak_bytes if ending and ending.finished else None
+        summary = Summary(allocator_peak_bytes=peak_bytes)
+        self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=outcome, summary=summary))
+
+
+def run_devices(inventory: Inventory, gpu_uuids: Sequence[str]) -> tuple[Device, ...]:
+    """Return the devices of a run: its GPUs and the host."""
+    return tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
+
+
 _STOPPED_WAITING = "Stopped by the user while it waited for a free device."
 
 
 class RunMaker:
-    """One execution of one variant in one fresh worker, from `RunStarted` to `RunEnded`.
+    """One execution of one variant in one fresh worker, from `RunStarted` to `RunEnded`, on this machine or another.
 
     Thread: `run` blocks its thread, once, and emits on it; `stop` any.
     """
 
     def __init__(
         self,
-        spec: RunSpec,
+        start: Start,
         host: Host,
         emit: Callable[[RunEvent], None],
-        order: Callable[[Host, Sequence[str]], Start],
         *,
         uid: str,
         purpose: str | None = None,
         environment: Mapping[str, str] | None = None,
+        needs_calibration: Callable[[Host, Sequence[str]], bool] | None = None,
         lease: Lease | None = None,
         timeouts: WorkerTimeouts | None = None,
     ) -> None:
         """Prepare a run.
 
         Args:
-            spec: What to run, complete.
+            start: The worker's order, but for its devices.
             host: Where it happens.
             emit: Gets every event, in order. A `UserError` of it, such as a full disk, ends the run.
-            order: Returns the worker's order for the devices that were leased, and the host that has them.
             uid: Its id in all databases.
             purpose: What it is made for, if not for its own sake.
             environment: What is known of its environment before it starts, besides what the host knows.
+            needs_calibration: Whether devices of a host are to be calibrated where `start` has it; None for always.
             lease: Its devices, which the caller releases; None to lease them here.
             timeouts: How long its worker may take.
         """
-        self._spec = spec
+        self._start = start
         self._host = host
         self._emit = emit
-        self._order = order
         self._uid = uid
         self._purpose = purpose
         self._environment = environment or {}
+        self._needs_calibration = needs_calibration or (lambda _host, _devices: True)
         self._external_lease = lease
         self._timeouts = timeouts or WorkerTimeouts()
-        self._inbox = Inbox()
-        # A flag and an inbox whose `put` may interrupt itself: `stop` is called by handlers of signals, too.
-        self._stop_requested = False
-        self._is_over = False
+        # A flag and a reference, each set once: `stop` is called by handlers of signals, too.
+        self._stop_reason: str | None = None
+        self._making: MadeRun | None = None
 
     def stop(self, reason: str = "") -> None:
         """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
-        self._stop_requested = True
-        self._inbox.put(StopRequested(reason))
+        self._stop_reason = reason
+        if (making := self._making) is not None:
+            making.stop(reason)
 
     def run(self) -> None:
         """Make the run; returns when it has ended.
@@ -221,18 +324,16 @@ class RunMaker:
         Raises:
             UserError: It cannot be made at all, and has not begun.
         """
-        inventory = self._host.inventory()
+        inventory, spec = self._host.inventory(), self._start.spec
         # The form checked it on the machine as it was then; the worker knows only its own GPUs.
-        if (refusal := self._host.refusal(self._spec)) is not None:
-            self._begin(inventory)
-            self._end(Outcome(name="refused", reason=refusal))
+        if (refusal := self._host.refusal(spec)) is not None:
+            self._end_at_once(inventory, Outcome(name="refused", reason=refusal))
             return
         lease = self._external_lease or self._host.lease_for_run(
-            self._spec, notify=self._notify, wait_for_stop=self._wait_for_stop
+            spec, notify=self._notify, wait_for_stop=self._wait_for_stop
         )
         if lease is None:
-            self._begin(inventory)
-            self._end(Outcome(name="stopped", reason=_STOPPED_WAITING))
+            self._end_at_once(inventory, Outcome(name="stopped", reason=self._stop_reason or _STOPPED_WAITING))
             return
         try:
             self._make_on(host_of(lease, self._host), lease)
@@ -245,7 +346,7 @@ class RunMaker:
 
     def _wait_for_stop(self, seconds: float) -> bool:
         time.sleep(seconds)
-        return self._stop_requested
+        return self._stop_reason is not None
 
     def _make_on(self, host: Host, lease: Lease) -> None:
         """Make the run on the host of its lease; if that is one of several and lost by now, that is its outcome."""
@@ -254,68 +355,38 @@ class RunMaker:
         except UserError as error:
             if host is self._host:
                 raise
-            self._begin(self._host.inventory())
-            self._end(Outcome(name="crashed", reason=str(error)))
+            self._end_at_once(self._host.inventory(), Outcome(name="crashed", reason=str(error)))
             return
         self._host = host
-        start = self._order(host, lease.devices)
-        gpus = [device for device in inventory.devices if device.device in start.gpu_uuids]
+        start = self._start
+        start = msgspec.structs.replace(
+            start,
+            gpu_uuids=tuple(device for device in lease.devices if device != CPU),
+            calibrate=start.calibrate and self._needs_calibration(host, lease.devices),
+        )
         self._begin(inventory, start.gpu_uuids)
-        try:
-            # What was leased may have been lost during a wait.
-            if lost := [gpu.lost for gpu in gpus if gpu.lost is not None]:
-                self._end(Outcome(name="failed", reason=lost[0]))
-            else:
-                self._make(start, gpus)
-        except Exception as error:
-            # Otherwise the run would be unfinished as long as this program lives.
-            if not self._is_over:
-                reason = str(error) if isinstance(error, UserError) else bug_message(error)
-                self._end(Outcome(name="failed", reason=reason))
-            raise
+        self._making = making = (host.remote_run or LocalRun)(start, host, self._pass, self._timeouts)
+        if self._stop_reason is not None:
+            making.stop(self._stop_reason)
+        making.run()
 
-    def _make(self, start: Start, gpus: Sequence[Device]) -> None:
-        recorder = TelemetryRecorder(self._host.telemetry, gpus, self._inbox)
-
-        def emit(event: RunEvent) -> None:
-            recorder.handle(event)
-            self._emit(event)
-
-        recorder.start()
-        try:
-            clock = self._host.now()
-            try:
-                worker = self._host.launcher.launch(start, self._inbox.post)
-            except (OSError, UserError) as error:
-                self._end(_without_worker(error, self._host.name))
-                return
-            recorder.follow(worker.pid)
-            supervisor = Supervisor(worker, self._inbox, self._timeouts, emit, clock, self._host.now)
-            ending = _watch(supervisor, worker, self._inbox)
-            outcome = with_commands(with_file_name(form_outcome(ending), self._spec.workload), self._host.name)
-            outcome = with_memory_size(outcome, self._devices)
-            try:
-                recorder.request_final_energy()
-                supervisor.drain(lambda: recorder.awaits_energy)
-                if others := recorder.environment:
-                    emit(EnvironmentInfo(environment=dict(others)))
-            except UserError as error:
-                outcome = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by)
-            self._end(outcome, ending)
-        finally:
-            recorder.stop()
+    def _pass(self, event: RunEvent) -> None:
+        if isinstance(event, RunEnded):
+            outcome = with_commands(with_file_name(event.outcome, self._start.spec.workload), self._host.name)
+            event = msgspec.structs.replace(event, outcome=outcome)
+        self._emit(event)
 
     def _begin(self, inventory: Inventory, gpu_uuids: Sequence[str] = ()) -> None:
-        self._devices = tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
-        used = ", ".join(f"{device.name} ({device.device})" for device in self._devices if device.kind == "gpu")
+        devices = run_devices(inventory, gpu_uuids)
+        used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
         now = self._host.now()
         self._emit(
             RunStarted(
                 uid=self._uid,
-                spec=self._spec,
+                spec=self._start.spec,
                 t_ns=now.t_ns,
                 utc_ns=now.utc_ns,
-                devices=self._devices,
+                devices=devices,
                 environment={
                     **self._host.environment(),
                     **({GPUS_USED_KEY: used} if used else {}),
@@ -325,28 +396,7 @@ class RunMaker:
             )
         )
 
-    def _end(self, outcome: Outcome, ending: WorkerExit | None = None) -> None:
-        self._is_over = True
-        peak_bytes = ending.finished.allocator_peak_bytes if ending and ending.finished else None
-        summary = Summary(allocator_peak_bytes=peak_bytes)
-        self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=outcome, summary=summary))
-
-
-def _without_worker(error: OSError | UserError, host: str) -> Outcome:
-    """Return the outcome of a run whose worker could not be started."""
-    if isinstance(error, UserError) and type(error) is not UserError:
-        return Outcome(name="crashed", reason=str(error))  # as a link that is lost
-    if isinstance(error, UserError):
-        return with_commands(Outcome(name="refused", reason=str(error)), host)
-    return Outcome(name="failed", reason=f"No worker could be started: {error}.")
-
-
-def _watch(supervisor: Supervisor, worker: Worker, inbox: Inbox) -> WorkerExit:
-    try:
-        return supervisor.watch()
-    except BaseException:
-        # A bug of ours must not leave a worker behind.
-        worker.kill()
-        raise
-    finally:
-        inbox.close()
+    def _end_at_once(self, inventory: Inventory, outcome: Outcome) -> None:
+        """Begin a run that cannot be made, and end it."""
+        self._begin(inventory)
+        self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=outcome))

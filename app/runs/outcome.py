@@ -28,8 +28,7 @@ class WorkerExit:
 
     Attributes:
         finished: Its last message; None if it ended without.
-        exit_code: Its exit status; a negative one is the signal that ended it. None with `lost`.
-        lost: A sentence about what it ran on, a link or a node, if it is gone because that is.
+        exit_code: Its exit status; a negative one is the signal that ended it.
         started: It said hello.
         stop_requested: The user stopped the run.
         fault: Why the program ended the worker: no progress, a broken protocol, a full disk.
@@ -39,8 +38,7 @@ class WorkerExit:
     """
 
     finished: Finished | None
-    exit_code: int | None
-    lost: str | None = None
+    exit_code: int
     started: bool
     stop_requested: bool
     fault: str | None
@@ -55,8 +53,7 @@ def form_outcome(ending: WorkerExit) -> Outcome:
     A run that said it completed is completed, however its process ended then; a bad end is its reason.
     """
     outcome = _derive_outcome(ending)
-    # A lost link loses the GPUs, too: that is told once.
-    if ending.gpu_lost not in (None, ending.lost) and outcome.name in ("failed", "crashed"):
+    if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
     return outcome
 
@@ -113,8 +110,6 @@ def _reason_of(name: WorkerOutcome, ending: WorkerExit) -> str | None:
     """Return the reason where the worker gave none: what is measured counts, also if its process then breaks."""
     if name == "stopped":
         return "Stopped by the user."
-    if ending.exit_code is None:
-        return f"All was measured; after that: {ending.lost}"
     if ending.exit_code == 0 or ending.ended_by != "itself":
         return None
     end = f"exit status {ending.exit_code}" if ending.exit_code > 0 else _signal_name(-ending.exit_code)
@@ -127,8 +122,6 @@ def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], 
 
 def _crash_reason(ending: WorkerExit) -> str:
     exit_code = ending.exit_code
-    if exit_code is None:
-        return ending.lost or "Nobody knows how the worker ended."
     if ending.fatal_message is not None:
         return f"{FRAMEWORK.name} gave up: {ending.fatal_message}"
     if exit_code == -signal.SIGKILL:

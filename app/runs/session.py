@@ -14,11 +14,10 @@ from app.log import run_number
 from app.paths import weights_path
 from app.records import StoredRun
 from app.runs.custom import stored_source
-from app.runs.host import Host
-from app.runs.leases import CPU, Lease
+from app.runs.host import Host, WorkerTimeouts
+from app.runs.leases import Lease
 from app.runs.maker import RunMaker
 from app.runs.sinks import Sink, StoreSink, peak_flops_per_s
-from app.runs.supervisor import WorkerTimeouts
 from app.storage.files import disk_space
 from app.storage.run_store import RunStore
 from app.storage.store import Store
@@ -144,13 +143,13 @@ class RunSession:
         with RunStore.open(services.database) as store:
             sink = self._sink = StoreSink(store, self._sinks)
             self._maker = RunMaker(
-                self._spec,
+                start_order(self._spec, source, weights_path(services.database, uid).absolute()),
                 services.host,
                 sink.handle,
-                partial(start_order, store, self._spec, source, weights_path(services.database, uid).absolute()),
                 uid=uid,
                 purpose=self._purpose,
                 environment={**source_info(source), **self._environment},
+                needs_calibration=partial(needs_calibration, store, self._spec),
                 lease=self._lease,
                 timeouts=services.timeouts,
             )
@@ -168,28 +167,26 @@ def source_info(source: Source | None) -> dict[str, str]:
     return {CUSTOM_PATH_KEY: source.path, CUSTOM_SOURCE_KEY: source.text} if source else {}
 
 
-def start_order(
-    store: Store, spec: RunSpec, source: Source | None, weights: Path, host: Host, devices: Sequence[str]
-) -> Start:
-    """Return a worker's order.
+def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
+    """Return a worker's order, but for its devices.
 
     Args:
-        store: Knows which devices were calibrated.
         spec: What to run.
         source: The file of a custom workload.
         weights: Where its weights are saved, if they are to be.
-        host: The host of the devices.
-        devices: What it runs on.
     """
     variant = spec.variant
     # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
     uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")
-    may_calibrate = variant.get("evidence", "off") != "off" and uses_defaults
     return Start(
         protocol=PROTOCOL_VERSION,
         spec=spec,
-        gpu_uuids=tuple(device for device in devices if device != CPU),
         weights_path=str(weights) if variant.get("save_weights", False) else None,
-        calibrate=may_calibrate and peak_flops_per_s(store, spec, devices, host.name) is None,
+        calibrate=variant.get("evidence", "off") != "off" and uses_defaults,
         source=source,
     )
+
+
+def needs_calibration(store: Store, spec: RunSpec, host: Host, devices: Sequence[str]) -> bool:
+    """Return whether none of these devices of a host is calibrated in the run's precision."""
+    return peak_flops_per_s(store, spec, devices, host.name) is None

@@ -14,11 +14,11 @@ from app.environment_keys import STOOD_STILL_KEY
 from app.errors import UserError
 from app.events import RunEvent, TelemetryEvent
 from app.fields import Sample, SlowSample
-from app.runs.host import ClockAnchor, now_here
+from app.runs.host import ClockAnchor, WorkerTimeouts, now_here
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit
 from app.runs.pipes import fatal_message
-from app.samples import DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
+from app.samples import DeviceLost, FieldsUpdated, LogLine, TelemetryGap
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,
@@ -71,11 +71,19 @@ class MessageOrder:
     Thread: one.
     """
 
-    def __init__(self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here) -> None:
-        """Wait for `Hello` of a worker that is started at `start`; `now` returns this moment on its host's clocks."""
+    def __init__(
+        self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here, *, is_greeted: bool = False
+    ) -> None:
+        """Wait for `Hello` of a worker that is started at `start`.
+
+        Args:
+            start: When the run began, on the clocks of its host.
+            now: Returns this moment on them.
+            is_greeted: Whether `Hello` was said to another, and `Finished` will be.
+        """
         self._now = now
         self._last_ns = self._start_ns = start.t_ns - start.error_ns - _CLOCK_ERROR_NS
-        self._seen: set[type[Message]] = set()
+        self._seen: set[type[Message]] = {Hello} if is_greeted else set()
         self._phase: PhaseName | None = None
         self._steps = 0
         self._measured = False
@@ -259,25 +267,6 @@ _READERS = 3
 """Threads of a worker that post."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerTimeouts:
-    """How long a worker may take, in seconds.
-
-    Attributes:
-        hello_s: To say hello. A standby worker may still import when it gets its order, and says hello after that.
-        message_gap_s: Between two messages.
-        closed_stdin_s: To end after its stdin was closed.
-        terminated_s: To end after SIGTERM.
-        finished_s: To end after its last message.
-    """
-
-    hello_s: float = 120.0
-    message_gap_s: float = 300.0
-    closed_stdin_s: float = 5.0
-    terminated_s: float = 3.0
-    finished_s: float = 5.0
-
-
 class Supervisor:
     """The only reader of a run's inbox: forwards its events, and ends the worker on request or when something is wrong.
 
@@ -319,7 +308,6 @@ class Supervisor:
         self._fatal_message: str | None = None
         self._started = False
         self._deadline_s = time.monotonic() + limits.hello_s
-        self._looked_s = time.monotonic()
         self._stood_still_s = 0.0
 
     def watch(self) -> WorkerExit:
@@ -347,12 +335,13 @@ class Supervisor:
         from there.
         """
         while True:
-            wait_s = min(_LOOK_S, max(0.0, self._deadline_s - time.monotonic()))
+            # Of the wait alone: a sink may take its time, as a host does whose program is slow.
+            began_s = time.monotonic()
+            wait_s = min(_LOOK_S, max(0.0, self._deadline_s - began_s))
             item = None
             with contextlib.suppress(queue.Empty):
                 item = self._inbox.get(timeout=wait_s)
-            stood_still_s = time.monotonic() - self._looked_s - wait_s
-            self._looked_s = time.monotonic()
+            stood_still_s = time.monotonic() - began_s - wait_s
             if stood_still_s > _STOOD_STILL_S:
                 self._deadline_s += stood_still_s
                 reason = f"This program was suspended for {units.with_unit(stood_still_s, 's')}, and so was the run."
@@ -369,7 +358,6 @@ class Supervisor:
         return WorkerExit(
             finished=self._finished,
             exit_code=exited.exit_code,
-            lost=exited.reason,
             started=self._started,
             stop_requested=self._stop_requested,
             fault=self._fault,
@@ -410,7 +398,7 @@ class Supervisor:
             case DeviceLost(reason=reason):
                 self._gpu_lost = reason
                 self._forward(item)
-            case Sample() | SlowSample() | FieldsUpdated() | TelemetryGap() | Waiting():
+            case Sample() | SlowSample() | FieldsUpdated() | TelemetryGap():
                 self._forward(item)
             case LogLine(text=text):
                 _log.debug("%s", text)

@@ -171,10 +171,10 @@ class TelemetryFeed:
         if (sampler := self._sampler) is not None:
             sampler.send(command)
 
-    def wait_inventory(self, timeout_s: float = 60.0) -> Inventory:
+    def wait_inventory(self, timeout_s: float | None = 60.0) -> Inventory:
         """Wait for the inventory; a GPU that was lost is listed, but not for runs.
 
-        Raises `TelemetryError` when the sampler ended by itself too often, or says nothing for that long.
+        Raises `TelemetryError` when the sampler ended by itself too often, or says nothing for that long; None is ever.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._inventory is not None or self._ended is not None, timeout_s)

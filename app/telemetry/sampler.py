@@ -28,7 +28,7 @@ from app.samples import HOST, Device, FieldInfo, Inventory
 from app.telemetry.messages import Follow, SamplerCommand, SetRate
 from app.telemetry.nvml import NvmlSource
 from app.telemetry.plausible import PlausibleReadings
-from app.telemetry.sampler_process import Output, sampler_output
+from app.telemetry.sampler_process import Output, claim_output
 
 _POWERCAP = Path("/sys/class/powercap")
 
@@ -239,7 +239,7 @@ def main() -> None:
     """Sample until stdin closes."""
     pace = Pace(float(sys.argv[1]))
     has_slow = "fast" not in sys.argv[2:]
-    output = sampler_output(sys.argv[2:])
+    output = claim_output()
     host = HostSource()
     host.start()
     nvml = NvmlSource(output.write, host.devices)

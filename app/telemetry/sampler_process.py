@@ -1,16 +1,12 @@
 """A sampler that was started: its messages, the orders that it takes, and its end. That of this machine is a child."""
 
 import contextlib
-import fcntl
 import logging
-import mmap
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import BinaryIO, Protocol
 
 import msgspec
@@ -19,66 +15,14 @@ from app.log import child_environment
 from app.paths import ROOT, python_environment
 from app.telemetry.messages import SamplerCommand, SamplerMessage
 
-_LOCK_WORD = "lock="
-"""Before the number of the open file, on a sampler's command line."""
-
-
-class PipeLock:
-    """Excludes processes that write to one pipe from each other, and knows of one that was killed while it wrote.
-
-    Only so few bytes as PIPE_BUF go into a pipe at once (pipe(7)), so longer lines of two processes would mix. The lock
-    is a record lock (fcntl(2)): it belongs to a process, and the kernel releases it when that ends, however it ends. A
-    byte in shared memory is 1 while somebody writes.
-
-    Thread: one at a time in each process.
-    """
-
-    def __init__(self, file: int) -> None:
-        """Take an open file of one byte, shared by those processes."""
-        self.file = file
-        self._writing = mmap.mmap(file, 1)
-
-    @classmethod
-    def create(cls) -> "PipeLock":
-        """Return the lock of a new pipe."""
-        if sys.platform == "linux":
-            file = os.memfd_create("pipe lock")  # never on a disk
-        else:
-            import tempfile  # here, for a sampler starts faster without
-
-            with tempfile.TemporaryFile() as unnamed:
-                file = os.dup(unnamed.fileno())
-        os.ftruncate(file, 1)
-        return cls(file)
-
-    @property
-    def word(self) -> str:
-        """What tells a sampler of this lock on its command line."""
-        return f"{_LOCK_WORD}{self.file}"
-
-    def __enter__(self) -> bool:
-        """Wait for the lock; return whether the last writer was killed in the middle of its lines."""
-        fcntl.lockf(self.file, fcntl.LOCK_EX)
-        was_cut = self._writing[0] != 0
-        self._writing[0] = 1
-        return was_cut
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the lock."""
-        self._writing[0] = 0
-        fcntl.lockf(self.file, fcntl.LOCK_UN)
-
 
 class Output:
     """The pipe to the program, shared by all threads; each write is whole lines."""
 
-    def __init__(self, pipe: BinaryIO, pipe_lock: PipeLock | None = None) -> None:
-        """Take the pipe, and its lock where another process writes to it, too."""
+    def __init__(self, pipe: BinaryIO) -> None:
+        """Take the pipe."""
         self._pipe = pipe
         self._lock = threading.Lock()
-        self._pipe_lock: AbstractContextManager[bool] = pipe_lock or nullcontext(False)
         self._encoder = msgspec.json.Encoder()
 
     def write(self, messages: Sequence[msgspec.Struct]) -> None:
@@ -89,28 +33,17 @@ class Output:
         """Write messages that are encoded; nobody at the other end ends this process."""
         with self._lock:
             try:
-                with self._pipe_lock as was_cut:
-                    if was_cut:
-                        from app.agent_protocol import CUT  # here, for the sampler of this machine imports no orders
-
-                        self._pipe.write(CUT)
-                    self._pipe.write(lines)
-                    self._pipe.flush()
+                self._pipe.write(lines)
+                self._pipe.flush()
             except BrokenPipeError:
                 os._exit(0)
 
 
-def sampler_output(words: Sequence[str]) -> Output:
-    """Take stdout for messages alone, in a sampler that was started with these words; prints go to stderr."""
-    files = [int(word.removeprefix(_LOCK_WORD)) for word in words if word.startswith(_LOCK_WORD)]
-    return claim_output(PipeLock(files[0]) if files else None)
-
-
-def claim_output(pipe_lock: PipeLock | None) -> Output:
+def claim_output() -> Output:
     """Take stdout for messages alone; what prints, in Python or below, goes to stderr from now on."""
     pipe = os.dup(1)
     os.dup2(2, 1)
-    return Output(os.fdopen(pipe, "wb"), pipe_lock)
+    return Output(os.fdopen(pipe, "wb"))
 
 
 _log = logging.getLogger("variantscope.telemetry")
@@ -150,31 +83,6 @@ It raises `OSError` if none can be started now, and `TelemetryError` if none can
 """
 
 
-def start_sampler(
-    hz: float, stdout: int = subprocess.PIPE, pipe_lock: PipeLock | None = None
-) -> "subprocess.Popen[bytes]":
-    """Start a sampler, which ends when its stdin closes.
-
-    Args:
-        hz: Its rate.
-        stdout: The pipe that it writes to.
-        pipe_lock: The lock of that pipe, where another process writes to it, too.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    words = [] if pipe_lock is None else [pipe_lock.word]
-    return subprocess.Popen(
-        [sys.executable, "-m", "app.telemetry.sampler", str(hz), *words],
-        stdin=subprocess.PIPE,
-        stdout=stdout,
-        cwd=ROOT,
-        env={**python_environment(), **_SINGLE_THREAD, **child_environment()},
-        start_new_session=True,
-        pass_fds=() if pipe_lock is None else (pipe_lock.file,),
-    )
-
-
 class SamplerProcess:
     """A sampler on this machine.
 
@@ -182,8 +90,15 @@ class SamplerProcess:
     """
 
     def __init__(self, hz: float) -> None:
-        """Start it; raises `OSError`."""
-        self.process = start_sampler(hz)
+        """Start it, which ends when its stdin closes; raises `OSError`."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "app.telemetry.sampler", str(hz)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**python_environment(), **_SINGLE_THREAD, **child_environment()},
+            start_new_session=True,
+        )
         _log.info("sampler %d started at %g Hz", self.process.pid, hz)
 
     def messages(self) -> Iterator[SamplerMessage]:

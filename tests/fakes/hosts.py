@@ -80,16 +80,17 @@ def shifted_clock(folder: Path, days: float) -> Mapping[str, str]:
     )
 
 
-def flooding_sampler(folder: Path, signal: Path, times: int) -> Mapping[str, str]:
-    """Return the environment of a sampler that says every sample so often, once there is a file called `signal`."""
+def flooding_agent(folder: Path, signal: Path, times: int) -> Mapping[str, str]:
+    """Return the environment of an agent that says every sample so often, once there is a file called `signal`."""
     return _site(
         folder,
-        "import os\n"
+        "import os, sys\n"
         "class Pipe:\n"
         "    def __init__(self, pipe):\n"
         "        self.flush, self.write_once = pipe.flush, pipe.write\n"
         "    def write(self, lines):\n"
-        f"        floods = b'\"sample\"' in lines and os.path.exists({str(signal)!r})\n"
+        f'        floods = lines.startswith(b\'{{"type":"sample"\') and os.path.exists({str(signal)!r})\n'
+        "        floods = floods and 'app.telemetry.sampler' not in sys.orig_argv\n"
         f"        self.write_once(lines * ({times} if floods else 1))\n"
         "open_file = os.fdopen\n"
         "os.fdopen = lambda file, *mode: Pipe(open_file(file, *mode)) if mode == ('wb',) else open_file(file, *mode)\n",

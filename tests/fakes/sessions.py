@@ -14,12 +14,11 @@ import pytest
 from app.events import Outcome, RunEvent
 from app.grants import typed
 from app.records import StoredRun
-from app.runs.host import Host
+from app.runs.host import Host, WorkerTimeouts
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
-from app.runs.supervisor import WorkerTimeouts
 from app.samples import Inventory, Processes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -88,10 +87,10 @@ def is_measured(block: Block) -> bool:
 
 
 @contextmanager
-def going(spec: RunSpec, services: RunServices) -> Iterator[Going]:
+def going(spec: RunSpec, services: RunServices, *sinks: Sink) -> Iterator[Going]:
     """Start a run; stop it at the end where the test did not."""
     recorder = Recorder()
-    run = Going(RunSession(spec, services, [recorder]), recorder)
+    run = Going(RunSession(spec, services, [recorder, *sinks]), recorder)
     try:
         yield run
     finally:
@@ -181,3 +180,26 @@ def dummy(inventory: Inventory, behaviour: str = "train", **given: Value) -> Run
     """Return the spec of a short dummy run: 40 steps of 1 ms; `given` overrides parameters."""
     settings: dict[str, Value] = {"gpus": 0, "step_ms": 1.0, "steps": 40, "warmup_steps": 2, "behaviour": behaviour}
     return complete("dummy", {**settings, **given}, inventory.machine)
+
+
+def with_values(spec: RunSpec, **values: Value) -> RunSpec:
+    """Return the spec with these values, whether its workload has such parameters or not."""
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **values})
+
+
+HELLO = (
+    "import os, sys, time\n"
+    "from workloads.protocol import *\n"
+    "def say(message): sys.stdout.buffer.write(encode(message)); sys.stdout.flush()\n"
+    "hello = dict(pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns())\n"
+    "def begin(phase): say(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))\n"
+    "def measure():\n"
+    "    begin('measure')\n"
+    "    start_ns = time.monotonic_ns()\n"
+    "    say(Block(phase='measure', first_step=0, steps=1, examples=8, start_ns=start_ns, end_ns=start_ns + 1))\n"
+    "    begin('finish')\n"
+    "def end(): say(Finished(outcome='completed', t_ns=time.monotonic_ns()))\n"
+)
+"""The start of a worker of another making."""
+GREETS = "say(Hello(protocol=PROTOCOL_VERSION, **hello)); "
+"""It says hello."""

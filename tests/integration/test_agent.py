@@ -23,21 +23,18 @@ from hypothesis import strategies as st
 
 from app.agent.serve import read_orders
 from app.agent_protocol import (
-    CUT,
     MOST_EVENTS,
     AgentHello,
     CancelJob,
+    ChangeRate,
     DescribeHost,
-    EndWorker,
     FilePart,
     FilesListed,
     HostDescribed,
     KeepStandby,
-    LaunchWorker,
     Leased,
     ListFiles,
     Order,
-    OrderSampler,
     Ping,
     Pong,
     ReadFile,
@@ -45,29 +42,30 @@ from app.agent_protocol import (
     ReleaseLease,
     RemoveFile,
     Report,
-    SamplerEnded,
+    RunSaid,
     StartJob,
-    StartSampler,
-    StopSampler,
+    StartRun,
+    StartTelemetry,
+    StopRun,
+    StopTelemetry,
     TakeLease,
+    TelemetryEnded,
     Took,
-    WorkerExited,
-    WorkerLaunched,
-    WorkerLogged,
-    WorkerSaid,
     WriteFile,
 )
-from app.fields import Sample, SlowSample
+from app.events import RunEnded, RunEvent
+from app.fields import Sample
 from app.paths import ROOT
-from app.samples import HOST, Inventory
-from app.telemetry.messages import ReadEnergy, SamplerMessage
+from app.recording import decode_event
+from app.samples import Inventory, LogLine
+from app.telemetry.messages import SamplerMessage
 from tests.conftest import LEAVING_S
 from tests.fakes import sessions
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.processes import has_ended
 from workloads.catalog import Machine
 from workloads.job_protocol import ExportModel, TryWeights
-from workloads.protocol import PROTOCOL_VERSION, Finished, Message, ProtocolError, RunSpec, Start, Value
+from workloads.protocol import PROTOCOL_VERSION, Block, ProtocolError, RunSpec, Start, Value
 
 LIMIT_S = 120.0
 MARK = "VARIANTSCOPE_TEST_AGENT"
@@ -143,7 +141,7 @@ class AgentProcess:
         decoder: msgspec.json.Decoder[Report | SamplerMessage] = msgspec.json.Decoder(Report | SamplerMessage)
         assert self.process.stdout is not None
         while line := self._line():
-            if line.endswith(b"\n") and not line.endswith(CUT):
+            if line.endswith(b"\n"):
                 self.said.put(decoder.decode(line))
         self.said.put(None)
 
@@ -178,8 +176,10 @@ def agent_process(folder: Path) -> Iterator[AgentProcess]:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One that several tests talk to."""
+    """One that several tests talk to; its sampler goes on."""
     with agent_process(tmp_path_factory.mktemp("agent")) as started:
+        started.send(StartTelemetry(20.0), StopTelemetry())
+        started.wait(TelemetryEnded)
         yield started
 
 
@@ -187,39 +187,52 @@ def dummy(**given: Value) -> RunSpec:
     return sessions.dummy(HOST_ONLY, "train", **given)
 
 
-def start(spec: RunSpec | None = None, weights: str | None = None) -> Start:
-    return Start(protocol=PROTOCOL_VERSION, spec=spec or dummy(), weights_path=weights)
+def start_run(number: int, spec: RunSpec | None = None, weights: str | None = None) -> StartRun:
+    start = Start(protocol=PROTOCOL_VERSION, spec=spec or dummy(), weights_path=weights)
+    return StartRun(number=number, start=start, hello_s=LIMIT_S, message_gap_s=LIMIT_S)
 
 
-def messages(said: msgspec.Struct) -> Message | None:
-    return msgspec.json.decode(said.message, type=Message) if isinstance(said, WorkerSaid) else None
+Event = TypeVar("Event", bound=RunEvent)
 
 
-def test_it_samples_the_gpus_while_a_worker_runs(agent: AgentProcess) -> None:
-    run = agent.number()
-    agent.send(StartSampler(20.0))
+def wait_event(
+    agent: AgentProcess, run: int, kind: type[Event], that: Callable[[Event], bool] = lambda _: True
+) -> Event:
+    """The next event of a kind that a run has; each is taken."""
+    while True:
+        said = agent.wait(RunSaid, lambda said: said.run == run)
+        agent.send(Took(run=run, events=1))
+        event = decode_event(bytes(said.event))
+        if isinstance(event, kind) and that(event):
+            return event
+
+
+def test_it_samples_the_gpus_while_a_run_is_made(agent: AgentProcess) -> None:
+    run, gpu = agent.number(), TWO_H200[0].uuid
+    agent.send(StartTelemetry(20.0))
     assert [gpu.uuid for gpu in agent.wait(Inventory).machine.gpus] == [card.uuid for card in TWO_H200]
-    agent.send(LaunchWorker(number=run, start=start()))
-    assert agent.wait(WorkerLaunched).worker == run
-    agent.wait(Sample, lambda sample: sample.device == TWO_H200[0].uuid)
-    assert agent.wait(WorkerSaid, lambda said: isinstance(messages(said), Finished)).worker == run
-    assert agent.wait(WorkerExited) == WorkerExited(worker=run, exit_code=0)
-    agent.send(OrderSampler(msgspec.Raw(msgspec.json.encode(ReadEnergy()))))
-    agent.wait(SlowSample, lambda sample: sample.device == HOST)
-    agent.send(StopSampler())
-    assert agent.wait(SamplerEnded).exit_code == 0
+    order = start_run(run, dummy(steps=0, seconds=600.0))
+    agent.send(msgspec.structs.replace(order, start=msgspec.structs.replace(order.start, gpu_uuids=(gpu,))))
+    agent.wait(Sample, lambda sample: sample.device == gpu)
+    wait_event(agent, run, Sample, lambda sample: sample.device == gpu)
+    wait_event(agent, run, Block)
+    agent.send(ChangeRate(10.0), StopTelemetry())
+    assert agent.wait(TelemetryEnded) == TelemetryEnded()
+    wait_event(agent, run, Sample, lambda sample: sample.device == gpu)
+    agent.send(StopRun(run=run))
+    assert wait_event(agent, run, RunEnded).outcome.name == "stopped"
 
 
-def test_a_worker_is_ended_step_by_step_also_before_it_is_launched(agent: AgentProcess) -> None:
+def test_a_run_is_ended_also_before_it_is_launched(agent: AgentProcess) -> None:
     early, late = agent.number(), agent.number()
-    agent.send(LaunchWorker(number=early, start=start(dummy(steps=600_000))), EndWorker(worker=early, method="kill"))
-    assert agent.wait(WorkerExited) == WorkerExited(worker=early, exit_code=-signal.SIGKILL)
-    agent.send(LaunchWorker(number=late, start=start(dummy(steps=600_000))))
-    agent.wait(WorkerSaid)
-    agent.send(EndWorker(worker=late, method="close stdin"))
-    assert agent.wait(WorkerExited) == WorkerExited(worker=late, exit_code=0)
-    agent.send(EndWorker(worker=late, method="kill"), Took(worker=late, events=1))
-    agent.send(Ping(7))
+    agent.send(start_run(early, dummy(steps=600_000)), StopRun(run=early))
+    assert wait_event(agent, early, RunEnded).outcome.name == "stopped"
+    agent.send(start_run(late, dummy(steps=600_000)))
+    wait_event(agent, late, Block)
+    agent.send(StopRun(run=late, reason="The disk is full."))
+    outcome = wait_event(agent, late, RunEnded).outcome
+    assert (outcome.name, outcome.reason) == ("failed", "The disk is full.")
+    agent.send(StopRun(run=late), Took(run=late, events=1), Ping(7))
     assert agent.wait(Pong).number == 7
 
 
@@ -271,7 +284,7 @@ def test_a_name_that_leaves_the_folder_is_refused(agent: AgentProcess, name: str
         RemoveFile(number=3, name=name),
         ListFiles(number=4, name=name),
         StartJob(number=5, request=job),
-        LaunchWorker(number=6, start=start(weights=name)),
+        start_run(6, weights=name),
     )
     refused = {agent.wait(Refused).number: "user error" for _ in range(6)}
     assert refused == dict.fromkeys(range(1, 7), "user error")
@@ -304,19 +317,17 @@ def flooding(folder: Path, text: str) -> Path:
     return python
 
 
-def test_a_worker_says_no_more_than_was_taken_and_a_ping_is_answered_meanwhile(
+def test_a_run_says_no_more_than_was_taken_and_a_ping_is_answered_meanwhile(
     agent: AgentProcess, tmp_path: Path
 ) -> None:
-    python = flooding(tmp_path, "")
     run = agent.number()
-    agent.send(LaunchWorker(number=run, start=start(dummy(interpreter=str(python)))))
-    for n in range(MOST_EVENTS):
-        assert agent.wait(WorkerLogged).text.split() == [str(n)]
+    agent.send(start_run(run, dummy(interpreter=str(flooding(tmp_path, "")))))
+    for _ in range(MOST_EVENTS):
+        assert agent.wait(RunSaid).run == run
     agent.send(Ping(8))
     assert isinstance(pong := agent.said.get(timeout=LIMIT_S), Pong), pong
-    agent.send(Took(worker=run, events=MOST_EVENTS))
-    assert agent.wait(WorkerLogged).text.split() == [str(MOST_EVENTS)]
-    assert agent.wait(WorkerExited).worker == run
+    agent.send(Took(run=run, events=MOST_EVENTS))
+    assert wait_event(agent, run, RunEnded).outcome.name == "crashed"
 
 
 def close_stdin(agent: AgentProcess) -> None:
@@ -345,11 +356,11 @@ def test_nothing_is_left_however_it_ends(tmp_path: Path, end: Callable[[AgentPro
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with agent_process(scratch) as agent:
-        agent.send(StartSampler(20.0), KeepStandby(True), WriteFile(number=1, name="a", offset=0, data=b"a"))
-        agent.send(LaunchWorker(number=2, start=start(dummy(interpreter=str(python)))))
-        agent.wait(WorkerLogged, lambda line: line.text == "ready")
-        agent.send(LaunchWorker(number=3, start=start(dummy(steps=600_000))))
-        agent.wait(WorkerSaid)
+        agent.send(StartTelemetry(20.0), KeepStandby(True), WriteFile(number=1, name="a", offset=0, data=b"a"))
+        agent.send(start_run(2, dummy(interpreter=str(python))))
+        wait_event(agent, 2, LogLine, lambda line: line.text == "ready")
+        agent.send(start_run(3, dummy(steps=600_000)))
+        wait_event(agent, 3, Block)
         assert len(agent.descendants()) >= 6  # guard, agent, sampler, two workers, one's child
         assert list(scratch.iterdir())
         end(agent)
@@ -363,8 +374,8 @@ def test_nothing_is_left_however_it_ends(tmp_path: Path, end: Callable[[AgentPro
 
 def test_what_two_kills_at_once_leave_is_ended_by_the_next_agent(tmp_path: Path) -> None:
     with agent_process(tmp_path) as agent, agent_process(tmp_path) as other:
-        agent.send(LaunchWorker(number=2, start=start(dummy(interpreter=str(starting_a_server(tmp_path))))))
-        agent.wait(WorkerLogged, lambda line: line.text == "ready")
+        agent.send(start_run(2, dummy(interpreter=str(starting_a_server(tmp_path)))))
+        wait_event(agent, 2, LogLine, lambda line: line.text == "ready")
         os.kill(agent.process.pid, signal.SIGKILL)
         kill_agent(agent)
         assert has_ended(agent.hello.pid)
@@ -377,9 +388,9 @@ def test_what_two_kills_at_once_leave_is_ended_by_the_next_agent(tmp_path: Path)
         assert other.wait(Pong).number == 1
 
 
-def test_a_pong_comes_before_what_a_worker_said_earlier(tmp_path: Path) -> None:
+def test_a_pong_comes_before_what_a_run_said_earlier(tmp_path: Path) -> None:
     with agent_process(tmp_path) as agent:
-        run = LaunchWorker(number=1, start=start(dummy(interpreter=str(flooding(tmp_path, "x" * 900)))))
+        run = start_run(1, dummy(interpreter=str(flooding(tmp_path, "x" * 900))))
         with agent.standing_still():
             agent.send(run, Ping(3))
         assert any(isinstance(agent.said.get(timeout=LIMIT_S), Pong) for _ in range(300))
@@ -440,12 +451,12 @@ def test_a_program_that_is_not_heard_is_lost(orders: "tuple[Iterator[Order], int
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NUMBERS = st.integers(0, 2**62)
 STRANGE: st.SearchStrategy[Order] = st.one_of(
-    st.builds(EndWorker, worker=NUMBERS, method=st.sampled_from(["close stdin", "terminate", "kill"])),
-    st.builds(Took, worker=NUMBERS, events=st.integers(-(2**62), 2**62)),
+    st.builds(StopRun, run=NUMBERS, reason=NAMES),
+    st.builds(Took, run=NUMBERS, events=st.integers(-(2**62), 2**62)),
     st.builds(TakeLease, number=NUMBERS, devices=st.tuples(NAMES, NAMES), count=st.integers(-5, 5)),
     st.builds(ReleaseLease, NUMBERS),
     st.builds(CancelJob, NUMBERS),
-    st.builds(OrderSampler, st.just(msgspec.Raw(b'{"any":1}'))),
+    st.builds(ChangeRate, st.floats(0.1, 50.0)),
     st.builds(ReadFile, number=NUMBERS, name=NAMES, offset=NUMBERS),
     st.builds(WriteFile, number=NUMBERS, name=NAMES, offset=NUMBERS, data=st.binary(max_size=50)),
     st.builds(ListFiles, number=NUMBERS, name=NAMES),

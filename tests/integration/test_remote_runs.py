@@ -9,27 +9,27 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from app.agent_protocol import MOST_EVENTS
 from app.environment_keys import BOOT_ID_KEY, CARRIER_KEY, CLOCK_ERROR_KEY, CLOCK_OFFSET_KEY, HOST_ID_KEY, HOST_KEY
 from app.errors import TelemetryError, UserError
-from app.events import RunEnded, RunStarted
+from app.events import RunEnded, RunEvent, RunStarted
 from app.fields import Sample
-from app.hosts.connection import Connection, RemoteWorker
+from app.hosts.connection import Connection
 from app.hosts.link import LinkLimits
 from app.hosts.remote_jobs import ScratchFiles
-from app.runs.launcher import Exited, WorkerEvent
-from app.samples import DeviceLost, Waiting
+from app.paths import weights_path
+from app.samples import DeviceLost, LogLine, Waiting
 from app.storage.owner import boot_id
-from tests.fakes.hosts import NAME, carrier_pid, connected, flooding_sampler, processes_of, services_on, shifted_clock
+from tests.fakes.hosts import NAME, carrier_pid, connected, flooding_agent, processes_of, services_on, shifted_clock
 from tests.fakes.nvml import TWO_H200, Driver, environment
-from tests.fakes.sessions import LIMIT_S, dummy, going, is_measured, run_through
+from tests.fakes.sessions import GREETS, HELLO, LIMIT_S, dummy, going, is_measured, run_through, with_values
 from workloads.catalog import DEFAULT_VARIABLE
 from workloads.job_protocol import DescribeFile, FileDescription
-from workloads.protocol import PROTOCOL_VERSION, Block, Finished, Source, Start
+from workloads.protocol import Block, Source
 
 S = 1_000_000_000
 
@@ -103,22 +103,23 @@ def test_jobs_run_there_and_files_go_there_and_back(numerate: Connection, tmp_pa
 def test_saved_weights_are_here_when_the_run_hears_that_it_completed(gpu1: Connection, tmp_path: Path) -> None:
     saver = tmp_path / "python-saver"
     saver.write_text(
-        f"#!{sys.executable}\n"
-        "import json, sys, time\n"
-        "open(json.loads(sys.stdin.readline())['weights_path'], 'wb').write(b'weights' * 50_000)\n"
-        "print(json.dumps({'type': 'finished', 'outcome': 'completed', 't_ns': time.monotonic_ns()}), flush=True)\n"
+        f"#!{sys.executable}\n{HELLO}start = decode_start(sys.stdin.buffer.readline())\n"
+        f"{GREETS}begin('build'); measure()\n"
+        "open(start.weights_path, 'wb').write(b'weights' * 50_000)\nend()\n"
     )
     saver.chmod(0o700)
-    weights, found = tmp_path / "weights" / "run.npz", queue.SimpleQueue[tuple[WorkerEvent, bool]]()
-    spec = dummy(gpu1.host.inventory(), interpreter=str(saver))
-    start = Start(protocol=PROTOCOL_VERSION, spec=spec, weights_path=str(weights))
-    gpu1.host.launcher.launch(start, lambda event: found.put((event, weights.exists())))
-    event, was_there = found.get(timeout=LIMIT_S)
-    assert isinstance(event, Finished), event
-    assert was_there
-    assert found.get(timeout=LIMIT_S)[0] == Exited(0)
+    services = services_on(gpu1, tmp_path)
+    existed: list[str] = []
+
+    def look(event: RunEvent) -> None:
+        if isinstance(event, RunEnded):
+            existed.extend(path.name for path in weights_path(services.database, "").parent.glob("*"))
+
+    spec = with_values(dummy(gpu1.host.inventory(), interpreter=str(saver)), save_weights=True)
+    outcome, _, stored = run_through(spec, services, SimpleNamespace(handle=look))
+    weights = weights_path(services.database, stored.row.uid)
+    assert (outcome.name, existed) == ("completed", [weights.name]), outcome
     assert weights.read_bytes() == b"weights" * 50_000
-    assert [path.name for path in weights.parent.iterdir()] == ["run.npz"]
 
 
 def test_a_clock_that_is_days_away_gives_the_same_run(cache: Path, tmp_path: Path) -> None:
@@ -148,34 +149,34 @@ def test_a_clock_that_is_days_away_gives_the_same_run(cache: Path, tmp_path: Pat
 
 
 def test_a_worker_that_floods_holds_up_neither_pings_nor_telemetry(gpu1: Connection, tmp_path: Path) -> None:
-    """Its run takes nothing: what it says waits there, in its pipe."""
+    """Its run takes nothing: what it says waits there, in its pipe; and the run is not taken for a suspended one."""
     talker = tmp_path / "python-talker"
     talker.write_text("#!/bin/sh\nexec yes 'a line of its log' >&2\n")
     talker.chmod(0o700)
     may_go_on, heard, samples = threading.Event(), threading.Event(), threading.Event()
 
-    def post(_event: object) -> None:
-        heard.set()
-        may_go_on.wait(LIMIT_S)
+    def block(event: RunEvent) -> None:
+        if isinstance(event, LogLine) and not heard.is_set():
+            heard.set()
+            may_go_on.wait(LIMIT_S)
 
     spec = dummy(gpu1.host.inventory(), interpreter=str(talker))
-    worker = gpu1.host.launcher.launch(Start(protocol=PROTOCOL_VERSION, spec=spec), post)
-    assert isinstance(worker, RemoteWorker)
-    assert heard.wait(LIMIT_S)
-    unsubscribe = gpu1.host.telemetry.subscribe(lambda said: samples.set() if isinstance(said, Sample) else None)
-    samples.clear()
-    assert samples.wait(LIMIT_S)
-    unsubscribe()
-    assert gpu1.host.leases.take([], 0) is not None, "orders are answered"
-    assert worker._said.qsize() <= MOST_EVENTS
-    worker.kill()
-    may_go_on.set()
+    with going(spec, services_on(gpu1, tmp_path), SimpleNamespace(handle=block)) as run:
+        assert heard.wait(LIMIT_S)
+        unsubscribe = gpu1.host.telemetry.subscribe(lambda said: samples.set() if isinstance(said, Sample) else None)
+        samples.clear()
+        assert samples.wait(LIMIT_S)
+        unsubscribe()
+        assert gpu1.host.leases.take([], 0) is not None, "orders are answered"
+        may_go_on.set()
+        run.session.stop()
+        assert run.result().name == "stopped"
 
 
 def test_a_sampler_that_floods_ends_the_run_in_one_sentence(cache: Path, tmp_path: Path) -> None:
     signal_file = tmp_path / "flood"
     with (
-        connected(cache, environment=flooding_sampler(tmp_path / "site", signal_file, 50_000)) as connection,
+        connected(cache, environment=flooding_agent(tmp_path / "site", signal_file, 50_000)) as connection,
         going(dummy(connection.host.inventory(), steps=0, seconds=600.0), services_on(connection, tmp_path)) as run,
     ):
         run.recorder.wait(Block, is_measured)

@@ -17,35 +17,32 @@ from app.errors import DatabaseError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.fields import Sample, SlowSample
 from app.report.documents import run_document
+from app.runs.host import WorkerTimeouts
 from app.runs.outcome import BROKEN_PYTHON
 from app.runs.session import RunSession
 from app.runs.sinks import mark_crashed_runs
-from app.runs.supervisor import WorkerTimeouts
 from app.samples import FieldsUpdated, LogLine, Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.sessions import LIMIT_S, PATIENT, dummy, going, is_measured, run_through, services, started_feed
-from workloads.protocol import Block, PhaseStarted, Progress, RunSpec, Value
+from tests.fakes.sessions import (
+    GREETS,
+    HELLO,
+    LIMIT_S,
+    PATIENT,
+    dummy,
+    going,
+    is_measured,
+    run_through,
+    services,
+    started_feed,
+    with_values,
+)
+from workloads.protocol import Block, PhaseStarted, Progress
 
 ROOT = Path(__file__).parents[2]
 IMPATIENT = replace(PATIENT, message_gap_s=3.0, closed_stdin_s=0.3, finished_s=0.3)
 """For workers that obey a SIGTERM, and no word before it."""
 PHASES = ["import", "build", "compile", "warmup", "measure", "finish"]
-HELLO = (
-    "import os, sys, time\n"
-    "from workloads.protocol import *\n"
-    "def say(message): sys.stdout.buffer.write(encode(message)); sys.stdout.flush()\n"
-    "hello = dict(pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns())\n"
-    "def begin(phase): say(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))\n"
-    "def measure():\n"
-    "    begin('measure')\n"
-    "    start_ns = time.monotonic_ns()\n"
-    "    say(Block(phase='measure', first_step=0, steps=1, examples=8, start_ns=start_ns, end_ns=start_ns + 1))\n"
-    "    begin('finish')\n"
-    "def end(): say(Finished(outcome='completed', t_ns=time.monotonic_ns()))\n"
-)
-"""The start of a worker of another making."""
-GREETS = "say(Hello(protocol=PROTOCOL_VERSION, **hello)); "
 
 
 @pytest.fixture(scope="module")
@@ -321,10 +318,6 @@ COUNTS = (
     "if start.calibrate: say(Calibration(device='cpu', precision='float32', size=512, flops_per_s=4e9))\n"
     "end()"
 )
-
-
-def with_values(spec: RunSpec, **values: Value) -> RunSpec:
-    return RunSpec(workload=spec.workload, variant={**spec.variant, **values})
 
 
 def test_a_device_is_calibrated_once_and_every_run_knows_its_rate(tmp_path: Path, feed: TelemetryFeed) -> None:

@@ -61,8 +61,9 @@ PROTOCOLS = {
     "CurveSource": "live, stored, and Monitor's curves",
     "EvidenceCollector": "the seam to a framework",
     "HostConnection": "Connection, PoolConnection, ClusterConnection",
-    "Launcher": "LocalLauncher, StandbyLauncher, RemoteLauncher",
+    "Launcher": "LocalLauncher, StandbyLauncher",
     "Layer": "the layers of cnn/layers.py",
+    "MadeRun": "LocalRun, RemoteRun",
     "Model": "the models of each workload",
     "OpenHost": "a function with keywords, and a stand-in of its tests",
     "Optimizer": "Adam, Momentum",
@@ -73,7 +74,7 @@ PROTOCOLS = {
     "Sampler": "SamplerProcess, RemoteSampler, PoolSampler",
     "Sink": "of the store, the window, the command line, the queue",
     "Stack": "the implementations of recurrent layers",
-    "Worker": "LocalWorker, RemoteWorker",
+    "Worker": "LocalWorker, and stand-ins of tests",
 }
 """Each Protocol with its implementations, or why it has one."""
 

@@ -14,13 +14,14 @@ import pytest
 
 from app.agent_protocol import (
     AGENT_PROTOCOL,
-    CUT,
     MOST_EVENTS,
     AgentHello,
     CancelJob,
+    ChangeRate,
+    DescribeHost,
     FilePart,
+    HostDescribed,
     JobDone,
-    LaunchWorker,
     Leased,
     Order,
     Ping,
@@ -29,16 +30,16 @@ from app.agent_protocol import (
     Refused,
     ReleaseLease,
     Report,
+    RunSaid,
     StartJob,
-    StartSampler,
+    StartRun,
+    StartTelemetry,
+    StopRun,
     TakeLease,
     Took,
-    WorkerExited,
-    WorkerLaunched,
-    WorkerLogged,
-    WorkerSaid,
 )
 from app.errors import TelemetryError, UserError
+from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.fields import Sample
 from app.hosts.book import HostEntry
 from app.hosts.check import check_hosts
@@ -47,20 +48,21 @@ from app.hosts.connection import (
     _MOST_READINGS_PER_S,
     _TAKEN_AT_ONCE,
     Connection,
+    RemoteRun,
     RemoteSampler,
-    RemoteWorker,
     serve,
 )
 from app.hosts.link import Link, LinkLimits
 from app.hosts.remote_jobs import ScratchFiles
-from app.hosts.routes import LinkLostError, LinkSilent, WorkerReport
+from app.hosts.routes import LinkLostError, LinkSilent, RunReport
+from app.runs.host import WorkerTimeouts
 from app.runs.jobs import JobCrashedError, JobError
-from app.runs.launcher import BrokenMessage, Exited, WorkerEvent
-from app.samples import Inventory, LogLine
-from tests.fakes.runs import SPEC
+from app.runs.maker import RunMaker
+from app.samples import HOST, Device, Inventory, LogLine
+from tests.fakes.sessions import dummy
 from workloads.catalog import Machine
 from workloads.job_protocol import Calibrate, OutputDifference
-from workloads.protocol import PROTOCOL_VERSION, Calibration, Start, encode
+from workloads.protocol import PROTOCOL_VERSION, Calibration, Finished, Flops, Start, encode
 
 LIMIT_S = 60.0
 HELLO = AgentHello(
@@ -74,8 +76,8 @@ HELLO = AgentHello(
     python="3.12",
     scratch="/",
 )
-INVENTORY = Inventory(machine=Machine(cpu_count=4), devices=())
-START = Start(protocol=PROTOCOL_VERSION, spec=SPEC)
+INVENTORY = Inventory(machine=Machine(cpu_count=4), devices=(Device(device=HOST, kind="host", index=-1, name="gpu1"),))
+START = Start(protocol=PROTOCOL_VERSION, spec=dummy(INVENTORY))
 
 
 class Agent:
@@ -162,10 +164,13 @@ def test_an_agent_that_speaks_garbage_is_given_up(
         connection.host.leases.take(["cpu"], 1)
 
 
-def test_a_line_that_its_writer_was_killed_in_is_skipped(agent: Agent, connection: Connection) -> None:
-    agent.say_line(b'{"type":"sample","t_ns":12' + CUT)
+def test_a_last_line_that_the_agent_was_killed_in_is_skipped(agent: Agent, connection: Connection) -> None:
     agent.say(INVENTORY)
-    assert connection.host.inventory().machine.cpu_count == INVENTORY.machine.cpu_count
+    connection.host.inventory()
+    agent.say_line(b'{"type":"sample","t_ns":12')
+    agent.cut()
+    with pytest.raises(UserError, match="It ended"):
+        connection.host.leases.take(["cpu"], 1)
 
 
 def test_an_agent_of_another_version_is_refused() -> None:
@@ -275,38 +280,127 @@ def test_a_refusal_is_the_error_that_it_would_be_here(
         connection.host.leases.take(["cpu"], 1)
 
 
-def launch(agent: Agent, connection: Connection) -> "tuple[int, queue.SimpleQueue[WorkerEvent]]":
-    """Launch a worker; return its number and where its events come."""
-    events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
-    agent.answers[LaunchWorker] = lambda order: WorkerLaunched(worker=order.number, pid=42)
-    worker = connection.host.launcher.launch(START, events.put)
-    assert worker.pid == 42
-    return agent.order(LaunchWorker).number, events
+class MadeThere:
+    """A run that the agent of a test makes, on a thread of its own, and its events as they come."""
+
+    def __init__(
+        self, agent: Agent, connection: Connection, emit: Callable[[RunEvent], object] = lambda _: None
+    ) -> None:
+        self.events: queue.SimpleQueue[RunEvent] = queue.SimpleQueue()
+        self._agent = agent
+        self._emit = emit
+        agent.answers[TakeLease] = lambda order: Leased(number=order.number, devices=order.devices[: order.count])
+        agent.answers[DescribeHost] = lambda order: HostDescribed(number=order.number, environment={})
+        agent.say(INVENTORY)
+        self.maker = RunMaker(START, connection.host, self._take, uid="1234")
+        self.thread = threading.Thread(target=self.maker.run, daemon=True)
+        self.thread.start()
+        self.number = agent.order(StartRun).number
+
+    def _take(self, event: RunEvent) -> None:
+        self.events.put(event)
+        self._emit(event)
+
+    def say(self, *events: msgspec.Struct) -> None:
+        for event in events:
+            self._agent.say(RunSaid(run=self.number, event=msgspec.Raw(encode(event).rstrip())))
+
+    def wait(self, kind: type[Any]) -> Any:
+        """The next event of a kind; what comes before is passed over."""
+        while not isinstance(event := self.events.get(timeout=LIMIT_S), kind):
+            pass
+        return event
+
+    def outcome(self) -> Outcome:
+        ended: RunEnded = self.wait(RunEnded)
+        self.thread.join(LIMIT_S)
+        return ended.outcome
 
 
-def test_a_worker_says_its_events_in_order_and_hears_what_was_taken(agent: Agent, connection: Connection) -> None:
-    number, events = launch(agent, connection)
-    agent.say(WorkerLogged(worker=number, t_ns=1, text="a line"))
-    assert events.get(timeout=LIMIT_S) == LogLine(1, "a line")
-    assert agent.order(Took) == Took(worker=number, events=1)
-    agent.say(WorkerSaid(worker=number, message=msgspec.Raw(b'{"type":"no message"}')))
-    agent.say(WorkerExited(worker=number, exit_code=3))
-    assert isinstance(events.get(timeout=LIMIT_S), BrokenMessage)
-    assert events.get(timeout=LIMIT_S) == Exited(3)
+COMPLETED = RunEnded(t_ns=9, outcome=Outcome(name="completed"))
+
+
+def test_a_run_s_events_come_in_order_and_the_agent_hears_what_was_taken(agent: Agent, connection: Connection) -> None:
+    run = MadeThere(agent, connection)
+    assert run.wait(RunStarted).uid == "1234"
+    run.say(LogLine(1, "a line"))
+    assert run.wait(LogLine) == LogLine(1, "a line")
+    assert agent.order(Took) == Took(run=run.number, events=1)
+    run.say(COMPLETED)
+    assert run.outcome() == COMPLETED.outcome
+
+
+@pytest.mark.parametrize(
+    ("event", "wrong"),
+    [
+        (RunStarted(spec=START.spec, t_ns=1, utc_ns=1, devices=()), "a begin, and it has begun"),
+        (Flops(per_step=1), "`flops` came before any phase"),
+        (Finished(outcome="completed", t_ns=1), "not an event of a run"),
+    ],
+)
+def test_an_event_that_no_run_has_ends_the_run(
+    event: msgspec.Struct, wrong: str, agent: Agent, connection: Connection
+) -> None:
+    run = MadeThere(agent, connection)
+    run.say(event)
+    outcome = run.outcome()
+    assert (outcome.name, agent.order(StopRun).run) == ("failed", run.number)
+    assert (outcome.reason or "").startswith(f"What the agent on gpu1 says of the run is {wrong}")
 
 
 def test_the_agent_hears_at_the_end_of_what_came_at_once_and_after_fifty_events(
     agent: Agent, connection: Connection
 ) -> None:
-    events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
-    worker = RemoteWorker(connection.link, 9, events.put, None)
-    for _ in range(_TAKEN_AT_ONCE + 2):
-        worker.take(WorkerLogged(worker=9, t_ns=1, text="a line"))
-    worker.listen(42)
+    may_go_on = threading.Event()
+    run = MadeThere(agent, connection, lambda event: may_go_on.wait(LIMIT_S) if isinstance(event, LogLine) else None)
+    run.say(*(LogLine(1, "a line") for _ in range(_TAKEN_AT_ONCE + 2)))
+    run.wait(LogLine)
+    heard(agent, connection, INVENTORY, 1)
+    may_go_on.set()
     assert [agent.order(Took).events for _ in range(2)] == [_TAKEN_AT_ONCE, 2]
-    worker.take(WorkerExited(worker=9, exit_code=0))
-    while events.get(timeout=LIMIT_S) != Exited(0):
-        pass
+    run.say(COMPLETED)
+    run.outcome()
+
+
+def test_a_run_that_cannot_be_stored_is_ended_with_the_reason(agent: Agent, connection: Connection) -> None:
+    def emit(event: RunEvent) -> None:
+        if isinstance(event, LogLine):
+            raise UserError("The disk is full.")
+
+    run = MadeThere(agent, connection, emit)
+    run.say(LogLine(1, "a line"), LogLine(2, "another"))
+    assert agent.order(StopRun) == StopRun(run=run.number, reason="The disk is full.")
+    run.say(RunEnded(t_ns=9, outcome=Outcome(name="failed", reason="The disk is full.")))
+    assert run.outcome().reason == "The disk is full."
+    assert not any(isinstance(order, StopRun) for order in iter_now(agent.orders)), "it hears it once"
+
+
+def iter_now(orders: "queue.SimpleQueue[Order]") -> Iterator[Order]:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            yield orders.get_nowait()
+
+
+@pytest.mark.parametrize(("stop_s", "is_left"), [(0.0, True), (LIMIT_S, False)])
+def test_a_run_that_its_agent_does_not_end_is_left(
+    stop_s: float, is_left: bool, agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.hosts.connection._STOP_S", stop_s)
+    run = MadeThere(agent, connection)
+    run.maker.stop()
+    agent.order(StopRun)
+    run.say(LogLine(1, "a line"), COMPLETED)
+    assert (run.outcome().name == "crashed") == is_left
+
+
+def test_a_run_of_which_nothing_comes_is_given_up(agent: Agent, connection: Connection) -> None:
+    timeouts = WorkerTimeouts(hello_s=0.01, message_gap_s=0.01)
+    events: list[RunEvent] = []
+    host = connection.host
+    RemoteRun(connection.link, ScratchFiles(connection.link), START, host, events.append, timeouts).run()
+    assert isinstance(ended := events[-1], RunEnded)
+    assert ended.outcome.reason == "The agent on gpu1 says nothing of the run any more."
+    assert agent.order(StopRun)
 
 
 def test_a_check_that_no_inventory_comes_for_closes_its_connection(
@@ -320,10 +414,10 @@ def test_a_check_that_no_inventory_comes_for_closes_its_connection(
     assert agent.is_cut.wait(LIMIT_S)
 
 
-def test_a_link_that_ends_ends_its_workers_with_the_reason(agent: Agent, connection: Connection) -> None:
-    _, events = launch(agent, connection)
+def test_a_link_that_ends_ends_its_runs_with_the_reason(agent: Agent, connection: Connection) -> None:
+    run = MadeThere(agent, connection)
     agent.cut()
-    assert events.get(timeout=LIMIT_S) == Exited(None, "It ended.")
+    assert run.outcome() == Outcome(name="crashed", reason="It ended.")
 
 
 def test_a_job_answers_with_its_result_alone(agent: Agent, connection: Connection) -> None:
@@ -359,14 +453,17 @@ def test_a_file_comes_in_pieces(agent: Agent, connection: Connection, tmp_path: 
     assert (tmp_path / "weights.npz").read_bytes() == content
 
 
-def test_the_sampler_is_started_with_the_rate(agent: Agent, connection: Connection) -> None:
-    assert agent.order(StartSampler).hz == 20.0
+def test_telemetry_is_started_with_the_rate_and_changes_it(agent: Agent, connection: Connection) -> None:
+    assert agent.order(StartTelemetry).hz == 20.0
+    connection.host.telemetry.read_energy()
+    connection.host.telemetry.set_rate(5.0)
+    assert agent.orders.get(timeout=LIMIT_S) == ChangeRate(5.0)
 
 
-def test_messages_are_what_the_worker_said(agent: Agent) -> None:
+def test_events_are_what_the_agent_said() -> None:
     """As the agent passes them on: no byte is another one."""
-    said = WorkerSaid(worker=1, message=msgspec.Raw(encode(START).rstrip()))
-    assert bytes(msgspec.json.decode(msgspec.json.encode(said), type=WorkerSaid).message) == encode(START).rstrip()
+    said = RunSaid(run=1, event=msgspec.Raw(encode(COMPLETED).rstrip()))
+    assert bytes(msgspec.json.decode(msgspec.json.encode(said), type=RunSaid).event) == encode(COMPLETED).rstrip()
 
 
 class Looks:
@@ -397,21 +494,21 @@ class Looks:
 
 def link_after(
     monkeypatch: pytest.MonkeyPatch, steps_s: Iterable[float], *, hears: bool = False
-) -> tuple[Link, list[WorkerReport]]:
-    """Return a link after looks that came so long after one another, and the list that its worker's reports go to."""
-    reports: list[WorkerReport] = []
+) -> tuple[Link, list[RunReport]]:
+    """Return a link after looks that came so long after one another, and the list that its run's reports go to."""
+    reports: list[RunReport] = []
     link = Link(Agent(None), "gpu1", limits=LinkLimits(ping_s=1.0, warn_s=5.0, lost_s=15.0))
     looks = Looks(steps_s, link._hear if hears else lambda: None)
     monkeypatch.setattr("app.hosts.link.time", looks)
     monkeypatch.setattr(link, "_over", looks)
     link._hear()
     link._hello.set_result(HELLO)
-    link.routes.listen_worker(1, reports.append)
+    link.routes.listen_run(1, reports.append)
     link._watch()
     return link, reports
 
 
-def reports_silent_host(report: WorkerReport) -> bool:
+def reports_silent_host(report: RunReport) -> bool:
     return isinstance(report, LinkSilent) and bool(report.reason)
 
 
@@ -446,7 +543,7 @@ def test_an_agent_that_answers_no_ping_is_given_up_after_four_silences(
     assert (link.status().lost or "").startswith("The agent on gpu1 hangs") == is_lost
 
 
-def test_workers_hear_that_a_silent_host_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_hear_that_a_silent_host_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
     link, reports = link_after(monkeypatch, [1.0] * 6)
     link._read(iter([msgspec.json.encode(Pong(number=99, t_ns=1, utc_ns=1)) + b"\n"]))
     assert reports_silent_host(reports[0])
@@ -458,8 +555,8 @@ def test_workers_hear_that_a_silent_host_answers_again(monkeypatch: pytest.Monke
     [
         b'{"type":"pong","number":1,"t_ns":1180591620717411303424,"utc_ns":1}',
         b'{"type":"sample","t_ns":-1,"device":"host"}',
-        b'{"type":"worker_exited","worker":1,"exit_code":1000000000000000000000000000000}',
-        b'{"type":"worker_logged","worker":1,"t_ns":1,"text":"%s"}' % (b"x" * 20_001),
+        b'{"type":"telemetry_ended","reason":"%s"}' % (b"x" * 20_001),
+        b'{"type":"progressed","number":1,"text":"%s"}' % (b"x" * 20_001),
         b'{"type":"host_described","number":1,"environment":{"a":"%s"}}' % (b"x" * 20_001),
         b'{"type":"file_part","number":1,"size":-5}',
     ],
@@ -471,7 +568,7 @@ def test_a_value_that_no_agent_has_ends_the_link(line: bytes, agent: Agent, conn
         connection.host.leases.take(["cpu"], 1)
 
 
-def heard(agent: Agent, connection: Connection, report: Report | Sample, times: int) -> None:
+def heard(agent: Agent, connection: Connection, report: Report | Inventory | Sample, times: int) -> None:
     """Have the agent say it so often, and wait until all of it is read; raises `LinkLostError` for too much."""
     for _ in range(times):
         agent.say(report)
@@ -495,24 +592,18 @@ def test_a_sampler_may_say_so_much_and_no_more(
     assert agent.is_cut.wait(LIMIT_S)
 
 
-def test_a_worker_may_say_so_much_and_no_more(agent: Agent, connection: Connection) -> None:
+def test_a_run_may_say_so_much_and_no_more(agent: Agent, connection: Connection) -> None:
     """As much as an agent lets it say, and as much again."""
-    agent.answers[LaunchWorker] = lambda order: WorkerLaunched(worker=order.number, pid=42)
-    events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
     may_go_on = threading.Event()
-
-    def post(event: WorkerEvent) -> None:
-        events.put(event)
-        may_go_on.wait(LIMIT_S)
-
-    connection.host.launcher.launch(START, post)
-    line = WorkerLogged(worker=agent.order(LaunchWorker).number, t_ns=1, text="a line")
+    run = MadeThere(agent, connection, lambda event: may_go_on.wait(LIMIT_S) if isinstance(event, LogLine) else None)
+    line = RunSaid(run=run.number, event=msgspec.Raw(encode(LogLine(1, "a line")).rstrip()))
     heard(agent, connection, line, 1)
-    events.get(timeout=LIMIT_S)
+    run.wait(LogLine)
     heard(agent, connection, line, 2 * MOST_EVENTS)
-    with pytest.raises(LinkLostError, match="more of a worker than this program has taken"):
+    with pytest.raises(LinkLostError, match="more of a run than this program has taken"):
         heard(agent, connection, line, 1)
     may_go_on.set()
+    assert run.outcome().name == "crashed"
 
 
 def test_a_sampler_that_does_not_end_is_left(

@@ -13,10 +13,10 @@ from app.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
 from app.events import RunEvent
 from app.fields import Sample, SlowSample
 from app.runs import supervisor
-from app.runs.host import ClockAnchor
+from app.runs.host import ClockAnchor, WorkerTimeouts
 from app.runs.maker import OtherProcesses, TelemetryRecorder
 from app.runs.sinks import FanOut
-from app.runs.supervisor import Inbox, Supervisor, WorkerTimeouts
+from app.runs.supervisor import Inbox, Supervisor
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
