@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest
+from app.samples import Inventory
 from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import (
     MOST_TEXT_CHARS,
@@ -362,3 +363,46 @@ Report = (
     | FilePart
     | FilesListed
 )
+
+
+RAY_MARK = "variantscope-ray"
+"""Begins a line of the stderr of a driver of Ray: `failed` or `ended` with a sentence for the user, or `lost` with a
+node's id. What it says on stdout are the messages below, one JSON object a line (`app.agent.ray`)."""
+
+
+class RayNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the cluster.
+
+    Attributes:
+        node: Its id.
+        name: Its host's name, with a part of its id where several nodes have that name.
+        gpus: How many GPUs Ray may give away there, and `free_gpus` how many of them nobody has.
+        cpus: The same for processors, and `free_cpus`.
+        inventory: What its sampler finds there; None until it is known.
+        problem: Why that is not known, in one sentence.
+        has_reporter: Whether Ray's reporter runs there, which reads the GPUs and processes every few seconds.
+    """
+
+    node: str
+    name: str
+    gpus: int
+    free_gpus: float
+    cpus: float
+    free_cpus: float
+    inventory: Inventory | None = None
+    problem: str | None = None
+    has_reporter: bool = False
+
+
+class RayNodes(msgspec.Struct, frozen=True, tag="ray_nodes", tag_field=TAG):
+    """All nodes that are alive, and the cluster's version of Ray."""
+
+    nodes: tuple[RayNode, ...]
+    ray: str
+
+
+class RayPlaced(msgspec.Struct, frozen=True, kw_only=True, tag="ray_placed", tag_field=TAG):
+    """An agent was started on a node; `visible` is what CUDA sees there: indices in NVML's order, or UUIDs."""
+
+    node: str
+    visible: str

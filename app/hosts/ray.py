@@ -1,22 +1,30 @@
 """A Ray cluster, reached through its head node: a pool of nodes, and an agent for each run where Ray places it.
 
-Nothing of Ray is here: `app.agent.ray` on the head node is Ray's driver, and `app.ray_protocol` what it says.
+Nothing of Ray is here: `app.agent.ray` on the head node is Ray's driver, one for the nodes and one for each agent, and
+`app.agent_protocol` what they say. As with Slurm, a driver is the end of a carrier's command.
 """
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
+import msgspec
+
+from app import units
+from app.agent_protocol import RAY_MARK, RayNode, RayNodes, RayPlaced
 from app.environment_keys import CARRIER_KEY, HOST_KEY, RAY_KEY, RAY_REPORTER_KEY
-from app.errors import TelemetryError
-from app.hosts.carriers import Carrier
-from app.hosts.connection import Connection, open_channel, serve
+from app.errors import TelemetryError, UserError
+from app.hosts.carriers import Carrier, Failure
+from app.hosts.channel import Channel, LineTooLongError
+from app.hosts.connection import Connection, Opened, open_channel, serve
 from app.hosts.link import LinkStatus
 from app.hosts.pool import Pool, PoolSampler, merged_inventory
-from app.hosts.ray_cluster import RayChannel, RayCluster
 from app.hosts.routes import LinkLostError
-from app.ray_protocol import AgentPlaced, RayNode
+from app.plain import one_line
 from app.runs.host import HostLease
 from app.runs.jobs import Notify
 from app.runs.leases import CPU
@@ -25,8 +33,119 @@ from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import UsageError
 from workloads.protocol import RunSpec
 
+_PROBED_S = 90.0
+_QUIET_S = 5.0
+_PENDING_S = 1.0
 _LOOK_S = 0.1
 _AGENT_TRIES = 3
+_WAITS = "The run waits for {what} of one node of the Ray cluster; free now: {free}."
+RAY_FAILURES = (
+    Failure(rf"^{RAY_MARK} failed (?P<reason>.*)$", "{shown}: {reason}"),
+    Failure(rf"^{RAY_MARK} ended (?P<reason>.*)$", "{reason}"),
+)
+
+
+class RayCluster:
+    """The nodes of a cluster, as the driver on its head says them until it is closed or lost.
+
+    Thread: any; one of its own reads.
+    """
+
+    def __init__(self, channel: Channel, lines: Iterator[bytes], name: str) -> None:
+        """Take a channel whose next line is a driver's first."""
+        self.name = name
+        self._channel = channel
+        self._changed = threading.Condition()
+        self._listeners: list[Callable[[], None]] = []
+        # References that are replaced whole, under the lock.
+        self._nodes: tuple[RayNode, ...] = ()
+        self._lost_nodes: frozenset[str] = frozenset()
+        self.version = ""
+        self.lost: str | None = None
+        self._reader = threading.Thread(target=self._read, args=(lines,), name=f"ray {name}", daemon=True)
+        self._reader.start()
+
+    @property
+    def nodes(self) -> tuple[RayNode, ...]:
+        """The nodes that are alive, without those that a run was lost with: Ray takes up to a minute to notice."""
+        return tuple(node for node in self._nodes if node.node not in self._lost_nodes)
+
+    def wait_probed(self, notify: Notify, is_cancelled: Callable[[], bool]) -> None:
+        """Wait until the driver is connected and knows the GPUs of all nodes.
+
+        Args:
+            notify: Gets a sentence for what is waited for.
+            is_cancelled: Returns whether to wait no longer.
+
+        Raises:
+            UserError: There is no cluster, or none that can be used; with what to do.
+        """
+        began_s, noted = time.monotonic(), False
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._is_probed or self.lost is not None, _LOOK_S):
+                waited_s = time.monotonic() - began_s
+                if is_cancelled():
+                    raise UserError("Connecting was cancelled.")
+                if waited_s > _PROBED_S:
+                    limit = units.with_unit(_PROBED_S, "s")
+                    raise UserError(
+                        f"{self.name} took more than {limit} to look at the nodes of the Ray cluster; look there with"
+                        " `ray status`."
+                    )
+                if waited_s > _QUIET_S and not noted:
+                    noted = True
+                    notify(f"Waiting for {self.name} to look at the nodes of the Ray cluster …")
+        if self.lost is not None:
+            raise UserError(self.lost)
+
+    @property
+    def _is_probed(self) -> bool:
+        return bool(self._nodes) and all(node.inventory or node.problem for node in self._nodes)
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call this whenever nodes have changed, or the cluster is lost."""
+        self._listeners.append(listener)
+
+    def read_stderr(self, line: str) -> str | None:
+        """Leave out a node that a driver says is lost; return None, for nothing is waited for."""
+        if line.startswith(f"{RAY_MARK} lost "):
+            with self._changed:
+                self._lost_nodes |= {line.split()[2]}
+            self._notify_changed()
+        return None
+
+    def close(self) -> None:
+        """End the driver."""
+        self._lose(f"The link to {self.name} was closed.")
+        self._channel.close()
+        self._reader.join()
+
+    def _read(self, lines: Iterator[bytes]) -> None:
+        decoder: msgspec.json.Decoder[RayNodes] = msgspec.json.Decoder(RayNodes)
+        line = b""
+        try:
+            for line in lines:
+                said = decoder.decode(line)
+                with self._changed:
+                    self._nodes, self.version = said.nodes, said.ray
+                self._notify_changed()
+        except (msgspec.DecodeError, LineTooLongError):
+            shown = one_line(line[:200].decode(errors="replace"))
+            self._lose(f"The Ray driver on {self.name} sent what no driver sends, so the link was closed: {shown}")
+            self._channel.cut()
+        else:
+            self._lose(self._channel.why_ended())
+
+    def _lose(self, reason: str) -> None:
+        with self._changed:
+            self.lost = self.lost or reason
+        self._notify_changed()
+
+    def _notify_changed(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+        for listener in self._listeners:
+            listener()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +153,16 @@ class RayPool(Pool):
     """The nodes of a cluster with one kind of card. Each run has an agent of its own, on the node where Ray places it.
 
     Attributes:
-        cluster: The driver on its head.
+        cluster: Its nodes.
+        carrier: The way to its head.
         cpus: How many processors Ray counts for each run.
+        head_silent_s: How long the head may leave a driver without an answer.
     """
 
     cluster: RayCluster
+    carrier: Carrier
     cpus: float = 1.0
+    head_silent_s: float = 15.0
 
     def balanced_unit(self, device: str) -> str:
         """Return the node of a GPU: which of its GPUs a run gets is Ray's choice."""
@@ -52,6 +175,8 @@ class RayPool(Pool):
             return f"No node of the Ray cluster {self.name} has {gpus} GPUs: the most are {most}."
         if gpus and spec.variant["devices"]:
             return f"Ray chooses the GPUs on {self.name}: leave the parameter devices empty."
+        if self.cpus > max((node.cpus for node in self.cluster.nodes), default=0):
+            return f"No node of the Ray cluster {self.name} has {self.cpus:g} processors for Ray."
         return Pool.refusal(self, spec)
 
     def lease_for_run(
@@ -86,23 +211,29 @@ class RayPool(Pool):
     def _lease(
         self, spec: RunSpec, nodes: Sequence[str], notify: Notify, wait_for_stop: Callable[[float], bool]
     ) -> HostLease | None:
+        if self.cluster.lost:
+            raise UserError(self.cluster.lost)
+        if not nodes:
+            raise UserError("None of the nodes that this run may use is in the Ray cluster now.")
         gpus = int(spec.variant["gpus"])
-        channel = self.cluster.open(gpus, self.cpus, nodes)
-        missing = ""
+        opened = open_channel(
+            replace(self.carrier, waiting=self.cluster.read_stderr),
+            name=self.name,
+            notify=notify,
+            is_cancelled=lambda: wait_for_stop(0.0),
+            module=f"app.agent.ray {self.head_silent_s:g} carry {gpus} {self.cpus:g} {','.join(nodes)}",
+        )
         try:
-            while (placed := channel.wait_placed(_LOOK_S)) is None:
-                if channel.missing != missing:
-                    missing = channel.missing
-                    notify(missing)
-                if wait_for_stop(0.0):
-                    channel.cut()
-                    return None
-            connection = self._connect(channel, placed, notify)
+            placed = self._wait_placed(opened, gpus, nodes, notify, wait_for_stop)
+            if placed is None:
+                opened.channel.cut()
+                return None
+            connection, devices = self._connect(opened, placed, notify)
         except BaseException:
-            channel.cut()
+            opened.channel.cut()
             raise
         lease = connection.host.leases.wait(
-            placed.devices or (CPU,),
+            devices or (CPU,),
             gpus or 1,
             on_wait=lambda: notify(
                 f"Another program than Ray uses this device of {connection.host.name}; the run waits."
@@ -114,17 +245,51 @@ class RayPool(Pool):
             return None
         return HostLease(lease.devices, connection.close, host=connection.host)
 
-    def _connect(self, channel: RayChannel, placed: AgentPlaced, notify: Notify) -> Connection:
-        node = next((each for each in self.cluster.nodes if each.node == placed.node), None)
+    def _wait_placed(
+        self,
+        opened: Opened,
+        gpus: int,
+        nodes: Sequence[str],
+        notify: Notify,
+        wait_for_stop: Callable[[float], bool],
+    ) -> RayPlaced | None:
+        """Return where Ray has placed the agent, None if the wait was given up; raises `UserError`."""
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray") as thread:
+            line, began_s, missing = thread.submit(next, opened.lines, b""), time.monotonic(), ""
+            while not wait([line], _LOOK_S).done:
+                if time.monotonic() - began_s > _PENDING_S and (now := self._missing(gpus, nodes)) != missing:
+                    missing = now
+                    notify(missing)
+                if wait_for_stop(0.0):
+                    opened.channel.cut()
+                    return None
+            if not line.result():
+                raise UserError(opened.channel.why_ended())
+            return msgspec.json.decode(line.result(), type=RayPlaced)
+
+    def _missing(self, gpus: int, nodes: Sequence[str]) -> str:
+        """Return what an agent waits for, in one sentence."""
+        wanted = [node for node in self.cluster.nodes if node.node in nodes]
+        if gpus:
+            free = ", ".join(f"{node.name} {node.free_gpus:g} of {node.gpus}" for node in wanted if node.gpus)
+            return _WAITS.format(what="1 GPU" if gpus == 1 else f"{gpus} GPUs", free=free or "none")
+        free = ", ".join(f"{node.name} {node.free_cpus:g} of {node.cpus:g}" for node in wanted)
+        return _WAITS.format(what=f"{self.cpus:g} processors", free=free or "none")
+
+    def _connect(self, opened: Opened, placed: RayPlaced, notify: Notify) -> tuple[Connection, tuple[str, ...]]:
+        """Return the connection to an agent, and its GPUs."""
+        node = next((node for node in self.cluster.nodes if node.node == placed.node), None)
         name = f"{self.name}/{node.name}" if node is not None else self.name
-        connection = serve(channel, channel.lines(), name=name, kind="ray", notify=notify)
-        assert self.cluster.hello is not None, "it has begun"
-        extra = {RAY_KEY: self.cluster.hello.ray}
+        connection = serve(opened.channel, opened.lines, name=name, kind="ray", notify=notify)
+        extra = {RAY_KEY: self.cluster.version}
         if node is not None and node.has_reporter:
             extra[RAY_REPORTER_KEY] = "yes"
         describe = connection.host.describe
         host = replace(connection.host, describe=lambda inventory: {**describe(inventory), **extra})
-        return replace(connection, host=host)
+        gpus = node.inventory.devices if node is not None and node.inventory is not None else ()
+        by_index = {str(device.index): device.device for device in gpus if device.kind == "gpu"}
+        visible = [word for word in placed.visible.split(",") if word not in ("", "-1")]
+        return replace(connection, host=host), tuple(by_index.get(word, word) for word in visible)
 
 
 def _uuids(node: RayNode) -> frozenset[str]:
@@ -169,18 +334,18 @@ def connect_cluster(
         UserError: It cannot be reached, or has no cluster that can be used; with what to do.
     """
     options = dict(carrier.address.options)
-    cpus = _processors(options.get("cpus", "1"))
-    module = f"app.agent.ray {head_silent_s:g}"
+    cpus, card = _processors(options.get("cpus", "1")), options.get("gpu", "")
+    carrier = replace(carrier, failures=(*RAY_FAILURES, *carrier.failures))
+    module = f"app.agent.ray {head_silent_s:g} nodes"
     opened = open_channel(carrier, name=name, notify=notify, is_cancelled=is_cancelled, module=module)
     cluster = RayCluster(opened.channel, opened.lines, name)
-    card = options.get("gpu", "")
 
     def merged() -> Inventory:
-        found = [node.inventory for node in cluster.nodes if node.inventory is not None]
-        return merged_inventory(found, name, card)
+        inventories = [node.inventory for node in cluster.nodes if node.inventory is not None]
+        return merged_inventory(inventories, name, card)
 
     try:
-        cluster.start(notify, is_cancelled)
+        cluster.wait_probed(notify, is_cancelled)
         merged()
     except BaseException:
         cluster.close()
@@ -192,7 +357,9 @@ def connect_cluster(
         describe=lambda _: {HOST_KEY: name, CARRIER_KEY: carrier.kind},
         name=name,
         cluster=cluster,
+        carrier=carrier,
         cpus=cpus,
+        head_silent_s=head_silent_s,
     )
     pool.telemetry.start()
     return ClusterConnection(host=pool)

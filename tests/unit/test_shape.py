@@ -34,7 +34,7 @@ SMALL_MODULES = {
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 89_000, 395
+BUDGET_LINES, BUDGET_MODULES = 88_600, 393
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -42,6 +42,7 @@ BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
 
 LONE_MODULE_LINES = 150
 LONE_MODULES = {
+    "app.agent.ray_actor": "what runs on the nodes of a cluster, imported there",
     "app.agent.serve": "imported by a guard's child alone, when the guard is forked",
     "app.gui.compare.article": "imported when the page of an article is opened",
     "app.gui.diagnostics": "gui/app.py would pass the most lines with it",
@@ -56,7 +57,7 @@ LONE_MODULES = {
 PROTOCOLS = {
     "Backend": "the seam to a framework",
     "Batches": "generators of each kind of data",
-    "Channel": "ProcessChannel, RayChannel",
+    "Channel": "ProcessChannel, and stand-ins of tests",
     "Control": "the editors of a form's kinds of parameters",
     "CurveSource": "live, stored, and Monitor's curves",
     "EvidenceCollector": "the seam to a framework",

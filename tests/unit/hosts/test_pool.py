@@ -1,16 +1,19 @@
 """Pools: one inventory and kind of card of several hosts, leases that name their host, and a Ray driver's reports."""
 
 import queue
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from app.agent_protocol import RAY_MARK, RayNode, RayNodes
 from app.errors import UserError
+from app.hosts.address import parse_address
+from app.hosts.carriers import Carrier
 from app.hosts.pool import PoolSampler, merged_inventory, pool_of
-from app.hosts.ray_cluster import RayCluster
-from app.ray_protocol import AgentClosed, AgentPlaced, AgentWaits, DriverFailed, DriverHello, DriverReport
+from app.hosts.ray import RAY_FAILURES, RayCluster
 from app.runs.experiment.schedule import DeviceBalancer
 from app.runs.host import Host, HostLease
 from app.runs.leases import Leases
@@ -104,13 +107,12 @@ class PlayedDriver:
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.written: list[bytes] = []
 
-    def say(self, report: DriverReport) -> None:
+    def say(self, report: RayNodes) -> None:
         self._lines.put(msgspec.json.encode(report) + b"\n")
 
     def write(self, lines: bytes) -> None:
-        self.written.append(lines)
+        raise AssertionError("it takes no orders")
 
     def lines(self) -> Iterator[bytes]:
         while (line := self._lines.get()) is not None:
@@ -134,50 +136,49 @@ def driver() -> PlayedDriver:
     return PlayedDriver()
 
 
-def start(driver: PlayedDriver) -> RayCluster:
+NODES = RayNodes(
+    tuple(RayNode(node=node, name=node, gpus=0, free_gpus=0, cpus=1, free_cpus=1) for node in ("n1", "n2")), "2.60.0"
+)
+
+
+def test_the_nodes_are_those_that_the_driver_says_without_lost_ones(driver: PlayedDriver) -> None:
     cluster = RayCluster(driver, driver.lines(), "lab")
-    cluster._reader.start()
-    return cluster
-
-
-def test_lines_of_agents_go_their_own_ways(driver: PlayedDriver) -> None:
-    cluster = start(driver)
-    first, second = (cluster.open(1, 1.0, ["n"]) for _ in range(2))
-    driver.say(AgentWaits(agent=0, missing="waits"))
-    driver.say(AgentPlaced(agent=0, node="n", devices=("GPU-a0",)))
-    driver.put(b"1 two\n")
-    driver.put(b"0 one\n")
-    placed = first.wait_placed(60.0)
-    assert placed is not None
-    assert (first.missing, placed.devices) == ("waits", ("GPU-a0",))
-    assert next(first.lines()) == b"one\n"
-    assert next(second.lines()) == b"two\n"
-    first.write(b"a\nb\n")
-    assert driver.written[-1] == b"0 a\n0 b\n"
-    driver.say(AgentClosed(agent=0, reason="The Ray node n was lost."))
-    assert list(first.lines()) == []
-    assert first.why_ended() == "The Ray node n was lost."
+    changed = threading.Event()
+    cluster.subscribe(changed.set)
+    driver.say(NODES)
+    assert changed.wait(60.0)
+    assert ([node.node for node in cluster.nodes], cluster.version) == (["n1", "n2"], "2.60.0")
+    changed.clear()
+    assert cluster.read_stderr(f"{RAY_MARK} lost n1") is None
+    assert changed.is_set()
+    assert [node.node for node in cluster.nodes] == ["n2"]
     cluster.close()
-    assert second.why_ended() == "The link to lab was closed."
+    assert cluster.lost == "The link to lab was closed."
 
 
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (msgspec.json.encode(DriverFailed("No Ray cluster runs on this host.")) + b"\n", "lab: No Ray cluster runs"),
         (b"Traceback (most recent call last):\n", "The Ray driver on lab sent what no driver sends"),
         (b"7up\n", "The Ray driver on lab sent what no driver sends"),
         (None, "The link to lab was lost."),
     ],
 )
-def test_a_driver_that_fails_is_one_sentence_for_all(driver: PlayedDriver, said: bytes | None, reason: str) -> None:
-    cluster = start(driver)
-    agent = cluster.open(1, 1.0, ["n"])
-    driver.say(DriverHello(ray="2.60.0", python="3.11", host="head"))
+def test_a_driver_that_fails_is_one_sentence(driver: PlayedDriver, said: bytes | None, reason: str) -> None:
+    cluster = RayCluster(driver, driver.lines(), "lab")
     driver.put(said)
     driver.put(None)
-    cluster._reader.join(60.0)
     with pytest.raises(UserError, match=reason):
-        agent.wait_placed(60.0)
-    with pytest.raises(UserError, match=reason):
-        cluster.open(1, 1.0, ["n"])
+        cluster.wait_probed(lambda _: None, lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        (f"{RAY_MARK} failed No Ray cluster runs on this host.", "ray:: No Ray cluster runs on this host."),
+        (f"noise\n{RAY_MARK} ended The Ray node n was lost.\n", "The Ray node n was lost."),
+    ],
+)
+def test_what_a_driver_says_at_its_end_is_the_reason(stderr: str, reason: str) -> None:
+    carrier = Carrier(address=parse_address("ray:"), prefix=("sh", "-c"), failures=RAY_FAILURES)
+    assert carrier.explain(1, stderr) == reason
