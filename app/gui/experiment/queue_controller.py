@@ -22,6 +22,7 @@ from workloads.protocol import RunSpec
 if TYPE_CHECKING:
     from app.gui.experiment.queue import QueueView
     from app.runs.experiment.queue_runner import QueueRunner
+    from app.viewmodels.experiment.verdict_text import ExperimentResult
 
 
 _REFRESH_ELSEWHERE_S = 2
@@ -77,7 +78,8 @@ class QueueController(QObject):
         self._closing = False
         self._begin_requested = False
         self._shown_s = 0
-        self._progress_key: tuple[int, int, tuple[RunSpec, ...]] | None = None
+        self._progress_key: tuple[int, int, tuple[RunSpec, ...], int | None] | None = None
+        self._result_entry: int | None = None
         sync.edited.connect(actions.record_change)
         sync.updated.connect(self._show)
         self._progressed.connect(self._handle_progress, Qt.ConnectionType.QueuedConnection)
@@ -197,16 +199,31 @@ class QueueController(QObject):
     def _handle_progress(self, progress: ExperimentProgress) -> None:
         self._model.handle(progress, time.monotonic())
         self.host_changed.emit(progress.host)
-        progress_key = (progress.entry, progress.done, progress.specs)
+        progress_key = (progress.entry, progress.done, progress.specs, progress.experiment)
         if progress_key != self._progress_key:
             self._progress_key = progress_key
             self.run_stored.emit()
+            self._read_result(progress)
         if progress.state in ("stopped", "removed"):
             self.entry_cancelled.emit()
         elif progress.state not in QUEUED_STATES:
             self._sync.read()
             self._announce_end(progress)
         self._show()
+
+    def _read_result(self, progress: ExperimentProgress) -> None:
+        """Show what the entry's runs say so far, above the current one; nothing of another entry stays there."""
+        entry, experiment = progress.entry, progress.experiment
+        if entry != self._result_entry:
+            self._result_entry = entry
+            self._run_view.live.show_result(None)
+
+        def show(result: "ExperimentResult | None") -> None:
+            # None where it has one variant, or has just left the queue: its last progress has the experiment.
+            if entry == self._result_entry and result is not None:
+                self._run_view.live.show_result(result)
+
+        self._sync.query(lambda queue: queue.result(entry, experiment), show)
 
     def _announce_end(self, progress: ExperimentProgress) -> None:
         experiment = progress.experiment

@@ -20,7 +20,7 @@ from app.storage.store import Store
 from app.storage.transfer.import_export import export_database
 from app.storage.transfer.progress import TransferProgress
 from app.viewmodels.experiment.queue_banner import VerdictText
-from app.viewmodels.experiment.verdict_text import experiment_verdict
+from app.viewmodels.experiment.verdict_text import ExperimentResult, experiment_result, experiment_verdict
 
 
 class QueueDatabase:
@@ -90,6 +90,20 @@ class QueueDatabase:
         with Store.open(self._database) as store:
             rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
         return experiment_verdict(rows)
+
+    def result(self, entry: int, experiment: int | None) -> ExperimentResult | None:
+        """Return what an entry's runs say so far; None where it has one variant.
+
+        Args:
+            entry: The entry; one that has ended may be in the queue no more, and every variant has a run.
+            experiment: Its experiment, if the caller knows it.
+        """
+        with Store.open(self._database) as store:
+            queued = next((each for each in store.queue.entries() if each.entry == entry), None)
+            experiment = experiment if queued is None else queued.experiment
+            runs = store.library.runs_of_experiment(experiment) if experiment is not None else ()
+            rows = [store.load_header(run).row for run in runs]
+        return experiment_result([row.spec for row in rows] if queued is None else entry_plan(queued).variants, rows)
 
     def plan(self, entry: int) -> Plan:
         """Return the plan of an entry."""

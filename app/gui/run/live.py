@@ -1,6 +1,7 @@
 """The live view of a run: throughput, progress, live plots, outcome, and a tab for each concurrent run."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent, QShortcut
@@ -25,6 +26,10 @@ from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, set_role, 
 from app.gui.widgets.panes import Scroller
 from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.run.live import LiveState, RunTab, Status
+
+if TYPE_CHECKING:
+    from app.gui.run.result import ResultView
+    from app.viewmodels.experiment.verdict_text import ExperimentResult
 
 _NBSP = "\N{NO-BREAK SPACE}"
 _BETWEEN_FACTS = "  ·  "
@@ -106,7 +111,8 @@ class RunTabs(QTabBar):
         return drawn
 
 
-_BIG_PX = 36
+_BIG_PX, _SMALL_PX = 36, 20
+"""Of the throughput: of a single run, and of one beside the answer of its experiment."""
 _PROGRESS_STEPS = 1000
 
 
@@ -124,6 +130,9 @@ class LiveView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._runs = RunTabs(theme)
         self._runs.chosen.connect(self.run_chosen)
+        self.result: ResultView | None = None
+        """The answer of the experiment that the run belongs to, made when first needed."""
+        self._theme = theme
         self._number = text_label("–", "big")
         self._number.setFont(tabular_font(_BIG_PX, bold=True))
         self._number.setAccessibleName("Throughput")
@@ -243,6 +252,18 @@ class LiveView(QWidget):
         """What goes on, or how it ended."""
         return self._status
 
+    def show_result(self, result: "ExperimentResult | None") -> None:
+        """Show what the experiment says so far, above its run, whose figure recedes; None where there is none."""
+        if self.result is None and result is not None:
+            from app.gui.run.result import ResultView
+
+            self.result = ResultView(self._theme)
+            self._column.insertWidget(0, self.result)
+        if self.result is not None:
+            self.result.show_model(result)
+        self._number.setFont(tabular_font(_SMALL_PX if result is not None else _BIG_PX, bold=True))
+        set_role(self._number, "figure" if result is not None else "big")
+
     def show_offer(self, question: str) -> None:
         """Offer to answer a question with one click; "" hides the offer."""
         self._offer_text.setText(question)
@@ -282,7 +303,7 @@ class LiveView(QWidget):
         self._log.setVisible(status.has_log)
 
     def _build(self) -> None:
-        layout = QVBoxLayout(self)
+        layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
         layout.setSpacing(GRID)
         layout.addWidget(self._runs)

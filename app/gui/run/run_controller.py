@@ -257,6 +257,7 @@ class RunController(QObject):
         except UserError as error:
             self.show_error(error)
             return
+        self._view.live.show_result(None)
         self._live.request(spec)
         self._begin(session, session.run, lambda _: self._finish())
 

@@ -1,17 +1,22 @@
-"""The verdict on an experiment that has just ended: for the notice in the window and the desktop's notification."""
+"""The verdict on an experiment: while it is made, for the Run screen, and at its end, for the notices."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app import units
+from app.analysis.intervals import LEVEL, MIN_REPEATS, Estimate
 from app.analysis.verdict import VariantResult
 from app.records import RunRow
+from app.viewmodels.charts.model import Axis, log_axis
 from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import agree, compare_speed
+from app.viewmodels.format.ratios import agree, compare_speed, is_far_from_one, percent_of
 from workloads.catalog import with_defaults
+from workloads.protocol import RunSpec
 
 _MAX_NAME_CHARS = 40
 """Of a variant in a title: desktops show about 60 characters of one line."""
@@ -69,3 +74,151 @@ def _short(name: str) -> str:
 def _capital(name: str) -> str:
     """Return a name as the beginning of a sentence; cuDNN stays."""
     return units.sentence(name).rstrip(".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """A variant of an experiment in the forest plot.
+
+    Attributes:
+        name: What tells it from the others.
+        ratio: Its speed as a multiple of the baseline's; None where it has none.
+        low: Lower end of the interval; None without one.
+        high: Upper end.
+        change: The ratio in a few characters: `+62 %`, `10.7×`, `baseline`, or why there is none.
+        interval: Its ends: `59–65 %`.
+        energy: Energy per example against the baseline's: `−31 %`.
+        runs: How many runs count: `3 runs`.
+        is_fastest: Whether it is the fastest for sure.
+    """
+
+    name: str
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    change: str = ""
+    interval: str = ""
+    energy: str = ""
+    runs: str = ""
+    is_fastest: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentResult:
+    """What an experiment says so far: the answer first, then a row a variant on one axis of ratios.
+
+    Attributes:
+        answer: Who is faster, and by how much, in one sentence of at most 25 words.
+        next_step: What would decide it, or how sure it is; "" where nothing can be said.
+        rows: The baseline, then the others from the fastest to the slowest, then those without a ratio.
+        axis: The ratios on which all rows lie; an interval may leave it.
+    """
+
+    answer: str
+    next_step: str
+    rows: tuple[ResultRow, ...]
+    axis: Axis
+
+
+_MOST_SPAN = 4.0
+"""Of the axis beyond the ratios themselves: an interval of two noisy runs leaves it, with an arrow."""
+_NO_ANSWER = "No answer yet"
+
+
+def experiment_result(variants: Sequence[RunSpec], rows: Sequence[RunRow]) -> ExperimentResult | None:
+    """Return what the runs of an experiment say so far of its variants; None where there is only one."""
+    specs = list({str(spec): spec for spec in map(with_defaults, variants)}.values())
+    rows = [row for row in rows if with_defaults(row.spec) in specs]
+    if len(specs) < 2:
+        return None
+    names = dict(zip(map(str, specs), variant_names(specs), strict=True))
+    if not rows:
+        waiting = tuple(ResultRow(name=name, change="waiting") for name in names.values())
+        return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(waiting))
+    first = {str(spec): index for index, spec in reversed(list(enumerate(specs)))}
+    baseline = min(rows, key=lambda row: (first[str(with_defaults(row.spec))], row.run))
+    verdict = compute_verdict(rows, baseline.run)
+    made = {str(with_defaults(result.runs[0].spec)): result for result in verdict.results}
+    fastest = _fastest(verdict.results)
+    shown = [_result_row(names[key], made.get(key), is_fastest=made.get(key, fastest) is fastest) for key in names]
+    shown.sort(key=lambda row: (row.change != _BASELINE, row.ratio is None, -(row.ratio or 0.0)))
+    return ExperimentResult(
+        answer=_title(verdict) or _NO_ANSWER, next_step=_next_step(verdict), rows=tuple(shown), axis=_axis(shown)
+    )
+
+
+_BASELINE = "baseline"
+
+
+def _fastest(results: Sequence[VariantResult]) -> VariantResult | None:
+    """Return the variant that is faster than all others, the baseline or another; None if that is not known."""
+    measured = [result for result in results if result.speedup is not None]
+    first = max(measured, key=lambda result: result.speedup.value if result.speedup else 0.0, default=None)
+    if first is None or len(measured) < 2:
+        return None
+    if first.is_baseline:
+        return first if all(result.decision == "slower" for result in measured if result is not first) else None
+    return first if first.decision == "faster" else None
+
+
+def _result_row(name: str, result: VariantResult | None, *, is_fastest: bool) -> ResultRow:
+    if result is None:
+        return ResultRow(name=name, change="waiting")
+    count = result.throughput.n if result.throughput is not None else 0
+    runs = f"{count} {units.plural('run', count)}"
+    speed = result.speedup
+    if speed is None:
+        outcomes = Counter(row.outcome.name.replace("_", " ") for row in result.runs if row.outcome is not None)
+        return ResultRow(name=name, change=next(iter(outcomes), "no figure"), runs=runs)
+    low, high = speed.interval or (None, None)
+    return ResultRow(
+        name=name,
+        ratio=speed.value,
+        low=low,
+        high=high,
+        change=_BASELINE if result.is_baseline else _change(speed.value),
+        interval=_ends(speed),
+        energy="" if result.is_baseline or result.energy_ratio is None else _change(result.energy_ratio.value),
+        runs=runs,
+        is_fastest=is_fastest,
+    )
+
+
+def _change(ratio: float) -> str:
+    """Return a ratio as `+62 %` or `−31 %`, or from twofold on as `10.7×`."""
+    return units.ratio(ratio) if is_far_from_one(ratio) else _percent(ratio)
+
+
+def _percent(ratio: float) -> str:
+    return units.with_minus(f"{'+' if ratio >= 1 else '-'}{percent_of(abs(ratio - 1))}")
+
+
+def _ends(estimate: Estimate) -> str:
+    """Return the ends of the interval, in the unit of the ratio between them."""
+    if estimate.interval is None:
+        return ""
+    return " to ".join(map(units.ratio if is_far_from_one(estimate.value) else _percent, estimate.interval))
+
+
+def _axis(rows: Sequence[ResultRow]) -> Axis:
+    """Return an axis of all ratios and 1, and their intervals up to a limit, with some room."""
+    ratios = [1.0, *(row.ratio for row in rows if row.ratio is not None)]
+    low, high = min(ratios), max(ratios)
+    low = max(low / _MOST_SPAN, min([low, *(row.low for row in rows if row.low is not None)]))
+    high = min(high * _MOST_SPAN, max([high, *(row.high for row in rows if row.high is not None)]))
+    return log_axis([low, high], "", margin=max(1.02, (high / low) ** 0.06), most=5)
+
+
+def _next_step(verdict: Verdict) -> str:
+    """Return what would decide it, or how sure it is."""
+    others = [result for result in verdict.results if not result.is_baseline and result.speedup is not None]
+    if not others:
+        return ""
+    fewest = min(result.throughput.n for result in verdict.results if result.throughput is not None)
+    if fewest < MIN_REPEATS:
+        return f"An interval takes {MIN_REPEATS} runs of each variant."
+    required = [result.required_repeats.repeats for result in others if result.required_repeats is not None]
+    if required and all(result.decision == "no difference seen" for result in others):
+        more = max(required)
+        return f"About {more:,} more {units.plural('repeat', more)} of each would narrow it down."
+    return f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look."

@@ -107,6 +107,11 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     view = view_of(workbench)
     title, text = ended.args
     assert "batch" in title
+    result = workbench.run_view.live.result
+    assert result is not None
+    qtbot.waitUntil(lambda: result.displayed_text().count("2 runs") == 2, timeout=READ_LIMIT_MS)
+    assert result.isVisible()
+    assert result.displayed_text().startswith(title)
     assert text.endswith("“two batches” is complete: 4 of 4 runs done.")
     assert view.isVisible()
     assert view.ended_banner.displayed_text.startswith(text.partition(" “two")[0])
@@ -119,6 +124,10 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
     workbench.window.show_page(RUN)
     assert not view.isVisible(), "what was seen is no news"
+    choose(workbench, seconds=0.3)
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        QTest.mouseClick(workbench.run_view.form.run_button, Qt.MouseButton.LeftButton)
+        assert not result.isVisible(), "this run is none of the experiment"
 
 
 def test_an_experiment_goes_on_when_the_sampler_is_killed(qtbot: QtBot, workbench: Workbench) -> None:

@@ -1,4 +1,4 @@
-"""The verdict of an experiment that has just ended, in a few words and as the notice has it."""
+"""The verdict of an experiment: in a few words, as the notice has it, and as a forest plot while it is made."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import pytest
 
 from app.records import RunRow
 from app.viewmodels.compare.verdict import compute_verdict
-from app.viewmodels.experiment.verdict_text import verdict_text
+from app.viewmodels.experiment.verdict_text import experiment_result, verdict_text
 from tests.unit.viewmodels.stored import run_row
 
 
@@ -42,3 +42,70 @@ def test_the_first_sentence_is_whole_and_the_others_come_after_it() -> None:
 def test_where_nothing_was_measured_the_experiment_keeps_its_name() -> None:
     rows = [run_row(number, batch_size=32 * number, throughput=None, outcome="failed") for number in (1, 2)]
     assert verdict_text(compute_verdict(rows, 1)).title == ""
+
+
+def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() -> None:
+    rows = runs((1000, 1001, 999), (900, 901, 899), (2500, 2501, 2499), (1,))
+    specs = [row.spec for row in rows]
+    found = experiment_result(specs, rows[:-1])
+    assert found is not None
+    assert found.answer == verdict_text(compute_verdict(rows[:-1], 1)).title
+    assert [(row.name, row.change, row.runs, row.is_fastest) for row in found.rows] == [
+        ("Batch size 32", "baseline", "3 runs", False),
+        ("Batch size 128", "2.50×", "3 runs", True),
+        ("Batch size 64", "\N{MINUS SIGN}10.0\xa0%", "3 runs", False),
+        ("Batch size 256", "waiting", "", False),
+    ]
+    base, fastest, slowest, waiting = found.rows
+    assert (base.low, waiting.ratio) == (None, None)
+    assert fastest.low is not None
+    assert fastest.ratio is not None
+    assert fastest.high is not None
+    assert fastest.low < fastest.ratio < fastest.high
+    assert slowest.ratio is not None
+    assert slowest.ratio == pytest.approx(0.9, rel=1e-3)
+    assert 0 < found.axis.share(slowest.ratio) < found.axis.share(1.0) < found.axis.share(fastest.high) < 1
+    assert found.next_step == "The intervals hold at 95\xa0%, however often you look."
+
+
+@pytest.mark.parametrize(
+    ("throughputs", "next_step"),
+    [
+        (((1000, 1001, 999), (1500, 1501)), "An interval takes 3 runs of each variant."),
+        (((1000, 1001, 999), (1500, 1501, 1499)), "The intervals hold at 95\xa0%, however often you look."),
+    ],
+)
+def test_a_result_says_what_it_lacks(throughputs: Sequence[Sequence[float]], next_step: str) -> None:
+    rows = runs(*throughputs)
+    found = experiment_result([row.spec for row in rows], rows)
+    assert found is not None
+    assert found.next_step == next_step
+
+
+def test_more_repeats_are_named_where_no_difference_is_seen() -> None:
+    rows = runs((1000, 1100, 900), (1000, 1090, 920))
+    (result,) = (result for result in compute_verdict(rows, 1).results if result.required_repeats is not None)
+    assert result.required_repeats is not None
+    found = experiment_result([row.spec for row in rows], rows)
+    assert found is not None
+    assert found.next_step.startswith(f"About {result.required_repeats.repeats} more repeats of each")
+
+
+def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
+    rows = runs((1000, 9000, 200), (1100, 8000, 150))
+    found = experiment_result([row.spec for row in rows], rows)
+    assert found is not None
+    wide = found.rows[1]
+    assert wide.high is not None
+    assert wide.ratio is not None
+    assert not any(row.is_fastest for row in found.rows), "nobody knows"
+    assert found.axis.share(wide.high) > 1 > found.axis.share(wide.ratio)
+
+
+def test_one_variant_has_no_result_and_none_is_needed_yet() -> None:
+    (row,) = runs((1000,))
+    assert experiment_result([row.spec], [row]) is None
+    specs = [row.spec for row in runs((1,), (1,))]
+    found = experiment_result(specs, [])
+    assert found is not None
+    assert [row.change for row in found.rows] == ["waiting", "waiting"]

@@ -1,0 +1,146 @@
+"""The answer of an experiment while it is made and after it: one sentence, and a forest plot of its variants."""
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
+from app.gui.widgets.basic import show_text, text_label
+from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
+
+_ROW_PX = 3 * GRID
+_MOST_ROWS = 12
+"""More of them are counted below: Compare has them all."""
+_NAME_SHARE = 0.3
+_DOT_PX, _WHISKER_PX = 4.5, 2.0
+
+
+class ForestPlot(QWidget):
+    """A row a variant: its name, its interval and dot on one axis of ratios, and the same in figures."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._result: ExperimentResult | None = None
+        self.setFont(tabular_font())
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.follow(self, self.update)
+
+    def show_model(self, result: ExperimentResult) -> None:
+        """Draw this result."""
+        self._result = result
+        self.setAccessibleName(". ".join(_spoken(row) for row in result.rows))
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """Return the height of all rows that are drawn, and of the axis."""
+        rows = min(len(self._result.rows), _MOST_ROWS) if self._result is not None else 0
+        return QSize(60 * GRID, rows * _ROW_PX + 3 * GRID)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Paint the rows, the baseline's line and the axis."""
+        if self._result is None:
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        metrics = QFontMetricsF(self.font())
+        rows = self._result.rows[:_MOST_ROWS]
+        name_px = min(_NAME_SHARE * self.width(), max(metrics.horizontalAdvance(row.name) for row in rows)) + GRID
+        columns = [
+            [row.change for row in rows],
+            [row.interval for row in rows],
+            [_energy(row) for row in rows],
+            [row.runs for row in rows],
+        ]
+        widths = [max(metrics.horizontalAdvance(text) for text in column) for column in columns]
+        figures_px = sum(width + 2 * GRID for width in widths if width)
+        axis = QRectF(name_px + GRID, 0, max(1.0, self.width() - name_px - figures_px - 2 * GRID), len(rows) * _ROW_PX)
+        self._paint_axis(painter, metrics, axis)
+        for number, row in enumerate(rows):
+            line = QRectF(0, number * _ROW_PX, self.width(), _ROW_PX)
+            painter.setPen(QColor(self._theme.colours.text))
+            name = metrics.elidedText(row.name, Qt.TextElideMode.ElideRight, name_px - GRID)
+            painter.drawText(QRectF(0, line.top(), name_px, _ROW_PX), LEFT, name)
+            self._paint_estimate(painter, axis, line.center().y(), row)
+            right = float(self.width())
+            for column, width in zip(reversed(columns), reversed(widths), strict=True):
+                is_change = column is columns[0]
+                colour = self._theme.colours.text if is_change else self._theme.colours.muted
+                painter.setPen(QColor(colour))
+                painter.drawText(QRectF(right - width, line.top(), width, _ROW_PX), RIGHT, column[number])
+                right -= width + 2 * GRID if width else 0
+        painter.end()
+
+    def _paint_axis(self, painter: QPainter, metrics: QFontMetricsF, axis: QRectF) -> None:
+        assert self._result is not None, "a result is painted"
+        colours = self._theme.colours
+        painter.setPen(QPen(QColor(colours.muted), 1, Qt.PenStyle.DashLine))
+        x = axis.left() + axis.width() * self._result.axis.share(1.0)
+        painter.drawLine(QPointF(x, axis.top()), QPointF(x, axis.bottom()))
+        painter.setPen(QColor(colours.muted))
+        for value, label in self._result.axis.ticks:
+            x = axis.left() + axis.width() * self._result.axis.share(value)
+            width = metrics.horizontalAdvance(f"{label}×")
+            painter.drawText(QRectF(x - width / 2, axis.bottom(), width, 2 * GRID), RIGHT, f"{label}×")
+        if (more := len(self._result.rows) - _MOST_ROWS) > 0:
+            text = QRectF(0, axis.bottom(), axis.left(), 2 * GRID)
+            painter.drawText(text, LEFT, f"and {more:,} more")
+
+    def _paint_estimate(self, painter: QPainter, axis: QRectF, y: float, row: ResultRow) -> None:
+        """Paint the interval, with an arrow where it leaves the axis, and the dot."""
+        assert self._result is not None, "a result is painted"
+        if row.ratio is None:
+            return
+        colour = QColor(self._theme.colours.accent if row.is_fastest else self._theme.colours.muted)
+        if row.low is not None and row.high is not None:
+            ends = [self._result.axis.share(end) for end in (row.low, row.high)]
+            low, high = (axis.left() + axis.width() * min(1.0, max(0.0, share)) for share in ends)
+            painter.setPen(QPen(colour, _WHISKER_PX))
+            painter.drawLine(QPointF(low, y), QPointF(high, y))
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(colour)
+            for x, leaves, way in ((low, ends[0] < 0, 1), (high, ends[1] > 1, -1)):
+                if leaves:
+                    corners = [QPointF(x, y), QPointF(x + way * 6, y - 4), QPointF(x + way * 6, y + 4)]
+                    painter.drawPolygon(QPolygonF(corners))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colour)
+        x = axis.left() + axis.width() * self._result.axis.share(row.ratio)
+        painter.drawEllipse(QPointF(x, y), _DOT_PX, _DOT_PX)
+
+
+def _energy(row: ResultRow) -> str:
+    return f"{row.energy} energy" if row.energy else ""
+
+
+def _spoken(row: ResultRow) -> str:
+    return " ".join(filter(None, (row.name, row.change, row.interval, _energy(row), row.runs)))
+
+
+class ResultView(QWidget):
+    """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._answer = text_label("", "answer", wrap=True)
+        self._next_step = text_label("", "muted", wrap=True)
+        self._plot = ForestPlot(theme)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, GRID)
+        column.setSpacing(GRID)
+        for part in (self._answer, self._next_step, self._plot):
+            column.addWidget(part)
+        self.hide()
+
+    def show_model(self, result: ExperimentResult | None) -> None:
+        """Show a result, or nothing."""
+        self.setVisible(result is not None)
+        if result is not None:
+            self._answer.setText(result.answer)
+            show_text(self._next_step, result.next_step)
+            self._plot.show_model(result)
+
+    def displayed_text(self) -> str:
+        """Return the sentences and the rows."""
+        return f"{self._answer.text()}\n{self._next_step.text()}\n{self._plot.accessibleName()}"
