@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app.errors import UserError
@@ -80,6 +81,7 @@ class QueueController(QObject):
         self._shown_s = 0
         self._progress_key: tuple[int, int, tuple[RunSpec, ...], int | None] | None = None
         self._result_entry: int | None = None
+        self._result_plan: Plan | None = None
         sync.edited.connect(actions.record_change)
         sync.updated.connect(self._show)
         self._progressed.connect(self._handle_progress, Qt.ConnectionType.QueuedConnection)
@@ -91,6 +93,8 @@ class QueueController(QObject):
         self._run.queue_stop_requested.connect(self.stop)
         self._run.ended.connect(self.begin)
         self.running_changed.connect(lambda running: self._run.show_queue(running=running))
+        self.running_changed.connect(lambda _: self._offer_more())
+        self._run_view.live.more_requested.connect(self._run_more)
 
     @property
     def running(self) -> bool:
@@ -215,15 +219,27 @@ class QueueController(QObject):
         """Show what the entry's runs say so far, above the current one; nothing of another entry stays there."""
         entry, experiment = progress.entry, progress.experiment
         if entry != self._result_entry:
-            self._result_entry = entry
+            self._result_entry, self._result_plan = entry, None
             self._run_view.live.show_result(None)
 
-        def show(result: "ExperimentResult | None") -> None:
+        def show(read: "tuple[Plan | None, ExperimentResult | None]") -> None:
+            plan, result = read
             # None where it has one variant, or has just left the queue: its last progress has the experiment.
             if entry == self._result_entry and result is not None:
+                self._result_plan = plan or self._result_plan
                 self._run_view.live.show_result(result)
+                self._offer_more()
 
         self._sync.query(lambda queue: queue.result(entry, experiment), show)
+
+    def _offer_more(self) -> None:
+        if (result := self._run_view.live.result) is not None:
+            result.offer_more(offered=self._result_plan is not None and not self.running)
+
+    def _run_more(self, repeats: int) -> None:
+        """Make more repeats of the experiment whose answer is shown; those that it has count."""
+        if self._result_plan is not None:
+            self.add(structs.replace(self._result_plan, repeats=self._result_plan.repeats + repeats, again=False))
 
     def _announce_end(self, progress: ExperimentProgress) -> None:
         experiment = progress.experiment

@@ -91,19 +91,23 @@ class QueueDatabase:
             rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
         return experiment_verdict(rows)
 
-    def result(self, entry: int, experiment: int | None) -> ExperimentResult | None:
-        """Return what an entry's runs say so far; None where it has one variant.
+    def result(self, entry: int, experiment: int | None) -> tuple[Plan | None, ExperimentResult | None]:
+        """Return an entry's plan and what its runs say so far.
 
         Args:
-            entry: The entry; one that has ended may be in the queue no more, and every variant has a run.
+            entry: The entry; one that has ended is in the queue no more, and every variant has a run.
             experiment: Its experiment, if the caller knows it.
+
+        Returns:
+            The plan, None where the entry is gone, and the result, None where there is one variant.
         """
         with Store.open(self._database) as store:
             queued = next((each for each in store.queue.entries() if each.entry == entry), None)
             experiment = experiment if queued is None else queued.experiment
             runs = store.library.runs_of_experiment(experiment) if experiment is not None else ()
             rows = [store.load_header(run).row for run in runs]
-        return experiment_result([row.spec for row in rows] if queued is None else entry_plan(queued).variants, rows)
+        plan = None if queued is None else entry_plan(queued)
+        return plan, experiment_result(plan.variants if plan else [row.spec for row in rows], rows)
 
     def plan(self, entry: int) -> Plan:
         """Return the plan of an entry."""

@@ -121,6 +121,8 @@ class LiveView(QWidget):
 
     log_requested = Signal()
     offer_accepted = Signal()
+    more_requested = Signal(int)
+    """So many more repeats of each variant of the experiment."""
     run_chosen = Signal(int)
     """Another one of the runs that go on at the same time."""
 
@@ -258,6 +260,7 @@ class LiveView(QWidget):
             from app.gui.run.result import ResultView
 
             self.result = ResultView(self._theme)
+            self.result.more_requested.connect(self.more_requested)
             self._column.insertWidget(0, self.result)
         if self.result is not None:
             self.result.show_model(result)

@@ -1,16 +1,18 @@
 """The answer of an experiment while it is made and after it: one sentence, and a forest plot of its variants."""
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import show_text, text_label
+from app.gui.widgets.basic import button, show_text, text_label
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 
 _ROW_PX = 3 * GRID
 _MOST_ROWS = 12
 """More of them are counted below: Compare has them all."""
+_MOST_REPEATS = 100
+"""More of them are no click's worth: what would need them is noise to be found."""
 _NAME_SHARE = 0.3
 _DOT_PX, _WHISKER_PX = 4.5, 2.0
 
@@ -119,27 +121,52 @@ def _spoken(row: ResultRow) -> str:
 
 
 class ResultView(QWidget):
-    """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one."""
+    """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one.
+
+    `more_requested` has the repeats of each variant that would decide it.
+    """
+
+    more_requested = Signal(int)
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
+        self._result: ExperimentResult | None = None
+        self.more_button = button("", "Make these runs, interleaved, and count those that are made")
+        self.more_button.clicked.connect(self._request_more)
+        self.more_button.hide()
         self._answer = text_label("", "answer", wrap=True)
         self._next_step = text_label("", "muted", wrap=True)
         self._plot = ForestPlot(theme)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, GRID)
         column.setSpacing(GRID)
-        for part in (self._answer, self._next_step, self._plot):
-            column.addWidget(part)
+        line = QHBoxLayout()
+        line.setSpacing(2 * GRID)
+        line.addWidget(self._next_step, 1)
+        line.addWidget(self.more_button)
+        column.addWidget(self._answer)
+        column.addLayout(line)
+        column.addWidget(self._plot)
         self.hide()
 
     def show_model(self, result: ExperimentResult | None) -> None:
         """Show a result, or nothing."""
+        self._result = result
         self.setVisible(result is not None)
         if result is not None:
             self._answer.setText(result.answer)
             show_text(self._next_step, result.next_step)
             self._plot.show_model(result)
+
+    def offer_more(self, *, offered: bool) -> None:
+        """Offer the repeats that would decide it, or no longer: while the experiment goes on they may come anyway."""
+        more = self._result.more_repeats if self._result is not None else 0
+        self.more_button.setText(f"Run {more:,} more of &each")
+        self.more_button.setVisible(offered and 0 < more <= _MOST_REPEATS)
+
+    def _request_more(self) -> None:
+        if self._result is not None:
+            self.more_requested.emit(self._result.more_repeats)
 
     def displayed_text(self) -> str:
         """Return the sentences and the rows."""

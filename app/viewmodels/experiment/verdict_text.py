@@ -110,12 +110,14 @@ class ExperimentResult:
     Attributes:
         answer: Who is faster, and by how much, in one sentence of at most 25 words.
         next_step: What would decide it, or how sure it is; "" where nothing can be said.
+        more_repeats: Repeats of each variant that would; 0 where it is decided.
         rows: The baseline, then the others from the fastest to the slowest, then those without a ratio.
         axis: The ratios on which all rows lie; an interval may leave it.
     """
 
     answer: str
     next_step: str
+    more_repeats: int = 0
     rows: tuple[ResultRow, ...]
     axis: Axis
 
@@ -142,8 +144,13 @@ def experiment_result(variants: Sequence[RunSpec], rows: Sequence[RunRow]) -> Ex
     fastest = _fastest(verdict.results)
     shown = [_result_row(names[key], made.get(key), is_fastest=made.get(key, fastest) is fastest) for key in names]
     shown.sort(key=lambda row: (row.change != _BASELINE, row.ratio is None, -(row.ratio or 0.0)))
+    next_step, more_repeats = _next_step(verdict)
     return ExperimentResult(
-        answer=_title(verdict) or _NO_ANSWER, next_step=_next_step(verdict), rows=tuple(shown), axis=_axis(shown)
+        answer=_title(verdict) or _NO_ANSWER,
+        next_step=next_step,
+        more_repeats=more_repeats,
+        rows=tuple(shown),
+        axis=_axis(shown),
     )
 
 
@@ -209,16 +216,16 @@ def _axis(rows: Sequence[ResultRow]) -> Axis:
     return log_axis([low, high], "", margin=max(1.02, (high / low) ** 0.06), most=5)
 
 
-def _next_step(verdict: Verdict) -> str:
-    """Return what would decide it, or how sure it is."""
+def _next_step(verdict: Verdict) -> tuple[str, int]:
+    """Return what would decide it, and how many more repeats that takes; or how sure it is, and 0."""
     others = [result for result in verdict.results if not result.is_baseline and result.speedup is not None]
     if not others:
-        return ""
+        return "", 0
     fewest = min(result.throughput.n for result in verdict.results if result.throughput is not None)
     if fewest < MIN_REPEATS:
-        return f"An interval takes {MIN_REPEATS} runs of each variant."
+        return f"An interval takes {MIN_REPEATS} runs of each variant.", MIN_REPEATS - fewest
     required = [result.required_repeats.repeats for result in others if result.required_repeats is not None]
     if required and all(result.decision == "no difference seen" for result in others):
         more = max(required)
-        return f"About {more:,} more {units.plural('repeat', more)} of each would narrow it down."
-    return f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look."
+        return f"About {more:,} more {units.plural('repeat', more)} of each would narrow it down.", more
+    return f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look.", 0

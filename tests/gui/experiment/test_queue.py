@@ -107,14 +107,14 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     view = view_of(workbench)
     title, text = ended.args
     assert "batch" in title
+    assert text.endswith("“two batches” is complete: 4 of 4 runs done.")
+    assert view.ended_banner.displayed_text.startswith(text.partition(" “two")[0])
     result = workbench.run_view.live.result
     assert result is not None
     qtbot.waitUntil(lambda: result.displayed_text().count("2 runs") == 2, timeout=READ_LIMIT_MS)
     assert result.isVisible()
     assert result.displayed_text().startswith(title)
-    assert text.endswith("“two batches” is complete: 4 of 4 runs done.")
     assert view.isVisible()
-    assert view.ended_banner.displayed_text.startswith(text.partition(" “two")[0])
     assert len(runs_of(workbench)) == 4
     assert entries_of(workbench) == ()
     qtbot.waitUntil(lambda: workbench.undo.undo_name == "", timeout=READ_LIMIT_MS)  # it cannot be taken away any more
@@ -128,6 +128,18 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         QTest.mouseClick(workbench.run_view.form.run_button, Qt.MouseButton.LeftButton)
         assert not result.isVisible(), "this run is none of the experiment"
+
+
+def test_repeats_that_an_interval_lacks_are_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
+        workbench.queue.add(plan("two batches", repeats=2))
+    result = workbench.run_view.live.result
+    assert result is not None
+    qtbot.waitUntil(result.more_button.isVisible, timeout=READ_LIMIT_MS)
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
+        result.more_button.click()
+    qtbot.waitUntil(lambda: result.displayed_text().count("3 runs") == 2, timeout=READ_LIMIT_MS)
+    assert outcomes_of(workbench) == ["completed"] * 6, "those that were made count"
 
 
 def test_an_experiment_goes_on_when_the_sampler_is_killed(qtbot: QtBot, workbench: Workbench) -> None:
