@@ -4,7 +4,6 @@ import contextlib
 import select
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import click
 import msgspec
@@ -69,7 +68,7 @@ def env(
     if action == "remove":
         say(f"{name} was removed.")
     elif as_json:
-        print_json({"environment": _document(made)})
+        print_json({"environment": msgspec.structs.asdict(made)})
     else:
         where = f" --on {on}" if on else ""
         print(f"{name} is complete: {_contents(made)}. Runs use it with -s interpreter={name}{where}.")
@@ -136,7 +135,7 @@ class _Terminal:
 
 def _print_list(environments: Sequence[Environment], on: str, *, as_json: bool) -> int:
     if as_json:
-        print_json({"environments": [_document(each) for each in environments]})
+        print_json({"environments": [msgspec.structs.asdict(each) for each in environments]})
     elif environments:
         rows = [
             (
@@ -157,7 +156,3 @@ def _print_list(environments: Sequence[Environment], on: str, *, as_json: bool) 
 def _contents(environment: Environment) -> str:
     framework = f"{FRAMEWORK.name} {environment.framework}" if environment.framework else f"no {FRAMEWORK.name}"
     return f"{framework}, Python {environment.python}, {units.byte_size(environment.size_bytes)}"
-
-
-def _document(environment: Environment) -> dict[str, Any]:
-    return msgspec.structs.asdict(environment)

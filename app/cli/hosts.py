@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from app.cli.candidates import complete_hosts
 from app.cli.options import OneOf, command
@@ -65,7 +66,7 @@ def hosts(as_json: bool, action: str, names: Sequence[str], python: str, interpr
 def _print_hosts(*, as_json: bool) -> int:
     entries = read_hosts()
     if as_json:
-        print_json({"hosts": [_document(entry) for entry in entries]})
+        print_json({"hosts": [msgspec.structs.asdict(entry) for entry in entries]})
     elif entries:
         more = [each for each in ("python", "interpreter") if any(getattr(entry, each) for entry in entries)]
         print_table(
@@ -75,10 +76,6 @@ def _print_hosts(*, as_json: bool) -> int:
     else:
         print(f"No host is named yet: `{PROGRAM} hosts add gpu1 ssh://me@gpu1` does it.")
     return 0
-
-
-def _document(entry: HostEntry) -> dict[str, Any]:
-    return {field: getattr(entry, field) for field in HostEntry.__struct_fields__}
 
 
 def _check(names: Sequence[str], *, as_json: bool) -> int:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -278,22 +278,10 @@ def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run:
         )
     done = prune(path, older_than, dry_run=dry_run)
     if as_json:
-        print_json(_prune_document(done, dry_run=dry_run))
+        print_json({"dry_run": dry_run, **asdict(done)})
     else:
         print(describe_pruned(done, dry_run=dry_run))
     return 0
-
-
-def _prune_document(done: Pruned, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "runs": list(done.runs),
-        "rows": done.rows,
-        "before_bytes": done.before_bytes,
-        "after_bytes": done.after_bytes,
-        "seconds": done.seconds,
-        "packed": done.packed,
-    }
 
 
 def describe_pruned(done: Pruned, *, dry_run: bool) -> str:

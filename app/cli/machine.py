@@ -45,10 +45,7 @@ def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence
     with run_services(database, on=on) as services, Store.open(services.database) as store:
         measured = list(calibrate(services.host, store, precisions, say))
     if as_json:
-        rates = [
-            {name: getattr(each.calibration, name) for name in each.calibration.__struct_fields__} for each in measured
-        ]
-        print_json({"calibrations": rates})
+        print_json({"calibrations": [msgspec.structs.asdict(each.calibration) for each in measured]})
         return 0
     rows = [_calibration_row(each) for each in measured]
     print_table(("device", "precision", "matrix products", "before", "size"), rows, right=frozenset({2, 3, 4}))

@@ -1,8 +1,10 @@
 """Comparisons as JSON documents, and experiments with the comparison of their runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
+
+import msgspec
 
 from app import units
 from app.analysis.effects import Effect
@@ -58,17 +60,8 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
         }
         for pair in effect.pairs
     ]
-    return {
-        "parameter": effect.parameter,
-        "before": effect.before,
-        "after": effect.after,
-        **_ratio_document(effect.ratio),
-        "pairs": pairs,
-        "single_run_pairs": effect.single_run_pairs,
-        "differs": effect.differs,
-        "depends_on": effect.depends_on,
-        "changes_work": effect.changes_work,
-    }
+    own = {field.name: getattr(effect, field.name) for field in fields(effect)}
+    return {**own, **_ratio_document(effect.ratio), "pairs": pairs}
 
 
 def _ratio_document(ratio: Estimate | None) -> dict[str, Any]:
@@ -81,15 +74,8 @@ def _equality_document(checked: VariantEquality) -> dict[str, Any]:
 
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
-    values = {str(run): value for run, value in warning.values.items()}
-    return {
-        "key": warning.key,
-        "text": warning.sentence,
-        "severity": warning.severity,
-        "possible_pct": warning.possible_pct,
-        "interleave": list(warning.interleave),
-        "values": values,
-    }
+    document: dict[str, Any] = msgspec.to_builtins(warning, str_keys=True)
+    return {"text": document.pop("sentence"), **document, "interleave": list(warning.interleave)}
 
 
 def _equivalence_document(found: Equivalence | None) -> dict[str, Any] | None:

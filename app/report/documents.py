@@ -81,38 +81,20 @@ def evidence_document(run: StoredRun) -> dict[str, Any] | None:
         "steps": evidence.steps,
         "span_ns": evidence.span_ns,
         "busy_share": busy_share(run),
-        "kernels": [msgspec.to_builtins(kernel) for kernel in evidence.kernels],
-        "devices": [msgspec.to_builtins(device) for device in evidence.devices],
+        "kernels": list(msgspec.to_builtins(evidence.kernels)),
+        "devices": list(msgspec.to_builtins(evidence.devices)),
         "imbalance": imbalance(evidence.devices),
     }
 
 
 def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, Any]]:
     """Return what the run's weights gave elsewhere, one entry per trial."""
-    return [
-        {
-            "implementation": check.implementation,
-            "device": check.device,
-            "device_name": check.device_name,
-            "precision": check.precision,
-            "max_difference": check.max_difference,
-            "max_output": check.max_output,
-        }
-        for check in checks
-    ]
+    return [{name: value for name, value in asdict(check).items() if name != "utc_ns"} for check in checks]
 
 
 def equality_document(found: Equality) -> dict[str, Any]:
     """Return what a check for equality came to: its state, differences, and what rounding explains."""
-    return {
-        "state": found.state.replace(" ", "_"),
-        "loss_difference": found.loss_difference,
-        "difference": found.difference,
-        "tensor": found.tensor,
-        "loss_tolerance": found.loss_tolerance,
-        "tolerance": found.tolerance,
-        "reason": found.reason,
-    }
+    return {**asdict(found), "state": found.state.replace(" ", "_")}
 
 
 def combined_state(rows: Sequence[RunRow]) -> EvidenceState | None:
@@ -188,14 +170,10 @@ def device_lines(inventory: Inventory, *, t_ns: int, utc: str, source: str) -> l
             "memory_total_bytes": device.memory_total_bytes,
             "absent": device.absent,
             "lost": device.lost,
-            **_host_fields(device, inventory),
+            **({"cpu_count": inventory.machine.cpu_count} if device.device == HOST else {}),
         }
         for device in inventory.devices
     ]
-
-
-def _host_fields(device: Device, inventory: Inventory) -> dict[str, int]:
-    return {"cpu_count": inventory.machine.cpu_count} if device.device == HOST else {}
 
 
 def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[str, Any]:
@@ -241,12 +219,13 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
 
 
 def _device_means(columns: SampleColumns, loss: derived.DeviceLoss | None) -> dict[str, Any]:
+    gauges = {name: values for name, values in columns.slow.items() if FIELDS[name].kind != "counter"}
     return {
         **msgspec.to_builtins(columns.device),
         "lost": loss and {"t_s": loss.lost_s, "reason": loss.reason, "answered_s": loss.answered_s},
         "samples": int(columns.t_ns.size),
         "slow_samples": int(columns.slow_t_ns.size),
-        "mean": {**_means(columns.fields), **_means(_gauges(columns.slow))},
+        "mean": _means({**columns.fields, **gauges}),
     }
 
 
@@ -259,10 +238,6 @@ def _phase(phase: Phase, energy: PhaseEnergy, zero_ns: int) -> dict[str, Any]:
         "energy_error_mj": energy.error_mj,
         "mean_power_mw": energy.power_mw,
     }
-
-
-def _gauges(slow: Mapping[str, Floats]) -> dict[str, Floats]:
-    return {name: values for name, values in slow.items() if FIELDS[name].kind != "counter"}
 
 
 def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
@@ -360,9 +335,7 @@ def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
         "supported": reason in (None, IMPLAUSIBLE) and (name in device.fields or value is not None),
         "value": value,
         "reason": reason,
-        "unit": info.unit,
-        "period_ms": info.period_ms,
-        "cost_us": info.cost_us,
+        **msgspec.to_builtins(info),
     }
 
 

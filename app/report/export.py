@@ -5,6 +5,7 @@ import csv
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
@@ -233,9 +234,7 @@ def import_document(done: Imported) -> dict[str, Any]:
     """
     return {
         "imported": list(done.runs),
-        "already": [
-            {"run": known.run, "differs": list(known.differs), "in_trash": known.in_trash} for known in done.already
-        ],
+        "already": [{**asdict(known), "differs": list(known.differs)} for known in done.already],
         "unfinished": list(done.unfinished),
         "in_trash": list(done.in_trash),
         "queue": list(done.entries),
