@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from app import units
-from app.analysis.intervals import Estimate
 from app.cli.candidates import complete_runs
 from app.cli.library import run_query
 from app.cli.options import (
@@ -28,8 +27,8 @@ from app.cli.options import (
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, print_text, say
 from app.errors import UserError, write_error
-from app.metrics import Metric
 from app.paths import PROGRAM
+from app.records import RunRow
 from app.report.comparison import compare_document
 from app.report.documents import combined_state
 from app.report.gate import Gate, judge_gate
@@ -37,13 +36,15 @@ from app.report.render import check_file, check_suffix, gate_markdown, render_sc
 from app.report.scaling import efficiency_headline, scaling_document
 from app.storage.library import Library
 from app.viewmodels.charts.palette import MAX_COMPARED
+from app.viewmodels.compare.arrangement import text_table
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
-from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
+from app.viewmodels.compare.effects import effects_table
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import (
     COMPARED,
+    VARIANT,
     ComparedVariant,
     constant_columns,
     describe_constant_columns,
@@ -136,9 +137,6 @@ def _write(path: Path, text: str, mode: str) -> None:
         raise write_error(path, error) from error
 
 
-_METRICS = [metric for metric in COMPARED if metric.in_terminal]
-_LAST = {"host": "host", "outcome": "outcome", "evidence": "evidence"}
-"""Columns that are left out where they say the usual of all runs."""
 _RESULT_OUTCOMES = ("completed", "stopped")
 """Outcomes that need no reason."""
 _MAX_LABELS = 6
@@ -230,8 +228,9 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     _print_variants(comparison)
     if effects := comparison.verdict.effects:
         print()
-        print_text(effects_method(effects))
-        print_table(EFFECTS_HEAD, list(map(effect_row, effects)), right=NUMERIC_COLUMNS)
+        table = effects_table(effects)
+        print_text(table.caption)
+        print_table(table.head, table.rows, right=table.numeric)
     # The verdict has said what it means that runs did not run as requested.
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
     lines = [
@@ -280,16 +279,35 @@ def _row_label(row: WhyRow) -> str:
 
 def _print_variants(comparison: Comparison) -> None:
     """Print the table, without the columns that say the same of all runs."""
-    examples = {cells.example_word(row.spec) for row in comparison.rows}
-    example = examples.pop() if len(examples) == 1 else "example"
+    table = comparison.table
+    place = {key: number for number, key in enumerate(table.keys)}
+    example = table.columns[place["energy"]].title.removeprefix("mJ/")
     figures = (units.rate_unit(example), CI, "speed-up", CI, f"mJ/{example}", "energy ratio")
-    constant = constant_columns(comparison.rows)
-    last = [column for column in _LAST if column not in constant]
-    metrics = [metric for metric in _METRICS if any(one.metrics[metric.key] is not None for one in comparison.variants)]
-    names = [metric.name for metric in metrics]
-    header = ("variant", "runs", *figures, *names, *(_LAST[column] for column in last))
-    numbers = frozenset(range(1, 2 + len(figures) + len(metrics)))
-    print_table(header, [_row(variant, metrics, last) for variant in comparison.variants], right=numbers)
+    metrics = [metric for metric in COMPARED if metric.in_terminal and metric.key not in table.empty]
+    last = [column for column in ("host", "outcome", "evidence") if column not in constant_columns(comparison.rows)]
+    summaries = [variant.summary for variant in table.variants]
+    known = text_table(table, summaries, [place[key] for key in (VARIANT, "throughput", "speedup")]).rows
+    rows = [
+        (
+            name,
+            str(len(row.runs)),
+            *texts,
+            *(row.cells[place[key]].text for key in ("energy", "energy_ratio")),
+            *(cells.plain_text(row.cells[place[metric.key]]) for metric in metrics),
+            *(_words(column, variant.result.runs) for column in last),
+        )
+        for variant, row, (name, *texts) in zip(comparison.variants, summaries, known, strict=True)
+    ]
+    header = ("variant", "runs", *figures, *(metric.name for metric in metrics), *last)
+    print_table(header, rows, right=frozenset(range(1, 2 + len(figures) + len(metrics))))
+
+
+def _words(column: str, runs: Sequence[RunRow]) -> str:
+    """Return what a column of words says of a variant's runs."""
+    if column == "evidence":
+        return VERIFICATIONS[state].symbol if (state := combined_state(runs)) else ""
+    words = (row.host or cells.THIS_MACHINE if column == "host" else cells.outcome(row.outcome).text for row in runs)
+    return ", ".join(dict.fromkeys(words))
 
 
 def reason_lines(variants: Iterable[ComparedVariant]) -> list[str]:
@@ -326,39 +344,6 @@ def _remedy(warning: ComparisonWarning, database: Path | None) -> str:
     words = [*PROGRAM.split(), "experiment", "--variants-of", ",".join(map(str, warning.interleave))]
     words += ["--db", str(database)] if database is not None else []
     return f" Measure them interleaved: `{shlex.join(words)}`"
-
-
-def _row(variant: ComparedVariant, metrics: Sequence[Metric], last: Sequence[str]) -> tuple[str, ...]:
-    result, example = variant.result, cells.example_word(variant.result.runs[0].spec)
-    text = {
-        "host": ", ".join(dict.fromkeys(row.host or cells.THIS_MACHINE for row in result.runs)),
-        "outcome": ", ".join(dict.fromkeys(cells.outcome(row.outcome).text for row in result.runs)),
-        "evidence": VERIFICATIONS[state].symbol if (state := combined_state(result.runs)) else "",
-    }
-    return (
-        variant.name,
-        str(len(result.runs)),
-        units.number(result.throughput.value if result.throughput else None, 4),
-        _interval(result.throughput),
-        _format_ratio(result.speedup, is_base=result.is_baseline),
-        _ratio_interval(result.speedup),
-        units.number(result.energy.value if result.energy else None, 4),
-        _format_ratio(result.energy_ratio, is_base=result.is_baseline),
-        *(metric.text(variant.metrics[metric.key], example) for metric in metrics),
-        *(text[column] for column in last),
-    )
-
-
-def _interval(found: Estimate | None) -> str:
-    return units.interval(found.interval, 4) if found and found.interval else units.ABSENT
-
-
-def _ratio_interval(found: Estimate | None) -> str:
-    return units.ratio_interval(found.interval, found.value) if found and found.interval else units.ABSENT
-
-
-def _format_ratio(ratio: Estimate | None, *, is_base: bool) -> str:
-    return "baseline" if is_base and ratio else cells.ratio(ratio.value if ratio else None).text
 
 
 @command("scaling", "scaling 1 2 3 4", "scaling 1 2 3 4 --report scaling.html")

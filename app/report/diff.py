@@ -1,62 +1,27 @@
-"""Two runs side by side as a JSON document, and as the sections of a report."""
+"""Two runs side by side as a JSON document, and the tables of a report."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.analysis.run_diff import DeviceMeans, paired_means
 from app.metrics import METRICS, put_json
 from app.records import RunRow, StoredRun
-from app.report.model import TextTable
 from app.report.why import why_document
-from app.viewmodels.history.run_diff import DiffSection, RunDiff, run_diff, text_line
+from app.viewmodels.format.cells import TextTable
+from app.viewmodels.history.run_diff import DiffRow, RunDiff, run_diff
 
 _ABSENT = object()
 _INDENT = "\N{NO-BREAK SPACE}" * 4
 """Before a kernel, which stands below its class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffPart:
-    """A section of a report: how many values differ, what explains them, and those that differ."""
-
-    title: str
-    counts: str
-    note: str
-    table: TextTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffLines:
-    """The lines of a text that one run has, each with the sign of its run."""
-
-    title: str
-    counts: str
-    lines: str
-
-
-def diff_parts(diff: RunDiff) -> tuple[DiffPart, ...]:
-    """Return the sections of a report of a diff."""
-    return tuple(
-        DiffPart(title=each.title, counts=each.counts, note=each.note, table=_table(each, diff.labels))
-        for each in diff.sections
-    )
-
-
-def diff_lines(diff: RunDiff) -> tuple[DiffLines, ...]:
-    """Return the texts of a report of a diff."""
-    return tuple(
-        DiffLines(title=text.title, counts=text.counts, lines="\n".join(map(text_line, text.changes)))
-        for text in diff.texts
-    )
-
-
-def _table(section: DiffSection, labels: tuple[str, str]) -> TextTable:
-    changes = any(row.change for row in section.rows)
-    rows = [(f"{_INDENT * row.kernel}{row.name}", row.first, row.second, row.change) for row in section.rows]
+def diff_table(rows: Sequence[DiffRow], labels: tuple[str, str]) -> TextTable:
+    """Return values of both runs, which these labels name, with their changes if any has one."""
+    changes = any(row.change for row in rows)
+    texts = [(f"{_INDENT * row.kernel}{row.name}", row.first, row.second, row.change) for row in rows]
     return TextTable(
         head=("", *labels, *(["Change"] if changes else [])),
-        rows=tuple(rows) if changes else tuple(row[:3] for row in rows),
+        rows=tuple(texts) if changes else tuple(row[:3] for row in texts),
         numeric=frozenset({1, 2, 3}) if changes else frozenset(),
     )
 

@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 from app import units
 from app.analysis.verdict import Equivalence, VariantResult
-from app.report.model import TextTable
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import EVIDENCE
-from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.cells import TextTable, example_word
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 

@@ -1,7 +1,7 @@
 """The content of a report of a comparison as values, shared by the HTML and Markdown renderers."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app import units
 from app.analysis.comparability import known_value
@@ -9,9 +9,9 @@ from app.paths import program_version
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
 from app.viewmodels.charts.palette import dash_pattern
-from app.viewmodels.compare.arrangement import Arrangement, column_titles, row_texts
+from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_table
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
-from app.viewmodels.compare.effects import EFFECTS_HEAD, NUMERIC_COLUMNS, effect_row, effects_method
+from app.viewmodels.compare.effects import effects_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import (
@@ -24,6 +24,7 @@ from app.viewmodels.compare.table import (
 )
 from app.viewmodels.compare.why import WhyView, largest_differences
 from app.viewmodels.format import cells
+from app.viewmodels.format.cells import TextTable
 from app.viewmodels.format.environment import (
     comparable_keys,
     differing_environment,
@@ -41,17 +42,6 @@ _COLUMNS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
-    """Cells of text under their heads; `numeric` columns are right-aligned, `colours` has one per row or none."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
-    colours: tuple[int | None, ...] = ()
-    caption: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArticleSection:
     """Tables of an article; `reasons` say why figures differ, `claims` what it says, `source` names the article."""
 
@@ -65,14 +55,6 @@ class ArticleSection:
     def lines(self) -> tuple[str, ...]:
         """Return the lines below the tables."""
         return (*self.reasons, *self.claims, *([self.source] if self.source else []))
-
-
-@dataclass(frozen=True, slots=True)
-class RerunCommand:
-    """The command that runs a variant again."""
-
-    name: str
-    command: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +88,7 @@ class ReportModel:
     evidence: TextTable
     common: TextTable
     differing: TextTable
-    reruns: tuple[RerunCommand, ...]
+    reruns: tuple[tuple[str, str], ...]
     runs: TextTable
     article: tuple[ArticleSection, ...] = ()
 
@@ -123,7 +105,7 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
     names = _variant_names(comparison.table)
     firsts = [run for run in found.runs if run.row.run in {variant[0] for variant in names}]
     count, variants = len(rows), len(names)
-    traced = [view for view in comparison.scaling if any(bar.parts for bar in view.bars)]
+    traced = [view for view in comparison.scaling if view.found.few.parts or view.found.many.parts]
     drawn = worst_pairs(traced)
     explained = largest_differences(comparison.why)
     return ReportModel(
@@ -135,12 +117,7 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         warnings=comparison.warnings,
         notes=tuple(filter(None, (describe_constant_columns(rows), *comparison.notes))),
         figures=_figures(comparison.table, constant_columns(rows)),
-        effects=TextTable(
-            head=EFFECTS_HEAD,
-            rows=tuple(map(effect_row, comparison.verdict.effects)),
-            numeric=NUMERIC_COLUMNS,
-            caption=effects_method(comparison.verdict.effects),
-        ),
+        effects=effects_table(comparison.verdict.effects),
         gallery=comparison.gallery,
         scaling=tuple(drawn),
         pairs=_scaling_pairs(traced if len(drawn) < len(traced) else ()),
@@ -150,7 +127,7 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         evidence=_evidence(found.runs, names),
         common=_common_environment(found.runs),
         differing=_differing_environment(found.runs),
-        reruns=tuple(RerunCommand(names[_variant_key(run, names)], run_command(run)) for run in firsts),
+        reruns=tuple((names[_variant_key(run, names)], run_command(run)) for run in firsts),
         runs=_runs(rows),
         article=article,
     )
@@ -177,21 +154,11 @@ def _figures(table: CompareTable, constant: Collection[str]) -> tuple[TextTable,
     shown = [n for n, key in enumerate(table.keys) if key not in left_out]
     pieces: list[list[int]] = [[]]
     for n in shown:
-        if len(column_titles(table, [*pieces[-1], n])) > _COLUMNS:
+        if sum(len(column_titles(table.columns[each])) for each in (*pieces[-1], n)) > _COLUMNS:
             pieces.append([])
         pieces[-1].append(n)
     return tuple(
-        TextTable(
-            head=("Variant", *column_titles(table, piece)),
-            rows=tuple((row.cells[name].text, *row_texts(table, row, piece)) for row in rows),
-            numeric=frozenset(
-                index
-                for index, n in enumerate((n for n in piece for _ in column_titles(table, [n])), 1)
-                if table.columns[n].numeric
-            ),
-            colours=tuple(row.style for row in rows),
-        )
-        for piece in pieces
+        replace(text_table(table, rows, [name, *piece]), colours=tuple(row.style for row in rows)) for piece in pieces
     )
 
 
@@ -199,7 +166,7 @@ def _scaling_pairs(views: Sequence[ScalingView]) -> TextTable:
     """Return a row for every pair of runs that differ only in their GPUs."""
     return TextTable(
         head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),
-        rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.lost_to) for view in views),
+        rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.found.cause) for view in views),
         numeric=frozenset({3, 4}),
     )
 

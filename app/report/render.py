@@ -15,7 +15,7 @@ from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
 from app.report.charts.svg import replace_invalid_xml
-from app.report.diff import diff_lines, diff_parts
+from app.report.diff import diff_table
 from app.report.gate import Gate
 from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_report
 from app.report.scaling import scaling_sections
@@ -24,7 +24,7 @@ from app.runs.experiment.article_runs import ArticleRuns
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.scaling import ScalingView
-from app.viewmodels.history.run_diff import RunDiff
+from app.viewmodels.history.run_diff import RunDiff, text_line
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def markdown_report(report: ReportModel, stem: str) -> RenderedPage:
     scaling = {f"{stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(report.scaling, LIGHT), 1)}
     why = {f"{stem}-why-{n}.svg": each for n, each in enumerate(why_sections(report.why, LIGHT), 1)}
     text = _render("report.md.jinja", report=report, all_pairs=ALL_PAIRS, charts=charts, scaling=scaling, why=why)
-    drawings = {**charts, **{file: section.drawing for file, section in scaling.items()}}
-    drawings.update({file: section.drawing for file, section in why.items() if section.drawing})
+    sections = {**scaling, **why}.items()
+    drawings = {**charts, **{file: section["drawing"] for file, section in sections if section["drawing"]}}
     return RenderedPage(text, {file: drawing.svg(filled=True) for file, drawing in drawings.items()})
 
 
@@ -132,14 +132,16 @@ def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
         return RenderedPage(_render("scaling.html.jinja", scaling=scaling_sections(views, PAGE)))
     sections = {f"{path.stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(views, LIGHT), 1)}
     text = _render("scaling.md.jinja", scaling=sections)
-    return RenderedPage(text, {file: section.drawing.svg(filled=True) for file, section in sections.items()})
+    return RenderedPage(text, {file: section["drawing"].svg(filled=True) for file, section in sections.items()})
 
 
 def render_diff(diff: RunDiff, path: Path) -> RenderedPage:
     """Render two runs side by side, in the format of the path's suffix."""
     template = "diff.md.jinja" if path.suffix.lower() == ".md" else "diff.html.jinja"
     names = [f"{label}: {name}" for label, name in zip(diff.labels, diff.names, strict=True)]
-    return RenderedPage(_render(template, diff=diff, names=names, sections=diff_parts(diff), texts=diff_lines(diff)))
+    sections = [(section, diff_table(section.rows, diff.labels)) for section in diff.sections]
+    texts = [(text, list(map(text_line, text.changes))) for text in diff.texts]
+    return RenderedPage(_render(template, diff=diff, names=names, sections=sections, texts=texts))
 
 
 def gate_markdown(gate: Gate) -> str:

@@ -1,17 +1,16 @@
 """Scaling to more GPUs as a JSON document and as sections of a report."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.scaling import GpuCountResult, Scaling
-from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import draw_scaling
 from app.report.documents import estimate_document
-from app.report.model import TextTable
 from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.scaling import ScalingView, describe_cause
+from app.viewmodels.format.cells import TextTable
 
 
 def scaling_document(views: Sequence[ScalingView]) -> dict[str, Any]:
@@ -57,27 +56,17 @@ def _side(side: GpuCountResult) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingSection:
-    """A report's section on one pair of runs that differ only in their GPUs."""
-
-    title: str
-    text: str
-    drawing: Drawing
-    figures: TextTable
-
-
-def scaling_sections(views: Sequence[ScalingView], palette: Palette) -> tuple[ScalingSection, ...]:
-    """Return a section for each pair, drawn in these colours."""
-    return tuple(
-        ScalingSection(
-            title=view.title,
-            text=f"{efficiency_headline(view)} {view.cause}",
-            drawing=draw_scaling(view, palette),
-            figures=TextTable(head=("", *view.sides), rows=view.rows, numeric=frozenset({1, 2})),
-        )
+def scaling_sections(views: Sequence[ScalingView], palette: Palette) -> list[dict[str, Any]]:
+    """Return what the templates show of each pair of runs that differ only in their GPUs, drawn in these colours."""
+    return [
+        {
+            "title": view.title,
+            "text": f"{efficiency_headline(view)} {view.cause}",
+            "drawing": draw_scaling(view, palette),
+            "figures": TextTable(head=("", *view.sides), rows=view.rows, numeric=frozenset({1, 2})),
+        }
         for view in views
-    )
+    ]
 
 
 def efficiency_headline(view: ScalingView) -> str:

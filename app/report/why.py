@@ -1,17 +1,16 @@
 """Why variants differ as a JSON document and as sections of a report."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from app.analysis.why import Change, Part, StepDifference, WhatIf, find_cause
-from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
 from app.report.documents import estimate_document
-from app.report.model import TextTable
 from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.why import WhyView
 from app.viewmodels.compare.why_text import CAVEAT
+from app.viewmodels.format.cells import TextTable
 
 
 def why_document(views: Sequence[WhyView]) -> list[dict[str, Any]]:
@@ -83,34 +82,21 @@ def _what_if(gain: WhatIf, text: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhySection:
-    """A report's section on why one variant differs from the baseline; `kernels` is the number of their rows."""
-
-    title: str
-    text: str
-    notes: tuple[str, ...]
-    drawing: Drawing | None
-    parts: TextTable
-    kernels: TextTable
-    gains: tuple[str, ...]
-    caveat: str = CAVEAT
-
-
-def why_sections(views: Sequence[WhyView], palette: Palette) -> tuple[WhySection, ...]:
-    """Return a section for each variant, drawn in these colours."""
-    return tuple(
-        WhySection(
-            title=f"{view.name} against {view.baseline}",
-            text=view.sentence,
-            notes=view.notes,
-            drawing=draw_chart(view.chart, palette) if view.chart else None,
-            parts=_table(view, kernels=False),
-            kernels=_table(view, kernels=True),
-            gains=view.gains,
-        )
+def why_sections(views: Sequence[WhyView], palette: Palette) -> list[dict[str, Any]]:
+    """Return what the templates show of each variant, drawn in these colours; `kernels` has the parts with theirs."""
+    return [
+        {
+            "title": f"{view.name} against {view.baseline}",
+            "text": view.sentence,
+            "notes": view.notes,
+            "drawing": draw_chart(view.chart, palette) if view.chart else None,
+            "parts": _table(view, kernels=False),
+            "kernels": _table(view, kernels=True),
+            "gains": view.gains,
+            "caveat": CAVEAT,
+        }
         for view in views
-    )
+    ]
 
 
 def _table(view: WhyView, *, kernels: bool) -> TextTable:

@@ -11,11 +11,10 @@ from app.analysis.summary import flops_per_s
 from app.analysis.verdict import family_ratios, throughputs
 from app.records import RunRow, StoredRun
 from app.report.documents import combined_state, estimate_document, verification_document
-from app.report.model import TextTable
 from app.runs.experiment.article import Figure, Grid, GridCell, RatioTable
 from app.runs.experiment.schedule import RunsByVariant, variant_key
 from app.viewmodels.charts.roofline import DRAM, memory_bandwidth
-from app.viewmodels.format.cells import OUTCOMES
+from app.viewmodels.format.cells import OUTCOMES, TextTable
 from app.viewmodels.format.naming import value_text
 from app.viewmodels.format.ratios import CI
 from workloads.protocol import OutcomeName, RunSpec

@@ -20,9 +20,9 @@ from app.report.article.grid import (
     text_table,
 )
 from app.report.documents import combined_state, estimate_document
-from app.report.model import TextTable
 from app.runs.experiment.article import LAYOUTS, Advice, Grid, LayoutTable, TableRow
 from app.viewmodels.compare.why_text import Figures, Pair, describe_difference
+from app.viewmodels.format.cells import TextTable
 from app.viewmodels.format.naming import gpus_label, variant_names
 from app.viewmodels.format.ratios import CI
 from workloads import catalog

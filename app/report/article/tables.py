@@ -13,7 +13,7 @@ from app.records import RunHeader
 from app.report.article.grid import LoadRun, TableContent, TextColumn, ratio_content, text_table
 from app.report.article.layouts import gain_text, layout_content
 from app.report.documents import estimate_document, verification_document
-from app.report.model import ArticleSection, TextTable
+from app.report.model import ArticleSection
 from app.runs.experiment.article import (
     LAYOUTS,
     Article,
@@ -28,7 +28,7 @@ from app.runs.experiment.article_runs import ArticleRuns
 from app.runs.experiment.schedule import RunsByVariant
 from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
-from app.viewmodels.format.cells import OUTCOMES
+from app.viewmodels.format.cells import OUTCOMES, TextTable
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import environment_label
 from app.viewmodels.format.naming import choice_label, gpus_label, short_name

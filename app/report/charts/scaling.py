@@ -1,12 +1,14 @@
 """The scaling chart as SVG: parts of a step as stacked bars, and throughput against the number of GPUs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from app import units
+from app.analysis.scaling import Scaling
 from app.report.charts import svg
 from app.report.charts.canvas import Drawing
 from app.viewmodels.charts.palette import Palette
-from app.viewmodels.compare.scaling import ScalingBar, ScalingPoint, ScalingView
+from app.viewmodels.compare.scaling import ScalingView
+from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import gpus_label
 
 WIDTH, HEIGHT = 880, 200
@@ -18,7 +20,7 @@ _PLOT_X, _PLOT_Y, _PLOT_W, _PLOT_H = 640, 30, 210, 130
 
 def draw_scaling(view: ScalingView, palette: Palette) -> Drawing:
     """Draw the chart of one pair, `WIDTH` by `HEIGHT` pixels."""
-    parts = (*_bars(view.bars, palette), *_legend(palette), *_plot(view.points, view.unit, palette))
+    parts = (*_bars(view, palette), *_legend(palette), *_plot(view.found, palette))
     return Drawing(
         name=f"{view.title}: {view.efficiency}", surface=palette.surface, width=WIDTH, height=HEIGHT, parts=parts
     )
@@ -29,12 +31,13 @@ def _step_colours(palette: Palette) -> tuple[str, ...]:
     return palette.curve(0), palette.curve(1), palette.curve(-1)
 
 
-def _bars(bars: Sequence[ScalingBar], palette: Palette) -> Iterator[str]:
+def _bars(view: ScalingView, palette: Palette) -> Iterator[str]:
     yield _text(0, 18, "One step on a GPU", palette.muted)
-    scale = _BAR_ROOM / max(bar.step_ms for bar in bars)
-    for number, bar in enumerate(bars):
+    sides = view.found.few, view.found.many
+    scale = _BAR_ROOM / max(side.step_ms for side in sides)
+    for number, (label, bar) in enumerate(zip(view.sides, sides, strict=True)):
         y = _TOP + number * _ROW
-        yield _text(0, y + 18, bar.label, palette.text)
+        yield _text(0, y + 18, label, palette.text)
         x = float(_LEFT)
         lengths = [getattr(bar.parts, name) for _, name in _PARTS] if bar.parts else [bar.step_ms]
         for length, colour in zip(lengths, _step_colours(palette) if bar.parts else [palette.line], strict=True):
@@ -52,9 +55,12 @@ def _legend(palette: Palette) -> Iterator[str]:
         x += 36 + 7 * len(name)
 
 
-def _plot(points: Sequence[ScalingPoint], unit: str, palette: Palette) -> Iterator[str]:
+def _plot(found: Scaling, palette: Palette) -> Iterator[str]:
     """Draw throughput against GPUs with both axes from zero, so that lengths compare."""
-    most_gpus, most = max(point.gpus for point in points), max(max(point.ideal, point.throughput) for point in points)
+    few, many = found.few, found.many
+    most_gpus, ideal = many.gpus, few.throughput.value * many.gpus / few.gpus
+    most = max(ideal, few.throughput.value, many.throughput.value)
+    unit = units.rate_unit(example_word(few.runs[0].row.spec))
 
     def to_pixel(gpus: float, value: float) -> tuple[float, float]:
         return _PLOT_X + _PLOT_W * gpus / most_gpus, _PLOT_Y + _PLOT_H * (1 - value / most)
@@ -63,10 +69,12 @@ def _plot(points: Sequence[ScalingPoint], unit: str, palette: Palette) -> Iterat
     corner, right, top = to_pixel(0, 0), to_pixel(most_gpus, 0), to_pixel(0, most)
     yield svg.line(*corner, *right, palette.line) + svg.line(*corner, *top, palette.line)
     yield svg.line(*corner, *to_pixel(most_gpus, most), palette.muted, dash="4 4")
-    for point in points:
-        x, y = to_pixel(point.gpus, point.throughput)
+    for point in (few, many):
+        x, y = to_pixel(point.gpus, point.throughput.value)
         yield svg.circle(x, y, 3.5, palette.curve(0), palette.curve(0))
-        yield _text(x - 8, y + 18, units.number(point.throughput), palette.text, "end" if point.gpus > 1 else "start")
+        yield _text(
+            x - 8, y + 18, units.number(point.throughput.value), palette.text, "end" if point.gpus > 1 else "start"
+        )
         yield _text(x, _PLOT_Y + _PLOT_H + 18, gpus_label(point.gpus), palette.muted, "middle")
 
 

@@ -9,7 +9,7 @@ from app import units
 from app.plain import cell_text
 from app.viewmodels.compare.table import BASE, VARIANT, CompareTable, TableRow, VariantRows
 from app.viewmodels.format import cells
-from app.viewmodels.format.cells import Cell
+from app.viewmodels.format.cells import Cell, Column, TextTable
 from app.viewmodels.format.naming import format_setting
 
 Each = TypeVar("Each")
@@ -122,19 +122,23 @@ def _group_row(title: str, group: Sequence[VariantRows], table: CompareTable) ->
     return TableRow(kind="group", cells=shown, runs=runs, style=None, is_baseline=False, title=title)
 
 
-def column_titles(table: CompareTable, shown: Sequence[int]) -> list[str]:
-    """Return the titles of these columns as text; what stands behind a number has one of its own."""
-    columns = (table.columns[n] for n in shown)
-    return [title for column in columns for title in (column.title, *([column.second] if column.second else []))]
+def text_table(table: CompareTable, rows: Sequence[TableRow], shown: Sequence[int]) -> TextTable:
+    """Return these columns of rows as text; what stands behind a number, as its interval, has a column of its own."""
+    titles = [(title, column) for n in shown if (column := table.columns[n]) for title in column_titles(column)]
+    return TextTable(
+        head=tuple(title for title, _ in titles),
+        rows=tuple(tuple(text for n in shown for text in _texts(table.columns[n], row.cells[n])) for row in rows),
+        numeric=frozenset(number for number, (_, column) in enumerate(titles) if column.numeric),
+    )
 
 
-def row_texts(table: CompareTable, row: TableRow, shown: Sequence[int]) -> list[str]:
-    """Return the texts of a row under `column_titles`."""
-    found: list[str] = []
-    for n in shown:
-        cell = row.cells[n]
-        found += [cell.text, cell.unit or units.ABSENT] if table.columns[n].second else [cells.plain_text(cell)]
-    return found
+def column_titles(column: Column) -> list[str]:
+    """Return the titles of a column as text."""
+    return [column.title, *([column.second] if column.second else [])]
+
+
+def _texts(column: Column, cell: Cell) -> list[str]:
+    return [cell.text, cell.unit or units.ABSENT] if column.second else [cells.plain_text(cell)]
 
 
 def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
@@ -147,13 +151,11 @@ def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection
         markdown: Whether to write Markdown.
     """
     shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
-    lines = [column_titles(table, shown)]
-    lines += [[" ".join(text.splitlines()).replace("\t", " ") for text in row_texts(table, row, shown)] for row in rows]
-    numeric = [table.columns[n].numeric for n in shown for _ in column_titles(table, [n])]
+    found = text_table(table, rows, shown)
+    lines = [[" ".join(text.splitlines()).replace("\t", " ") for text in line] for line in (found.head, *found.rows)]
     if not markdown:
-        texts = {place for place, is_number in enumerate(numeric) if not is_number}
-        lines = [[cell_text(cell) if place in texts else cell for place, cell in enumerate(line)] for line in lines]
+        lines = [[cell if n in found.numeric else cell_text(cell) for n, cell in enumerate(line)] for line in lines]
         return "\n".join("\t".join(line) for line in lines)
-    rule = ["---:" if is_number else "---" for is_number in numeric]
+    rule = ["---:" if n in found.numeric else "---" for n in range(len(found.head))]
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from app import units
 from app.analysis.effects import Effect, step_differences
 from app.viewmodels.format import cells
+from app.viewmodels.format.cells import TextTable
 from app.viewmodels.format.naming import format_setting, label_in_sentence, parameter_label
 from app.viewmodels.format.ratios import (
     CI,
@@ -21,8 +22,6 @@ from workloads.protocol import RunSpec
 _MAX_SENTENCES = 4
 """Parameters of which an effect gets a sentence."""
 EFFECTS_TITLE = "What each setting does by itself"
-EFFECTS_HEAD = ("Setting", "Speed-up", CI, "Pairs", "Range of pairs", "Note")
-NUMERIC_COLUMNS = frozenset({1, 2, 3, 4})
 
 
 def effects_method(effects: Sequence[Effect]) -> str:
@@ -32,8 +31,17 @@ def effects_method(effects: Sequence[Effect]) -> str:
     return f"Geometric mean of the speed-up over pairs of variants that differ in this setting alone{how}."
 
 
-def effect_row(effect: Effect) -> tuple[str, ...]:
-    """Return an effect as a row of text under `EFFECTS_HEAD`."""
+def effects_table(effects: Sequence[Effect]) -> TextTable:
+    """Return a row for each effect, below what the rows are."""
+    return TextTable(
+        head=("Setting", "Speed-up", CI, "Pairs", "Range of pairs", "Note"),
+        rows=tuple(map(_effect_row, effects)),
+        numeric=frozenset({1, 2, 3, 4}),
+        caption=effects_method(effects),
+    )
+
+
+def _effect_row(effect: Effect) -> tuple[str, ...]:
     interval, left_out, (low, high) = effect.ratio.interval, effect.single_run_pairs, effect.spread
     return (
         effect_name(effect),

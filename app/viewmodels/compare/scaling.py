@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from app import units
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, scalings
-from app.analysis.steps import StepParts
 from app.records import StoredRun
-from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import gpus_label, variant_names
 from app.viewmodels.format.ratios import CI
 from workloads.protocol import RunSpec, Value
@@ -23,45 +21,22 @@ NO_SCALING_PAIRS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingBar:
-    """One number of GPUs in the chart: a step and its parts in milliseconds (None if nothing was traced)."""
-
-    label: str
-    step_ms: float
-    parts: StepParts | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingPoint:
-    """Throughput on a number of GPUs; `ideal` is what that many times the few would give."""
-
-    gpus: int
-    throughput: float
-    ideal: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingView:
-    """One pair of GPU counts as text and as a chart: efficiency, the most likely cause, the figures of both sides.
+    """One pair of GPU counts as text: efficiency, the most likely cause, the figures of both sides.
 
     `rows` are a label and one figure for the few and for the many GPUs. `variant` is what both are, GPUs and batches
-    apart; `share` is the efficiency as a number, and `lost_to` its cause in a word or two.
+    apart.
     """
 
     found: Scaling
     title: str
     variant: str
-    share: float
-    lost_to: str
     efficiency: str
     interval: str
     speedup: str
     cause: str
     sides: tuple[str, str]
     rows: tuple[tuple[str, str, str], ...]
-    bars: tuple[ScalingBar, ...]
-    points: tuple[ScalingPoint, ...]
-    unit: str
 
 
 def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
@@ -81,7 +56,7 @@ def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
     if len(views) <= _FEW:
         return list(views)
     worst: dict[str, ScalingView] = {}
-    for view in sorted(views, key=lambda view: view.share):
+    for view in sorted(views, key=lambda view: view.found.efficiency.value):
         worst.setdefault(view.variant, view)
     few = list(worst.values())[:_FEW]
     return [view for view in views if any(view is each for each in few)]
@@ -98,28 +73,16 @@ def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
     few, many = found.few, found.many
     prefix = f"{variant}, " if among_others else ""
     names = tuple(f"{gpus_label(side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
-    base = few.throughput.value
     return ScalingView(
         found=found,
         title=f"{prefix}{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
         variant=variant,
-        share=found.efficiency.value,
-        lost_to=found.cause,
         efficiency=units.percent(100 * found.efficiency.value, 1),
         interval=_interval(found),
         speedup=units.ratio(found.speedup.value),
         cause=describe_cause(found),
         sides=(names[0], names[1]),
         rows=tuple(_rows(few, many)),
-        bars=tuple(
-            ScalingBar(label=name, step_ms=side.step_ms, parts=side.parts)
-            for name, side in zip(names, (few, many), strict=True)
-        ),
-        points=tuple(
-            ScalingPoint(gpus=side.gpus, throughput=side.throughput.value, ideal=base * side.gpus / few.gpus)
-            for side in (few, many)
-        ),
-        unit=units.rate_unit(example_word(few.runs[0].row.spec)),
     )
 
 

@@ -81,6 +81,17 @@ class Column:
     second: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """Cells of text under their heads; `numeric` columns are right-aligned, `colours` has one per row or none."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    colours: tuple[int | None, ...] = ()
+    caption: str = ""
+
+
 def text_cell(text: str, tooltip: str = "") -> Cell:
     """Return a cell of text; it sorts without regard to case."""
     return Cell(text=text, key=text.lower() or None, tooltip=tooltip)

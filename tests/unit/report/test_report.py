@@ -314,10 +314,10 @@ def test_of_many_pairs_no_more_than_a_few_are_drawn() -> None:
     runs = [_with(run, weight_decay=n) for n, run in pairs]
     found = build_report(compare(prepare_comparison(runs), 11), UTC_NS)
     assert len(found.pairs.rows) == 6
-    shares = [view.share for view in found.scaling]
+    shares = [view.found.efficiency.value for view in found.scaling]
     assert len(shares) == 4
     assert shares == sorted(shares, reverse=True), "in the order of the table"
-    assert min(shares) == min(view.share for view in scaling_views(runs))
+    assert min(shares) == min(view.found.efficiency.value for view in scaling_views(runs))
     text = html_report(found)
     section = text[text.index("<h2>Where scaling is lost</h2>") :]
     assert section.index("All pairs that differ") < section.index("<h3>"), "the table before the pictures"
