@@ -87,10 +87,6 @@ def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Eff
 
     Of a single one the variants' ratios tell the effect. A parameter changes from the baseline's value, or from the one
     with the most pairs if the baseline's has none.
-
-    Args:
-        variants: The runs of each.
-        baseline: One of them.
     """
     base = baseline[0].spec
     measured = [variant for variant in variants if same_workload(variant, baseline) and throughputs(variant)]
@@ -105,13 +101,7 @@ def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Eff
 
 
 def _changes(name: str, variants: Sequence[Variant], preferred: Value) -> list[_Change]:
-    """Return the changes of a parameter from one of its values that a matched pair shows.
-
-    Args:
-        name: The parameter.
-        variants: Those that measured.
-        preferred: The value to change from, if it has any pair.
-    """
+    """Return the changes of a parameter from one of its values that a matched pair shows."""
     alike: dict[tuple[object, ...], dict[Value, Variant]] = {}
     for variant in variants:
         settings = dict(variant[0].spec.variant)

@@ -37,13 +37,7 @@ class Energy:
 
 
 def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
-    """Return the energy of all GPUs together over a window; None if one of them has none.
-
-    Args:
-        gpus: The samples of each GPU.
-        start_ns: Start of the window.
-        end_ns: End of the window.
-    """
+    """Return the energy of all GPUs together over a window; None if one of them has none."""
     parts = [gpu_energy(gpu, start_ns, end_ns) for gpu in gpus]
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
@@ -60,11 +54,6 @@ def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     """Return one GPU's energy over a window, by its counter if that covers it, else by its power; None if neither does.
 
     A window shorter than the renewal period has no energy: the counter may not have moved.
-
-    Args:
-        gpu: Its samples.
-        start_ns: Start of the window.
-        end_ns: End of the window.
     """
     return _energy_by_counter(gpu, start_ns, end_ns) or _energy_by_power(gpu, start_ns, end_ns)
 
@@ -179,11 +168,7 @@ def measured_means(run: StoredRun, field: str) -> Iterator[float]:
 def values_in_window(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> Floats:
     """Return the values read in (start_ns, end_ns], without absent ones.
 
-    Args:
-        t_ns: Times of the readings, shape (n,).
-        values: The readings, shape (n,), NaN if absent.
-        start_ns: Start of the window, excluded.
-        end_ns: End of the window, included.
+    Times and values are of shape (n,).
     """
     return np.asarray(values[(t_ns > start_ns) & (t_ns <= end_ns) & ~np.isnan(values)])
 

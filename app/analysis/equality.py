@@ -62,12 +62,7 @@ class Equality:
 
 
 def blocker(spec: RunSpec, baseline: RunSpec) -> str | None:
-    """Return why two variants are not meant to compute the same; None if they are.
-
-    Args:
-        spec: A variant.
-        baseline: The other one.
-    """
+    """Return why two variants are not meant to compute the same; None if they are."""
     workload = find_workload(baseline.workload)
     if spec.workload != baseline.workload or workload is None:
         return "they are of different workloads"
@@ -118,13 +113,7 @@ def relative_difference(value: float, reference: float) -> float:
 def largest_difference(
     names: Sequence[str], found: Iterable[NDArray[np.float32]], reference: Sequence[NDArray[np.float32]]
 ) -> tuple[float, str]:
-    """Return the largest relative difference of a tensor, ||g - r|| / ||r|| in the Euclidean norm, and its name.
-
-    Args:
-        names: The names of the tensors.
-        found: The tensors of one variant.
-        reference: Those of the other, in the same shapes.
-    """
+    """Return the largest relative difference of a tensor, ||g - r|| / ||r|| in the Euclidean norm, and its name."""
     norms = [float(np.linalg.norm(one.astype(np.float64))) for one in reference]
     least: float = max(SMALL_SHARE * math.hypot(*norms), _TINY)
     differences = [
@@ -215,11 +204,6 @@ def find_equality(spec: RunSpec, baseline: RunSpec, known: Mapping[Pair, Equalit
 
     If both were checked against a third, their differences add up: ||g - r|| <= ||g - t|| + ||t - r||. That can show
     that they compute the same, but not that they do not.
-
-    Args:
-        spec: A variant.
-        baseline: The other one.
-        known: What `known_checks` returns.
     """
     mine, theirs = _encoded(spec), _encoded(baseline)
     direct = known.get((mine, theirs)) or known.get((theirs, mine))

@@ -1,6 +1,7 @@
 """Confidence intervals of means and ratios over processes, and the repeats that a given precision requires.
 
-A process (one run) is the unit: blocks within one process share its luck, so they never narrow an interval.
+A process (one run) is the unit: blocks within one process share its luck, so they never narrow an interval. Functions
+take a value per process, positive where they take logarithms; `level` is the probability that an interval holds.
 """
 
 import math
@@ -99,11 +100,6 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLA
     Welch (1947), "The generalization of Student's problem when several different population variances are involved",
     Biometrika 34; degrees of freedom by Satterthwaite (1946). None when either side is empty, no interval below
     `MIN_REPEATS` processes of either side; `n` is the smaller sample.
-
-    Args:
-        values: One positive value per process.
-        baseline: The same of the baseline.
-        level: Probability that the interval holds.
     """
     if not values or not baseline:
         return None
@@ -116,13 +112,7 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLA
 
 
 def difference(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate:
-    """Return the difference of arithmetic means with Welch's t interval, none below `MIN_REPEATS` processes a side.
-
-    Args:
-        values: One value per process, at least one.
-        baseline: The same of the baseline.
-        level: Probability that the interval holds.
-    """
+    """Return the difference of arithmetic means with Welch's t interval, none below `MIN_REPEATS` processes a side."""
     a, b = np.asarray(values, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
     centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
     if n < MIN_REPEATS:
@@ -136,10 +126,6 @@ def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], level: 
 
     The variance of its logarithm is the sum of those of all means, over the square of the number of pairs. No interval
     where a variant has fewer than `MIN_REPEATS` processes; `n` is the smallest sample.
-
-    Args:
-        pairs: For each pair the values of one variant and of its baseline, a positive value per process.
-        level: Probability that the interval holds.
     """
     sides = [np.log(np.asarray(side, dtype=np.float64)) for pair in pairs for side in pair]
     means = [float(side.mean()) for side in sides]
@@ -160,10 +146,7 @@ def ratio_within_gpus(
     the energy of the same work. No interval below `MIN_REPEATS` processes a side, or where the GPUs take more than half
     of the degrees of freedom.
 
-    Args:
-        values: By GPUs, a positive value per process.
-        baseline: The same of the baseline, for the same GPUs.
-        level: Probability that the interval holds.
+    Both sides have values of the same GPUs.
     """
     sides = [[(gpus, value) for gpus, some in side.items() for value in some] for side in (values, baseline)]
     counts = [len(side) for side in sides]
@@ -190,11 +173,6 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
     """Return the ratio of two samples of equal variance, by Student's pooled t: one of the two may be a single process.
 
     Student (1908), "The probable error of a mean", Biometrika 6. None when either side is empty or both have one.
-
-    Args:
-        values: One positive value per process.
-        baseline: The same of the baseline.
-        level: Probability that the interval holds.
     """
     if not values or not baseline or len(values) + len(baseline) < 3:
         return None
@@ -209,12 +187,7 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
 def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
     """Return half the width of Welch's interval.
 
-    Args:
-        a: Squared standard error of one mean.
-        n_a: Its number of processes.
-        b: Squared standard error of the other mean.
-        n_b: Its number of processes.
-        level: Probability that the interval holds.
+    `a` and `b` are the squared standard errors of two means, of so many processes.
     """
     return half_width_of_sum([(a, n_a), (b, n_b)], level)
 
@@ -249,8 +222,7 @@ def satterthwaite_degrees(squared_errors: Sequence[tuple[float, int]]) -> float:
 
     Satterthwaite (1946), "An approximate distribution of estimates of variance components", Biometrics Bulletin 2.
 
-    Args:
-        squared_errors: For each mean its squared standard error, not all 0, and its number of processes.
+    `squared_errors` has for each mean its squared standard error, not all 0, and its number of processes.
     """
     return sum(error for error, _ in squared_errors) ** 2 / sum(error**2 / (n - 1) for error, n in squared_errors)
 
@@ -297,12 +269,6 @@ def precision_reached(
 
     The first narrow interval is a narrow one by chance more often than others; at the level of `level_at` it still
     covers the truth often enough (docs/statistics.md).
-
-    Args:
-        values: One positive value per process.
-        baseline: The same of the baseline.
-        precision_pct: Half-width to reach, in percent.
-        level: Probability that the interval holds.
     """
     found = ratio(values, baseline, level)
     half = found.half_width if found else None
@@ -316,11 +282,7 @@ def required_repeats(
 
     They are judged by the next look. None without an interval, or where it is narrow enough for any purpose.
 
-    Args:
-        values: One positive value per process.
-        baseline: The same of the baseline.
-        look: How often the runs may have been judged.
-        comparisons: Number of intervals that hold together.
+    The runs may have been judged up to this `look`; so many `comparisons` hold together.
     """
     found = ratio(values, baseline, level_at(look, comparisons))
     half = found.half_width if found else None
@@ -431,11 +393,7 @@ class Resolution:
 
 
 def pooled_noise(variants: Iterable[Sequence[float]]) -> Noise | None:
-    """Return the spread within variants, pooled over all of two processes or more; None below two degrees of freedom.
-
-    Args:
-        variants: Throughput of each process, by variant.
-    """
+    """Return the spread within variants, pooled over all of two processes or more; None below 2 degrees of freedom."""
     logs = [np.log(np.asarray(values, dtype=np.float64)) for values in variants if len(values) > 1]
     degrees = sum(len(each) - 1 for each in logs)
     if degrees < 2:
@@ -450,10 +408,7 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
     The smallest difference follows from the noncentral t distribution: Johnson and Welch (1940), "Applications of the
     non-central t-distribution", Biometrika 31.
 
-    Args:
-        sd: Spread between processes of each variant.
-        repeats: Processes of each variant.
-        comparisons: How many variants are compared with one baseline.
+    `sd` is the spread between processes of each variant; so many variants are compared with one baseline.
     """
     if repeats < MIN_REPEATS:
         return None

@@ -80,10 +80,7 @@ class Pyramid:
         One row beyond each end is included, so that lines reach the border. NaN is a gap; one narrower than a pixel may
         close. Of samples, where they are few enough, smallest and largest are one and the same array.
 
-        Args:
-            start: First time.
-            end: Last time.
-            columns: The pixel columns; there are a few rows for each.
+        There are a few rows for each pixel column.
         """
         return self._rows(self._level_for(start, (end - start) / max(1, columns)), start, end)
 

@@ -70,11 +70,6 @@ def drift_between(
     The slope of the logarithm of the throughput over time, common to all variants, each of which has its own level
     (analysis of covariance), times the distance of the two mean times; Student's t interval. None if the runs cannot
     tell, or only by extrapolating too far.
-
-    Args:
-        groups: The runs of each variant.
-        runs: Those of one.
-        baseline: Those of the baseline.
     """
     times_s, logs = zip(*(_centred(group) for group in groups), strict=True)
     all_s, all_logs = np.concatenate(times_s), np.concatenate(logs)

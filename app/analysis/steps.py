@@ -99,10 +99,6 @@ def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
     """Return a traced step, the mean of all GPUs.
 
     None without a trace, and on the CPU, where operations run on several threads at once and short ones are not traced.
-
-    Args:
-        evidence: The run's evidence.
-        gpus: How many GPUs it used, by its variant.
     """
     if evidence is None or not evidence.steps or not evidence.busy_ns or not isinstance(gpus, int) or gpus < 1:
         return None
@@ -210,13 +206,7 @@ class SlowProducts:
 
 
 def slow_products(spec: RunSpec, evidence: Evidence | None, step_ms: float | None) -> SlowProducts | None:
-    """Return the products without tensor cores if they take much of a step although the precision is meant for them.
-
-    Args:
-        spec: What was requested.
-        evidence: What ran.
-        step_ms: The measured step.
-    """
+    """Return the products without tensor cores if they take much of a step although the precision is meant for them."""
     if evidence is None or not evidence.steps or not step_ms:
         return None
     slow = [kernel for kernel in evidence.kernels if kernel.tensor_cores is False]

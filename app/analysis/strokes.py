@@ -57,14 +57,7 @@ class Stroke:
 
 
 def stroke_columns(rows: Rows, start: float, end: float, columns: int) -> Stroke:
-    """Return the line through rows, by pixel columns; a row of NaN breaks it.
-
-    Args:
-        rows: Times, smallest and largest values, each of shape (n,).
-        start: The time at the left edge.
-        end: The time at the right edge.
-        columns: The number of pixel columns.
-    """
+    """Return the line through rows, by pixel columns; a row of NaN breaks it."""
     low, high = _columns(rows, start, end, columns)
     return Stroke(low, high, *_extent(low, high), start, (end - start) / columns, _known(rows, start, end))
 
@@ -77,12 +70,7 @@ def continued_stroke(
     The left edge is then up to half a column beside `start`. No column moves over the data as the time goes on, so a
     curve does not shimmer, and a column only ever grows: rows that were reduced meanwhile lose no peak.
 
-    Args:
-        before: An earlier stroke of the same curve, to which rows have only been added; None without one.
-        window: Returns the rows between two times and one beyond each end, no finer than so many columns need.
-        start: The time at the left edge.
-        end: The time at the right edge.
-        columns: The number of pixel columns.
+    `window` returns the rows between two times and one beyond each end, no finer than so many columns need.
     """
     width = (end - start) / columns
     if before is None or len(before.low) != columns or not math.isclose(before.width, width, rel_tol=1e-9):
@@ -135,12 +123,7 @@ def _add_samples(low: Floats, high: Floats, crossings: Iterator[tuple[int, float
 def _crossings(rows: Rows, known: float, start: float, columns: int, width: float) -> Iterator[tuple[int, float]]:
     """Yield the columns of samples with their values, and those that the line to each of them enters and leaves.
 
-    Args:
-        rows: The samples; the line to those before `known` is there.
-        known: The time of the newest one so far.
-        start: The time at the left edge.
-        columns: The number of pixel columns.
-        width: That of a column.
+    The line up to `known`, the time of the newest sample so far, is there.
     """
     x0 = y0 = math.nan
     for x, y in zip(rows[0].tolist(), rows[1].tolist(), strict=True):

@@ -354,13 +354,7 @@ def _error_pct(used: energy.Energy | None) -> float | None:
 
 
 def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> float | None:
-    """Return what steps took beyond the time of steps whose data were ready, in percent of all; None if not known.
-
-    Args:
-        ready_step_ms: Time of a step whose data were ready.
-        steps: The number of steps.
-        seconds: The time they took.
-    """
+    """Return what steps took beyond the time of steps whose data were ready, in percent of all; None if not known."""
     if ready_step_ms is None or not seconds:
         return None
     return 100 * max(0.0, 1 - ready_step_ms / 1e3 * steps / seconds)
@@ -377,9 +371,7 @@ _OF_TELEMETRY = ("mean_power_mw", "energy_mj_per_example", "energy_source", "ene
 def plausible_run(run: StoredRun, load_all: Callable[[], StoredRun] | None) -> StoredRun:
     """Return a run without readings that cannot be true, and with the power, energy and memory that the others make.
 
-    Args:
-        run: As it is stored.
-        load_all: Returns it so with all fields; None if it has them.
+    `load_all` returns it with all fields; None if it has them.
     """
     samples = tuple(map(plausible_samples, run.samples))
     if all(columns is stored for columns, stored in zip(samples, run.samples, strict=True)):

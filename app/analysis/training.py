@@ -99,12 +99,6 @@ def compare_accuracy(
 
     Schuirmann (1987), as `equivalence` does for throughputs, here with Welch's interval of the difference itself. None
     where a side has no run.
-
-    Args:
-        found: The training.
-        baseline: What it is compared with.
-        margin_points: What counts as the same, in percentage points.
-        level: Level of the difference's interval.
     """
     if not found.runs or not baseline.runs:
         return None

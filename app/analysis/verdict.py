@@ -60,12 +60,7 @@ def equivalence(
     equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15: two tests at 5 % each
     are the 90 % interval, which has to lie within the margin. At most one of the two can be wrong.
 
-    Args:
-        values: One positive value per process.
-        baseline: The same of the baseline.
-        verdict: Their ratio with the verdict's interval.
-        margin_pct: The margin, above 0 and below 100.
-        level: Level of the verdict's interval at this look.
+    `level` is that of the verdict's interval at this look.
     """
     found = ratio(values, baseline, 2 * level - 1)
     interval = found.interval if found else None
@@ -204,13 +199,7 @@ def join_seeds(runs: Sequence[RunRow]) -> list[RunRow]:
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:
-    """Return one result per variant.
-
-    Args:
-        runs: The runs.
-        baseline_run: A run of the baseline.
-        margin_pct: The margin of equivalence in percent, None for no such test.
-    """
+    """Return one result per variant."""
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
     speedups, energy_ratios = (

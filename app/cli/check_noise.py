@@ -182,9 +182,7 @@ def _tallies(rows: Sequence[RunRow]) -> Iterator[Tally]:
 def analyse(runs: Sequence[RunHeader], parallel: int = 1) -> NoiseResult:
     """Return how often runs of one variant are said to differ, and what such runs can show.
 
-    Args:
-        runs: The runs; those without a figure are left out.
-        parallel: How many ran at the same time.
+    Runs without a figure are left out; `parallel` of them ran at the same time.
 
     Raises:
         UserError: They are too few.

@@ -82,12 +82,7 @@ def describe_throttled(made: RunHeader) -> str:
 
 
 def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
-    """Say before the first run what is planned, done and left, and how small a difference it can show.
-
-    Args:
-        stored: The experiment as it is stored.
-        ahead: How far that is.
-    """
+    """Say before the first run what is planned, done and left, and how small a difference it can show."""
     plan, left = stored.plan, stored.planned - stored.done
     if stored.state == "settled":
         return [f"{describe_ending(stored)} Nothing is left to run; --again makes every run anew."]
@@ -108,10 +103,7 @@ def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
 def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:
     """Say how far the experiment came, in this command or in those before.
 
-    Args:
-        found: The experiment with its runs.
-        shown: Whether the command only shows it.
-        entry: The number under which it stays in the queue.
+    `shown` is whether the command only shows it, `entry` the number under which it stays in the queue.
     """
     goes_on = "The same command goes on from here"
     goes_on += "." if entry is None else f", or `{PROGRAM} queue go-on {entry}`."
@@ -169,14 +161,7 @@ def _describe_precision(found: Experiment) -> str:
 def load_result(
     found: Experiment, tables: Sequence[MeasuredTable], database: Path, margin_pct: float | None = None
 ) -> ExperimentResult:
-    """Load the runs that an experiment compares, and compare them.
-
-    Args:
-        found: The experiment, with the headers of its runs.
-        tables: An article's measured tables; empty if it repeats none.
-        database: Where its runs are stored.
-        margin_pct: The margin of equivalence in percent, None for none.
-    """
+    """Load the runs that an experiment compares, and compare them."""
     with Store.open(database) as store:
         return experiment_result(found, runs_in_order(found, store.load), tables, margin_pct)
 
@@ -301,10 +286,8 @@ def run_entries(
 
     One that was left before its end, for another that came first, is returned as it is when all is over.
 
-    Args:
-        services: What runs need.
-        only: The numbers of the entries; all that wait where None.
-        failed: Is called for an entry that cannot be made, and the others go on.
+    `only` has the numbers of the entries, None for all that wait. `failed` gets the error of an entry that cannot be
+    made, and the others go on.
 
     Raises:
         UserError: An entry cannot be made, without `failed`.
@@ -326,10 +309,7 @@ def run_entries(
 def describe_paused(database: Path, only: Sequence[int] | None, excluding: Collection[int | None] = ()) -> str:
     """Return how paused entries of the queue go on; "" where none is paused.
 
-    Args:
-        database: The database of the queue.
-        only: The entries that matter; None for all.
-        excluding: Entries that do not.
+    `only` has the numbers of the entries that matter, None for all; those of `excluding` do not.
     """
     with Store.open(database) as store:
         paused = [entry.entry for entry in store.queue.entries() if entry.state == "paused"]

@@ -85,10 +85,7 @@ def whole_number(least: int | None = None, most: int | None = None) -> Parsed:
 def number(limits: str, fits: Callable[[float], bool], suffix: str = "") -> Parsed:
     """Return the type of numbers.
 
-    Args:
-        limits: What a number must be, as `from 0.01 to 10000`.
-        fits: Whether a number is so.
-        suffix: What may stand behind it, as `%`.
+    `limits` are what `fits` checks, in words, as `from 0.01 to 10000`; the suffix may stand behind a number.
     """
 
     def read(word: str) -> float:

@@ -61,11 +61,7 @@ class StatusLines:
     def paint(self, owner: object, text: str, fraction: float = 0.0, detail: str = "") -> None:
         """Show an owner's line in place of its last one.
 
-        Args:
-            owner: Whose line it is.
-            text: What stands before the bar.
-            fraction: How far the bar is, from 0 to 1.
-            detail: What stands behind the bar.
+        The text stands before the bar, which is at `fraction` from 0 to 1, the detail behind it.
         """
         with self._lock:
             if not self.live:

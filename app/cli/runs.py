@@ -25,11 +25,7 @@ def run_services(
 ) -> Iterator[RunServices]:
     """Start what runs need, and close it at the end; warn on stderr where the disk is nearly full.
 
-    Args:
-        database: The path that the user gave, None for the default one.
-        sample_ms: Milliseconds between two telemetry readings.
-        on: The host, as `--on` names it; "" is this machine.
-        standby: Whether several runs will come, so that a standby worker is of use.
+    `on` is the host as `--on` names it. With `standby` several runs will come, so that a standby worker is of use.
     """
     with open_store(database, may_be_new=True) as store:
         path = store.path
@@ -45,9 +41,7 @@ def workload_finder(database: Path | None, consent: Consent | None) -> Callable[
 
     It raises `UsageError` and `UserError`.
 
-    Args:
-        database: The path that the user gave, None for the default one.
-        consent: Returns whether to read a file that was never allowed; None to read none.
+    `consent` returns whether to read a file that was never allowed; without it none is read.
     """
     path = database or default_database()
     options = None if consent is None else ReadOptions(notify=say, consent=consent)
@@ -57,11 +51,6 @@ def workload_finder(database: Path | None, consent: Consent | None) -> Callable[
 def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -> RunSpec:
     """Return one variant.
 
-    Args:
-        workload: What is trained.
-        settings: Words as `layout=NHWC`; what is not set has its default.
-        machine: Decides on the defaults of the CPU or a GPU.
-
     Raises:
         UsageError: A word is no setting of the workload.
     """
@@ -70,13 +59,7 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
 
 
 def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
-    """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise as `one_variant`.
-
-    Args:
-        workload: The workload.
-        settings: Words `name=value,value`.
-        machine: The machine that defaults and limits are for.
-    """
+    """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise as `one_variant`."""
     lists = {name: _value_list(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
     return catalog.combinations(workload, lists, machine)
 

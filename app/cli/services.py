@@ -31,9 +31,7 @@ _QUIET_S = 1.0
 def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[Store]:
     """Open the store, once runs whose owner is gone are marked as crashed.
 
-    Args:
-        database: The path that the user gave, None for the default one.
-        may_be_new: Whether a given path may become a new database; else a mistyped one would.
+    A given path becomes a new database only where it `may_be_new`; else a mistyped one would.
 
     Raises:
         UserError: There is no such database.
@@ -57,10 +55,7 @@ class Hosts:
     def __init__(self, stack: contextlib.ExitStack, sample_ms: float, *, standby: bool = False) -> None:
         """Store what is needed later.
 
-        Args:
-            stack: Closes the hosts.
-            sample_ms: Milliseconds between two telemetry readings.
-            standby: Whether several runs will come, so that a standby worker is of use.
+        With `standby` several runs will come, so that a standby worker is of use.
         """
         self._stack = stack
         self._hz = 1000 / sample_ms

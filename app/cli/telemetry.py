@@ -161,12 +161,7 @@ class _DeviceTitles:
 
 
 def make_printer(output: OutputFormat, origin: Origin) -> Printer:
-    """Return what prints a message; the first one has to be an inventory.
-
-    Args:
-        output: How it prints.
-        origin: Where the messages come from.
-    """
+    """Return what prints a message; the first one has to be an inventory."""
     if output == "json":
         return _json_printer(origin)
     return _csv_printer(origin) if output == "csv" else _text_printer(origin)

@@ -186,10 +186,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
     Where a terminal is too narrow, long heads of numbers and the words of the widest column are broken into lines,
     and the columns that do not fit stand below, with the first one again. Elsewhere nothing is broken or left out.
 
-    Args:
-        header: A head per column; none is printed where all are empty.
-        rows: A cell per column.
-        right: The columns of numbers, which are aligned to the right.
+    No header is printed where all heads are empty; the columns of numbers are aligned to the `right`.
     """
     if not rows and not any(header):
         return

@@ -129,11 +129,7 @@ def experiment_result(
 ) -> ExperimentResult:
     """Compare the runs of an experiment as far as it is.
 
-    Args:
-        found: The experiment.
-        runs: The runs that it compares, as `runs_in_order` returns them.
-        tables: Those of the article that it replicates, if any.
-        margin_pct: The margin of equivalence in percent, None for none.
+    The runs are as `runs_in_order` returns them.
     """
     if not runs:
         none = Verdict(text="No run of this experiment has a result yet.")
@@ -178,10 +174,6 @@ def runs_in_order(found: Experiment, load: Callable[[int], StoredRun]) -> list[S
     """Return the runs compared, those of the baseline first, each variant's in the order they were made.
 
     Each has the spec of the variant it counts as: where that leaves the GPUs open, other GPUs are no other variant.
-
-    Args:
-        found: The experiment.
-        load: Returns the stored run of a number.
     """
     rows = [run.row for run in found.runs]
     return [

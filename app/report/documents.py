@@ -136,13 +136,7 @@ TelemetryMessage = Sample | SlowSample | Processes | DeviceLost
 
 
 def telemetry_line(message: TelemetryMessage, *, utc: str, source: str) -> dict[str, Any]:
-    """Return one message with its wall-clock time; all but samples name their `kind`.
-
-    Args:
-        message: The message.
-        utc: Its wall-clock time.
-        source: What it was read from.
-    """
+    """Return one message with its wall-clock time; all but samples name their `kind`."""
     fields = msgspec.to_builtins(message)
     kind = fields.pop("type")
     head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": source, "device": fields.pop("device")}
@@ -150,14 +144,7 @@ def telemetry_line(message: TelemetryMessage, *, utc: str, source: str) -> dict[
 
 
 def device_lines(inventory: Inventory, *, t_ns: int, utc: str, source: str) -> list[dict[str, Any]]:
-    """Return the lines that describe every device, which come before all others.
-
-    Args:
-        inventory: The devices.
-        t_ns: Time of the inventory, monotonic.
-        utc: The same on the wall clock.
-        source: What it was read from.
-    """
+    """Return the lines that describe every device, which come before all others."""
     return [
         {
             "t_ns": t_ns,
@@ -296,13 +283,7 @@ Readings = Mapping[str, Mapping[str, float]]
 def gpus_document(
     inventory: Inventory, readings: Readings, processes: Mapping[str, Processes] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the `gpus` document: each GPU with a reading of each field, what it lacks and why, and the host.
-
-    Args:
-        inventory: The devices.
-        readings: The values of each device.
-        processes: Who uses each GPU, where that was listed.
-    """
+    """Return the `gpus` document: each GPU with a reading of each field, what it lacks and why, and the host."""
     devices = [_device(device, readings.get(device.device, {})) for device in inventory.devices]
     for device in devices:
         if (found := processes.get(device["uuid"])) is not None:

@@ -55,10 +55,7 @@ class _Rows:
 def csv_file(path: Path, columns: Sequence[FlatColumn], *, raw_text: bool = False) -> Iterator[WriteRows]:
     """Open a CSV file (RFC 4180) with a header; lines end in LF, an empty cell is NULL, times are ISO 8601.
 
-    Args:
-        path: The file.
-        columns: Its columns.
-        raw_text: Whether to write texts as they are, also those that a spreadsheet would compute.
+    With `raw_text` texts are written as they are, also those that a spreadsheet would compute.
     """
     converters = _converters(columns, {} if raw_text else {"text": cell_text})
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -162,14 +159,6 @@ def export_files(
     raw_text: bool = False,
 ) -> Exported:
     """Write the runs into a new folder, which appears when it is complete.
-
-    Args:
-        database: Where the runs are.
-        runs: Their numbers.
-        folder: The folder to make.
-        format: Format of the tables.
-        watch: Is told the progress, and may stop the export.
-        raw_text: Whether texts in CSV are written as they are, also those that a spreadsheet would compute.
 
     Raises:
         UserError: A run cannot be exported, or the folder cannot be written.

@@ -73,10 +73,7 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
     Runs that did not run as requested, or were not all made, tell nothing; only a variant that is slower in spite of
     missing runs fails.
 
-    Args:
-        comparison: The comparison; it has the margin.
-        margin_pct: How much slower a variant may be, in percent.
-        unfinished: A sentence on runs that are missing; "" if none is.
+    `unfinished` is a sentence on runs that are missing, "" if none is.
     """
     named = list(zip(comparison.verdict.names, comparison.verdict.results, strict=True))
     others = [(name, result.equivalence) for name, result in named if not result.is_baseline]

@@ -94,13 +94,7 @@ class ReportModel:
 
 
 def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[ArticleSection, ...] = ()) -> ReportModel:
-    """Return the content of a report.
-
-    Args:
-        comparison: What it reports.
-        made_utc_ns: The report's time.
-        article: Article tables, shown before the figures.
-    """
+    """Return the content of a report."""
     found, rows = comparison.found, comparison.rows
     names = _variant_names(comparison.table)
     firsts = [run for run in found.runs if run.row.run in {variant[0] for variant in names}]

@@ -84,11 +84,7 @@ def write_report(
 ) -> None:
     """Write the report of a comparison as HTML, or as Markdown if the path ends in `.md`.
 
-    Args:
-        path: The file; charts of a Markdown report are written next to it.
-        comparison: What is written.
-        made_utc_ns: The report's time.
-        article: Article tables, shown before the figures.
+    Charts of a Markdown report are written next to it.
 
     Raises:
         UserError: A file cannot be written.

@@ -82,12 +82,7 @@ class Track:
     ) -> TraceEvent:
         """Return a slice.
 
-        Args:
-            name: Its label.
-            category: Its category.
-            start_ns: On the monotonic clock.
-            end_ns: On the monotonic clock.
-            args: Its details; None and values that are not finite are left out.
+        Details that are None or not finite are left out; times are on the monotonic clock.
         """
         ts = self.to_us(start_ns)
         dur = self.to_us(end_ns) - ts
@@ -98,11 +93,7 @@ class Track:
     def instant(self, name: str, category: str, t_ns: int, *, process_wide: bool = False) -> TraceEvent:
         """Return an instant, shown across its process if it is `process_wide`.
 
-        Args:
-            name: What happened.
-            category: Its category, by which viewers filter.
-            t_ns: When, on the host's monotonic clock.
-            process_wide: Whether it is drawn over all lines of its process.
+        `process_wide` is whether it is drawn over all lines of its process.
         """
         reach: Literal["t", "p"] = "p" if process_wide else "t"
         return TraceEvent(name=name, ph="i", pid=self.pid, tid=self.tid, ts=self.to_us(t_ns), cat=category, s=reach)
@@ -110,11 +101,7 @@ class Track:
     def counter(self, name: str, unit: str, t_us: int, value: float) -> TraceEvent:
         """Return the value of a counter of the process from a time in microseconds on.
 
-        Args:
-            name: The counter.
-            unit: Its unit.
-            t_us: Microseconds since the start of the run.
-            value: The value from then on.
+        It has the value from `t_us` on, in microseconds since the start of the run.
         """
         return TraceEvent(name=name, ph="C", pid=self.pid, tid=self.tid, ts=t_us, args={unit: value})
 
@@ -141,11 +128,6 @@ def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator
 
     The main thread has the run, in it its phases, and in these their blocks. Every field of a device is a counter;
     absent values are left out.
-
-    Args:
-        run: The run.
-        index: Its position among the runs of the file.
-        threads: Numbers for further threads.
     """
     main = Track(pid=run.row.run, tid=run.row.run, zero_ns=run.anchor_t_ns)
     yield main.name_event(f"run {run.row.run} · {short_name(run.row.spec)}", "process_name")
@@ -267,15 +249,7 @@ def _log(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
 def _traced_step(
     run: StoredRun, evidence: Evidence, step: StepTimeline, index: int, threads: Iterator[int]
 ) -> Iterator[TraceEvent]:
-    """Yield the kernels of one traced step: a process for each device, with a thread for each stream.
-
-    Args:
-        run: The run.
-        evidence: Its evidence, with the kernels' names.
-        step: The step.
-        index: Position of the run among those of the file.
-        threads: Numbers for processes and threads.
-    """
+    """Yield the kernels of one traced step: a process for each device, with a thread for each stream."""
     names = short_kernel_names([kernel.name for kernel in evidence.kernels])
     processes = {stream.device: next(threads) for stream in step.streams}
     for device, pid in processes.items():
@@ -323,12 +297,6 @@ def _lanes(kernels: Sequence[StepKernel]) -> list[tuple[int, int]]:
 
 def export_trace(database: Path, runs: Sequence[int], target: Path, watch: TransferProgress = NO_PROGRESS) -> Exported:
     """Write a file in which each run is a process and all start at zero; it appears when it is complete.
-
-    Args:
-        database: Where the runs are.
-        runs: Their numbers.
-        target: The file.
-        watch: Is told the progress, and may stop the export.
 
     Raises:
         UserError: A run cannot be exported, or the file cannot be written.

@@ -116,11 +116,7 @@ def ratio_content(
 ) -> TableContent | None:
     """Return what the runs measured for a table; None if the experiment has no variant of it.
 
-    Args:
-        table: As in the preset's file.
-        variants: Those of the experiment.
-        runs: Those of the experiment, of any variant.
-        load: Returns a run with its measurements; figures that need these are left out without it.
+    Without `load` figures that need a run's measurements are left out.
 
     Raises:
         UserError: Several variants fit one cell.
@@ -174,9 +170,7 @@ class Cell:
     def text(self, digits: int = 4, epoch_examples: int = 0) -> str:
         """Format the figure, or the outcome without one; ✘ marks runs that did not run as requested.
 
-        Args:
-            digits: Significant digits.
-            epoch_examples: Format the seconds that so many examples take instead of the throughput.
+        With `epoch_examples` the seconds that so many examples take stand in place of the figure.
         """
         if self.figure is None:
             return OUTCOMES[self.outcome].word if self.outcome else units.ABSENT
@@ -220,12 +214,7 @@ def _ratio(
 ) -> Estimate | None:
     """Return a cell's ratio to one of its baselines.
 
-    Args:
-        cell: The cell.
-        name: The name of the baseline.
-        kind: The figure.
-        column: The cells of its column, of which those with the same baseline are its family.
-        runs: The runs.
+    The cells of `column` with the same baseline are its family.
     """
     baseline, speed = cell.baselines[name], kind.speed
     if cell.variant is None or baseline is None or speed is None:
@@ -253,13 +242,7 @@ def _values(value: Callable[[RunRow], float | None], runs: Sequence[RunRow]) -> 
 
 
 def text_table(caption: str, columns: Sequence[TextColumn], first_number: int = 1) -> TextTable:
-    """Return a table of columns, numeric ones from `first_number` on.
-
-    Args:
-        caption: The caption.
-        columns: The columns.
-        first_number: The place of the first numeric column.
-    """
+    """Return a table of columns, numeric ones from `first_number` on."""
     return TextTable(
         caption=caption,
         head=tuple(head for head, _ in columns),

@@ -50,11 +50,7 @@ def layout_content(
 
     Once there are runs, variants that none of them is of are left out, at all batch sizes.
 
-    Args:
-        table: As in the preset's file.
-        variants: Those of the experiment.
-        runs: Those of the experiment, of any variant.
-        load: Returns a run with its evidence, to say why layouts differ.
+    `load` returns a run with its evidence, to say why layouts differ.
     """
     grid = table.grid(variants)
     if grid is None:
@@ -168,13 +164,7 @@ def _row_variants(grid: Grid) -> list[str]:
 
 
 def _advice_verdict(advice: Advice, nhwc: Cell, nchw: Cell) -> str | None:
-    """Return whether a gain confirms an advice; None where it says nothing, or a run was not what was requested.
-
-    Args:
-        advice: The advice.
-        nhwc: The runs of one layout.
-        nchw: Those of the other, with the gain.
-    """
+    """Return whether a gain confirms an advice; None where it says nothing, or a run was not what was requested."""
     gain, runs = nchw.ratios["gain"], (*nhwc.runs, *nchw.runs)
     if gain is None or not advice.is_about(runs[0].spec.variant) or combined_state(runs) == "mismatch":
         return None

@@ -42,11 +42,6 @@ def training_content(
 ) -> TableContent | None:
     """Return what the runs measured for a table; None if the experiment has no variant of it.
 
-    Args:
-        table: As in the preset's file.
-        variants: Those of the experiment.
-        runs: Those of the experiment, of any variant.
-
     Raises:
         UserError: A cell has variants that differ in more than their seed.
     """
@@ -251,11 +246,7 @@ def measured_tables(
 ) -> tuple[MeasuredTable, ...]:
     """Return the article's tables of which the experiment has variants.
 
-    Args:
-        article: None gives no tables.
-        plan: The experiment.
-        runs: Its runs so far.
-        load: Returns a run, to say why figures differ and for its memory traffic; without it these are left out.
+    Without `load`, which returns a run, tables do not say why figures differ, and have no memory traffic.
     """
     if article is None:
         return ()

@@ -69,27 +69,14 @@ class Canvas:
         )
 
     def add_mark(self, marks: str, area: tuple[float, float, float, float], item: ChartItem) -> None:
-        """Draw marks, and make an area (left, top, width, height) hit them.
-
-        Args:
-            marks: SVG elements.
-            area: The area in pixels.
-            item: The chart item that the area stands for.
-        """
+        """Draw marks, and make an area (left, top, width, height) hit them."""
         self.parts.append(svg.with_tooltip(marks, item.tooltip))
         left, top, width, height = area
         self.hit_areas.append(HitArea(left=left, top=top, width=width, height=height, item=item))
 
 
 def with_title(chart: Chart, palette: Palette, width: float, draw: Callable[[Canvas], None]) -> Drawing:
-    """Return a drawing with the chart's title and caption above what `draw` adds.
-
-    Args:
-        chart: Gives title and caption.
-        palette: Its colours.
-        width: In pixels.
-        draw: Draws the rest below the canvas's height so far.
-    """
+    """Return a drawing with the chart's title and caption above what `draw` adds."""
     canvas = Canvas(palette, width)
     title = svg.elide(chart.title, width - 2 * _MARGIN, _TITLE_PX, bold=True)
     canvas.parts.append(svg.text(_MARGIN, 18, title, palette.text, size=_TITLE_PX, bold=True))

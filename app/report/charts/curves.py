@@ -20,11 +20,7 @@ _SHADE, _STRONG_SHADE = 0.04, 0.08
 def draw_curves(plots: Sequence[CurvePlot], palette: Palette, width: float, name: str) -> Drawing:
     """Draw panels one below the other, with frames of one width.
 
-    Args:
-        plots: At least one.
-        palette: Its colours.
-        width: In pixels.
-        name: Its accessible name.
+    `name` is its accessible name.
     """
     canvas = Canvas(palette, width)
     _draw_legend(plots, canvas)

@@ -403,11 +403,7 @@ MIN_WIDTH = 480.0
 def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH, *, titled: bool = True) -> Drawing:
     """Draw a chart, as high as it needs to be.
 
-    Args:
-        chart: What it shows.
-        palette: Its colours.
-        width: In pixels; `MIN_WIDTH` at least.
-        titled: Whether its title and caption are above it.
+    `width` is in pixels, `MIN_WIDTH` at least; `titled` is whether title and caption are above it.
     """
 
     def draw_content(canvas: Canvas) -> None:

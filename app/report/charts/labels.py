@@ -29,11 +29,6 @@ _FARTHER = 14.0
 def separate_heights(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
     """Move label positions apart, by `HEIGHT` at least.
 
-    Args:
-        wanted: Vertical positions in pixels.
-        top: Smallest position.
-        bottom: Largest position.
-
     Returns:
         Positions in the same order, as near to those wanted as possible.
     """
@@ -52,12 +47,6 @@ def name_lines(
     lines: Sequence[Sequence[tuple[float, float]]], widths: Sequence[float], top: float, bottom: float
 ) -> list[Box]:
     """Place the name of each line at its right end, above or below it, so that it covers no line and no other name.
-
-    Args:
-        lines: Positions in pixels, from left to right.
-        widths: Width of each line's name.
-        top: Upper limit of names.
-        bottom: Lower limit.
 
     Returns:
         A box per line; of lines close together the names below follow in the lines' order.

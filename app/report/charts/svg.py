@@ -1,4 +1,7 @@
-"""SVG elements as text, using only what both Qt and browsers draw; text is escaped for SVG and HTML."""
+"""SVG elements as text, using only what both Qt and browsers draw; text is escaped for SVG and HTML.
+
+Lengths and positions are in pixels, colours are any that SVG takes.
+"""
 
 import re
 from bisect import bisect_right
@@ -45,14 +48,7 @@ def _letter_width(c: str) -> float:
 
 
 def elide(label: str, width: float, size: float = TEXT_PX, *, bold: bool = False) -> str:
-    """Return the text, without its middle if it is wider than `width` pixels.
-
-    Args:
-        label: The text.
-        width: The room in pixels.
-        size: The font's size in pixels.
-        bold: Whether it is set in bold.
-    """
+    """Return the text, without its middle if it is wider than `width` pixels."""
     width /= _BOLDER if bold else 1
     if text_width(label, size) <= width:
         return label
@@ -89,14 +85,7 @@ def text(
 ) -> str:
     """Return a line of text.
 
-    Args:
-        x: Position of the anchor in pixels.
-        y: Its base line in pixels.
-        content: The text; it is escaped.
-        colour: Any SVG colour.
-        anchor: The part of the text that is at `x`.
-        size: Font size in pixels.
-        bold: Whether to draw it bold.
+    `y` is its base line, `anchor` the part of it that is at `x`.
     """
     weight = ' font-weight="600"' if bold else ""
     return (
@@ -108,14 +97,7 @@ def text(
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1, dash: str = "") -> str:
     """Return a straight line from the first point to the second.
 
-    Args:
-        x1: The first point's x in pixels.
-        y1: The first point's y.
-        x2: The second point's x.
-        y2: The second point's y.
-        colour: A CSS colour.
-        width: The stroke in pixels.
-        dash: As SVG writes it, `9 5`; empty for a solid line.
+    `dash` is as SVG writes it: `9 5`.
     """
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
@@ -123,14 +105,7 @@ def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float =
 
 
 def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 1.5, dash: str = "") -> str:
-    """Return a line through several points; `dash` is as SVG writes it: `9 5`.
-
-    Args:
-        points: Points in pixels.
-        colour: A CSS colour.
-        width: The stroke in pixels.
-        dash: As SVG writes it, `9 5`; empty for a solid line.
-    """
+    """Return a line through several points; `dash` is as SVG writes it: `9 5`."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     coordinates = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return (
@@ -140,54 +115,24 @@ def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 
 
 
 def rectangle(x: float, y: float, width: float, height: float, colour: str, opacity: float = 1) -> str:
-    """Return a filled rectangle; `x` and `y` are its upper left corner.
-
-    Args:
-        x: Its x in pixels (left edge).
-        y: Its y in pixels (upper edge).
-        width: Its width in pixels.
-        height: Its height in pixels.
-        colour: A CSS colour.
-        opacity: From 0 to 1.
-    """
+    """Return a filled rectangle; `x` and `y` are its upper left corner."""
     faint = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"{faint}/>'
 
 
 def circle(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
-    """Return a filled circle with a stroke of two pixels.
-
-    Args:
-        x: Its x in pixels (centre).
-        y: Its y in pixels (centre).
-        radius: In pixels.
-        fill: A CSS colour.
-        stroke: A CSS colour.
-    """
+    """Return a filled circle with a stroke of two pixels."""
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
 
 
 def polygon(points: Iterable[tuple[float, float]], fill: str, stroke: str) -> str:
-    """Return a closed shape.
-
-    Args:
-        points: Its corners.
-        fill: Colour inside.
-        stroke: Colour of its outline.
-    """
+    """Return a closed shape."""
     corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return f'<polygon points="{corners}" fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
 
 
 def cross(x: float, y: float, reach: float, colour: str) -> str:
-    """Return an ✕ as two lines, since a font may lack the character; `reach` is half its width.
-
-    Args:
-        x: Its x in pixels (centre).
-        y: Its y in pixels (centre).
-        reach: Half its width in pixels.
-        colour: A CSS colour.
-    """
+    """Return an ✕ as two lines, since a font may lack the character; `reach` is half its width."""
     return line(x - reach, y - reach, x + reach, y + reach, colour, 2) + line(
         x - reach, y + reach, x + reach, y - reach, colour, 2
     )
@@ -204,13 +149,8 @@ def whisker(
 ) -> str:
     """Return an interval with a cap at each end.
 
-    Args:
-        ends: Both ends in pixels, on the axis of the interval.
-        across: Its position on the other axis.
-        colour: Any SVG colour.
-        upright: Whether it is vertical.
-        width: Stroke width in pixels.
-        cut: Whether it goes on beyond each end: then that is an arrow, where it lies.
+    Its `ends` are on its own axis, `across` is its position on the other one. One that is `cut` goes on beyond an end:
+    an arrow, where it lies.
     """
     low, high = ends
     first, last = across - _CAP, across + _CAP
@@ -235,12 +175,7 @@ def with_tooltip(marks: str, tooltip: str) -> str:
 def document(width: float, height: float, parts: Sequence[str], name: str, background: str = "") -> str:
     """Return a complete SVG document.
 
-    Args:
-        width: In pixels.
-        height: In pixels.
-        parts: Its elements.
-        name: Its accessible name.
-        background: Any SVG colour; empty for a transparent document.
+    `name` is its accessible name; without a `background` it is transparent.
     """
     ground = rectangle(0, 0, width, height, background) if background else ""
     return (

@@ -51,12 +51,7 @@ def stored_plot(
 ) -> CurvePlot | None:
     """Return a panel of stored runs over a range of time; None if no curve has a value there.
 
-    Args:
-        panel: Curves, title and unit.
-        span: First and last second.
-        names: Labels by the key of a curve.
-        dashes: A dash pattern per curve.
-        bands: Shaded ranges in seconds.
+    `names` has a label by the key of each curve, `dashes` a pattern for each in turn.
     """
     curves = [
         clip_curve(DrawnCurve(label=names[curve.key], colour=curve.colour, x=curve.x, y=curve.y, dash=dash), *span)
@@ -84,13 +79,7 @@ def time_axis(start: float, end: float) -> Axis:
 
 
 def clip_curve(curve: DrawnCurve, start: float, end: float) -> DrawnCurve:
-    """Return the part of a curve between two x values, with no more points than a chart can show.
-
-    Args:
-        curve: The curve.
-        start: The least x.
-        end: The largest x.
-    """
+    """Return the part of a curve between two x values, with no more points than a chart can show."""
     inside = (curve.x >= start) & (curve.x <= end)
     x, y = decimate(curve.x[inside], curve.y[inside], _BUCKETS)
     return replace(curve, x=x, y=y)

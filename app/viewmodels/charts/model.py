@@ -42,13 +42,7 @@ def time_labels(values: Sequence[float], spacing: float) -> list[str]:
 
 
 def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
-    """Return multiples of one round step from `low` to `high`, about `most` of them at most.
-
-    Args:
-        low: The lower end of the axis.
-        high: Its upper end.
-        most: About how many ticks have room.
-    """
+    """Return multiples of one round step from `low` to `high`, about `most` of them at most."""
     step = round_step((high - low) / most)
     values = multiples(low, high, step)
     return list(zip(values, tick_labels(values, step), strict=True))
@@ -65,13 +59,7 @@ def percent_ticks(high: float) -> tuple[Tick, ...]:
 
 
 def log_ticks(low: float, high: float, most: int = 7) -> list[Tick]:
-    """Return round multiples of powers of ten, `most` at most; a narrow range has equal steps.
-
-    Args:
-        low: The lower end of the axis, above 0.
-        high: Its upper end.
-        most: How many ticks have room.
-    """
+    """Return round multiples of powers of ten, `most` at most; a narrow range has equal steps."""
     if high / low < _NARROW:
         return linear_ticks(low, high, most)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -299,11 +287,7 @@ def span_axis(values: Iterable[float | None], title: str) -> Axis:
 def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, most: int = 7) -> Axis:
     """Return a logarithmic axis around the values.
 
-    Args:
-        values: None and infinite ones are left out.
-        title: Title of the axis.
-        margin: Factor between the extreme values and the ends of the axis.
-        most: Largest number of ticks.
+    None and infinite ones are left out; `margin` is the factor between the extreme ones and the ends of the axis.
     """
     known = _known(values)
     low, high = min(known) / margin, max(known) * margin

@@ -157,10 +157,6 @@ def colour_automatically(chart: PointChart, specs: Specs) -> PointChart:
     """Return a chart with each of its plots coloured by the parameter that explains most in it, where there is one.
 
     It has its colour choices too.
-
-    Args:
-        chart: A chart of points that no line joins.
-        specs: The specs of the runs.
     """
     alone = (replace(chart, plots=(plot,)) for plot in chart.plots)
     coloured = (colour_by(each, default_colouring(each, specs), specs) for each in alone)
@@ -173,10 +169,7 @@ def colour_by(chart: PointChart, parameter: str, specs: Specs) -> PointChart:
 
     A plot in which no point has another value than the others stays as it is.
 
-    Args:
-        chart: A chart of points that no line joins.
-        parameter: The parameter; "" leaves every variant its own colour.
-        specs: The specs of the runs.
+    No line joins them. With "" every variant keeps its own colour.
     """
     if not parameter:
         return chart

@@ -75,13 +75,7 @@ class ChartVariant:
 def chart_variants(
     runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None
 ) -> tuple[ChartVariant, ...]:
-    """Return the variants of a verdict on these runs, in order.
-
-    Args:
-        runs: The runs.
-        verdict: Their verdict.
-        styles: Styles by run; those of the curves if not given.
-    """
+    """Return the variants of a verdict on these runs, in order."""
     by_number = {run.row.run: run for run in runs}
     style_by_run = styles or curve_styles([result.runs for result in verdict.results])
     return tuple(

@@ -142,14 +142,7 @@ def _texts(column: Column, cell: Cell) -> list[str]:
 
 
 def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
-    """Return the visible columns as tab-separated text for a spreadsheet, or as a Markdown table.
-
-    Args:
-        table: The table.
-        rows: The rows, in the order shown.
-        hidden: Keys of columns to leave out.
-        markdown: Whether to write Markdown.
-    """
+    """Return the visible columns as tab-separated text for a spreadsheet, or as a Markdown table."""
     shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
     found = text_table(table, rows, shown)
     lines = [[" ".join(text.splitlines()).replace("\t", " ") for text in line] for line in (found.head, *found.rows)]

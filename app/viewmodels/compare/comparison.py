@@ -45,13 +45,7 @@ class ChartGallery:
 
 
 def chart_gallery(runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None) -> ChartGallery:
-    """Return every chart of these runs that shows something.
-
-    Args:
-        runs: The runs.
-        verdict: The verdict on them.
-        styles: Each run's style by its number (`app.viewmodels.charts.palette`); that of these runs unless given.
-    """
+    """Return every chart of these runs that shows something."""
     found = chart_variants(runs, verdict, styles)
     made = (
         speedup_chart(found),
@@ -204,11 +198,7 @@ def compare(
 ) -> Comparison:
     """Assemble a comparison; slow enough to belong off the GUI thread.
 
-    Args:
-        found: The runs.
-        baseline: The run whose variant the others are compared with.
-        older: Earlier runs of that variant, to see whether it has drifted.
-        margin_pct: The margin of equivalence in percent, None for none.
+    `older` are earlier runs of the baseline's variant, to see whether it has drifted.
     """
     rows = [run.row for run in found.runs]
     verdict = compute_verdict(rows, baseline, margin_pct)

@@ -71,13 +71,7 @@ class CompareCurves:
 
 
 def curve_groups(rows: Sequence[RunRow], drawn: Collection[int], styles: Mapping[int, int]) -> tuple[CurveGroup, ...]:
-    """Return the variants of which runs are drawn; runs of one variant alone are told apart like variants.
-
-    Args:
-        rows: All compared runs.
-        drawn: Those whose curves are drawn.
-        styles: The style of each, by number.
-    """
+    """Return the variants of which runs are drawn; runs of one variant alone are told apart like variants."""
     variants = group_by_variant(rows)
     names = variant_names([group[0].spec for group in variants])
     shown = [tuple(row.run for row in group if row.run in drawn) for group in variants]
@@ -93,14 +87,7 @@ def curve_groups(rows: Sequence[RunRow], drawn: Collection[int], styles: Mapping
 def compare_curves(
     runs: Sequence[StoredRun], groups: Sequence[CurveGroup], styles: Mapping[int, int], align: Alignment
 ) -> CompareCurves:
-    """Return the curves of these runs; slow enough to belong off the GUI thread.
-
-    Args:
-        runs: The runs to draw.
-        groups: Their variants.
-        styles: The style of each run, by number.
-        align: What the axis counts.
-    """
+    """Return the curves of these runs; slow enough to belong off the GUI thread."""
     panels = tuple(_panels(runs, _CurveBuilder(align, styles, {run: group for group in groups for run in group.runs})))
     whole = _full_span(panels)
     length = max((_measured_length(run, align) for run in runs), default=0.0)
@@ -152,10 +139,7 @@ def _group_curves(panel: Panel, groups: Sequence[CurveGroup]) -> Iterator[Curve]
 def small_multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) -> tuple[Panel, ...]:
     """Return one row of panels per run; only the first row is titled.
 
-    Args:
-        panels: The panels with the curves of all runs.
-        runs: The runs, in order.
-        span: The range of the axis whose values set the scale of each column.
+    The values in `span`, a range of the axis, set the scale of each column.
     """
     scaled = [
         replace(_with_short_title(panel), y_range=panel.y_range or (0.0, _highest(panel, span))) for panel in panels
@@ -183,10 +167,7 @@ def _with_short_title(panel: Panel) -> Panel:
 def format_position(align: Alignment, x: float, shown: float) -> str:
     """Return a position on the axis as text: `0:12.3`, `step 1,024`, `65,536 examples`.
 
-    Args:
-        align: What the axis counts.
-        x: The position.
-        shown: The length of the axis that is shown.
+    `shown` is the length of the axis in view.
     """
     if align == "time":
         return units.instant(x, shown)

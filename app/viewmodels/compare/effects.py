@@ -71,9 +71,7 @@ def effect_notes(effect: Effect) -> list[str]:
 def effect_sentences(effects: Sequence[Effect], parameters: Collection[str]) -> list[str]:
     """Return a sentence on the largest effect of each of these parameters: first those with an interval, by size.
 
-    Args:
-        effects: All effects; those that include another amount of work have no sentence.
-        parameters: The parameters that matter.
+    Those that include another amount of work have none.
     """
     found: dict[str, list[Effect]] = {}
     for effect in effects:
@@ -85,13 +83,7 @@ def effect_sentences(effects: Sequence[Effect], parameters: Collection[str]) -> 
 
 
 def describe_joint_difference(other: RunSpec, base: RunSpec, effects: Sequence[Effect]) -> str:
-    """Return in which settings two variants differ, if in several, and which of these cannot be told from the others.
-
-    Args:
-        other: A variant.
-        base: The baseline, of the same workload.
-        effects: The effects of single parameters.
-    """
+    """Return in which settings two variants differ, if in several, and which of these cannot be told from others."""
     names = step_differences(base, other)
     if len(names) < 2:
         return ""

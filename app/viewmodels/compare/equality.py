@@ -37,12 +37,7 @@ class VariantEquality:
 
 
 def compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRun]) -> tuple[VariantEquality, ...]:
-    """Return the checks of a comparison's variants against its baseline, those that were made.
-
-    Args:
-        results: The verdict's results.
-        runs: The runs, with the checks that are stored with them.
-    """
+    """Return the checks of a comparison's variants against its baseline, those that were made."""
     known = known_checks(runs)
     baseline = next((result for result in results if result.is_baseline), None)
     if not known or baseline is None:

@@ -37,11 +37,7 @@ def compare_offers(
 ) -> tuple[Offer, ...]:
     """Return what can be compared: offers of the user's runs first, then of the reference runs.
 
-    Args:
-        latest: The user's runs, newest first.
-        experiments: All experiments, newest first.
-        reference: The numbers of the reference runs.
-        articles: Titles of articles, each with the reference runs that replicate it.
+    Runs and experiments are the newest first; `articles` are titles, each with the reference runs that replicate it.
     """
     user_offers = [*_last_variants(latest), *_last_experiment(experiments, reference)]
     return (

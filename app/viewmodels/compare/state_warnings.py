@@ -80,14 +80,7 @@ class ComparisonWarning:
 def describe_difference(
     key: str, name: str, values: Mapping[int, str], severity: Severity = "warning"
 ) -> ComparisonWarning:
-    """Return a warning that something differs between runs.
-
-    Args:
-        key: The warning's key.
-        name: What differs, as a sentence begins with it.
-        values: Its value by run.
-        severity: How much it matters.
-    """
+    """Return a warning that something differs between runs."""
     verb = "differ" if key in _PLURAL_KEYS else "differs"
     return ComparisonWarning(
         key=key, sentence=f"{name} {verb}: {format_values_by_run(values)}.", values=values, severity=severity
@@ -228,10 +221,6 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
     """Warn of variants that were not interleaved with the baseline, or measured long before or after it.
 
     What one variant's runs drifted by, over the time between the variants, says how much that may explain.
-
-    Args:
-        runs: The compared runs.
-        baseline: A run of the variant that others are compared with; None for that of the first run.
     """
     groups = _groups(runs, baseline)
     if len(groups) < 2:
@@ -259,7 +248,10 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
 
 
 def _groups(runs: Sequence[StoredRun], baseline: int | None) -> list[Group]:
-    """Return the measured runs of each variant of the baseline's workload, the baseline's first."""
+    """Return the measured runs of each variant of the baseline's workload, the baseline's first.
+
+    The baseline is the variant of that run, or of the first one.
+    """
     by_number = {run.row.run: run for run in runs}
     measured = group_by_variant([run.row for run in runs if throughputs([run.row])])
     base = next((group for group in measured if any(row.run == baseline for row in group)), next(iter(measured), ()))
@@ -336,10 +328,6 @@ def describe_gpu_spread(runs: Sequence[StoredRun], baseline: int | None) -> tupl
     """Return what it means that variants are spread unevenly over GPUs of one model, as a clause; "" if they are not.
 
     And by how many percent a speed-up may differ by that: None where it cannot be told, as a GPU ran one variant alone.
-
-    Args:
-        runs: The compared runs.
-        baseline: A run of the variant that others are compared with; None for that of the first run.
     """
     groups = [[run.row for run in group] for group in _groups(runs, baseline)]
     pairs = [(group, groups[0]) for group in groups[1:] if min(len(group), len(groups[0])) > 1]
@@ -361,10 +349,6 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
 
     No step is slowed by more than its clock. A fast variant may draw so much power that its own clock falls; that is
     part of the result, but another power limit or another GPU would give another one.
-
-    Args:
-        runs: The compared runs.
-        baseline: A run of the variant that others are compared with; None for that of the first run.
     """
     highest = highest_clock_mhz(runs)
     clocks = {run.row.run: clock for run in runs if (clock := mean_clock_mhz(run)) is not None}
@@ -416,10 +400,6 @@ def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) ->
     """Note GPUs that were warmer before the runs of one variant than before those of the baseline.
 
     At one clock a warmer GPU computes as fast and draws more power.
-
-    Args:
-        runs: The compared runs.
-        baseline: A run of the variant that others are compared with; None for that of the first run.
     """
     groups = _groups(runs, baseline)
     starts, clocks = _means(groups, start_temperature_c), _means(groups, mean_clock_mhz)

@@ -116,14 +116,7 @@ def compare_table(
     looks: Mapping[int, CurveLook],
     baseline: int,
 ) -> CompareTable:
-    """Return the table of a comparison.
-
-    Args:
-        variants: The variants, in order.
-        metrics: The metrics of each run, by number.
-        looks: The look of each run whose curves are drawn, by number.
-        baseline: The run that the others are compared with.
-    """
+    """Return the table of a comparison."""
     base = next(variant.result for variant in variants if variant.result.is_baseline)
     builder = _RowBuilder(metrics=metrics, looks=looks, baseline=baseline, base=base)
     rows = tuple(map(builder.variant, variants))
@@ -238,13 +231,7 @@ class _RowBuilder:
 
 
 def _figure_cell(key: str, value: float | None, row: RunRow) -> Cell:
-    """Return a figure of one run with the digits that means of several have in the same column, its unit in the head.
-
-    Args:
-        key: The metric.
-        value: Its value.
-        row: The run.
-    """
+    """Return a figure of one run with the digits that means of several have in the column, its unit in the head."""
     return replace(cells.row_metric_cell(METRIC_BY_KEY[key], row), unit="", text=units.number(value, _DIGITS))
 
 

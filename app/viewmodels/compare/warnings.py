@@ -51,11 +51,7 @@ def describe_gpu_use(
 ) -> str:
     """Return how many GPUs of a model were used and by how many runs each, or which variants ran on which alone.
 
-    Args:
-        kind: The GPU model.
-        used: The GPUs of each run.
-        exclusive: By GPUs, a run of each variant that ran on these alone, if any did.
-        runs: All compared runs.
+    `used` has the GPUs of each run, `exclusive` by GPUs a run of each variant that ran on these alone.
     """
     details = _describe_exclusive_gpus(exclusive, runs) if exclusive else _describe_gpu_counts(used)
     return f"{len(frozenset().union(*used))} {kind} were used{details}"
@@ -110,10 +106,8 @@ def comparison_warnings(
 
     Among those of one severity, what may explain any difference comes first, then the others by what they may explain.
 
-    Args:
-        runs: The compared runs.
-        older: Earlier runs of the baseline's variant; only their rows and environments are used.
-        baseline: A run of the variant that others are compared with; None for that of the first run.
+    Of `older`, earlier runs of the baseline's variant, only rows and environments are used. Without a baseline it is
+    the variant of the first run.
     """
     clocks = clock_warnings(runs, baseline)
     found = [

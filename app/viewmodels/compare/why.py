@@ -116,13 +116,7 @@ def largest_differences(views: Sequence[WhyView]) -> list[WhyView]:
 
 
 def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
-    """Return why the steps of a pair differ.
-
-    Args:
-        pair: The runs.
-        name: What the variant is called.
-        baseline: What the baseline is called.
-    """
+    """Return why the steps of a pair differ."""
     found = step_difference(pair.other, pair.base)
     numbers = tuple(run.row.run for run in pair.other)
     if isinstance(found, str):

@@ -98,13 +98,7 @@ def text_cell(text: str, tooltip: str = "") -> Cell:
 
 
 def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
-    """Return a formatted number as a cell, split into figures and unit so that the figures line up.
-
-    Args:
-        text: The number as `app.units` formats it.
-        key: The value to sort by; None is absent.
-        tooltip: What explains the value.
-    """
+    """Return a formatted number as a cell, split into figures and unit so that the figures line up."""
     figures, _, unit = text.partition("\N{NO-BREAK SPACE}")
     return Cell(text=figures, unit=unit, key=key if units.is_known(key) else None, tooltip=tooltip)
 
@@ -177,25 +171,14 @@ def verified(row: RunRow) -> Cell:
 def metric_cell(metric: Metric, value: float | None, example: str, row: RunRow | None = None) -> Cell:
     """Return a metric's value as a cell.
 
-    Args:
-        metric: The row of `METRICS`.
-        value: The value of a run or the figure of several; None is a dash.
-        example: The word for one item of the workload's data.
-        row: The run, where it is of one run: the tooltip explains its value.
+    Of one run, `row`, the tooltip explains its value.
     """
     detail = metric.detail(row) if row and metric.detail and value is not None else ""
     return quantity(metric.text(value, example), value, detail)
 
 
 def figure_cell(metric: Metric, value: float | None, example: str, row: RunRow) -> Cell:
-    """Return a metric's value that stands alone, in the unit that suits it.
-
-    Args:
-        metric: The row of `METRICS`.
-        value: The value of the run.
-        example: The word for one item of the workload's data.
-        row: The run.
-    """
+    """Return a metric's value that stands alone, in the unit that suits it."""
     shown = quantity(metric.figure(value, example), value)
     return replace(metric_cell(metric, value, example, row), text=shown.text, unit=shown.unit)
 

@@ -205,9 +205,7 @@ def _describe_loss(loss: DeviceLoss) -> str:
 def format_implausible(run: StoredRun, most: int | None = None) -> str:
     """Return how many readings of each field cannot be true and were left out: `Power 120, Load 7 of GPU 0`.
 
-    Args:
-        run: The run.
-        most: How many fields of a device are named; None is all.
+    `most` is how many fields of a device are named, None for all.
     """
     parts: list[str] = []
     for device in (columns.device for columns in run.samples):

@@ -19,13 +19,7 @@ def short_gpu_name(name: str) -> str:
 
 
 def format_gpu_counts(names: Iterable[str], *, separator: str = ", ", single_prefix: str = "1× ") -> str:
-    """Return how many GPUs of each name there are: `2× H200, 1× L4`.
-
-    Args:
-        names: One name per GPU.
-        separator: Text between two names.
-        single_prefix: Text before a name that occurs once.
-    """
+    """Return how many GPUs of each name there are: `2× H200, 1× L4`."""
     counts = Counter(map(short_gpu_name, names))
     return separator.join(f"{single_prefix if count == 1 else f'{count}× '}{name}" for name, count in counts.items())
 
@@ -41,10 +35,7 @@ def leave_out(name: str, shared: Collection[str], fits: Callable[[str], bool]) -
 
     What is not shared stays, whether it fits or not: it is what tells the name from others.
 
-    Args:
-        name: The whole name.
-        shared: Parts that all names next to it have too.
-        fits: Whether a text fits.
+    `shared` are the parts that all names next to it have too.
     """
     parts, shown = name.split(SEPARATOR), name
     for place in reversed(range(len(parts))):
@@ -108,13 +99,7 @@ def value_text(value: Value) -> str:
 
 
 def choice_label(spec: RunSpec, name: str, value: Value) -> str:
-    """Return a value as a reader knows it: a choice's label, a path in short, else as the command line takes it.
-
-    Args:
-        spec: The run spec.
-        name: The parameter.
-        value: Its value.
-    """
+    """Return a value as a reader knows it: a choice's label, a path in short, else as the command line takes it."""
     parameter = parameters_by_name(spec).get(name)
     if parameter is not None and parameter.kind == "path":
         return path_name(str(value))
@@ -144,10 +129,7 @@ def parameters_by_name(spec: RunSpec) -> dict[str, catalog.Parameter]:
 def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
     """Return whether the spec's value of a parameter is not its default.
 
-    Args:
-        spec: The run spec.
-        name: The parameter.
-        parameter: Its definition; None if the catalog does not know it.
+    `parameter` is None where the catalog does not know it.
     """
     on_cpu = spec.variant.get("gpus", 0) == 0
     return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
@@ -277,13 +259,7 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
 
 
 def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> str:
-    """Return one parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`.
-
-    Args:
-        spec: The run spec.
-        name: The parameter.
-        in_sentence: Whether the text stands within a sentence.
-    """
+    """Return one parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`."""
     if name == "workload":
         return spec.workload
     value = spec.variant[name]
@@ -337,10 +313,7 @@ def _value_with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
 def _is_omittable(spec: RunSpec, name: str, *, among: int) -> bool:
     """Return whether a parameter may be left out of a name.
 
-    Args:
-        spec: The run spec.
-        name: The parameter.
-        among: How many parameters differ.
+    `among` is how many parameters differ.
     """
     parameter = parameters_by_name(spec).get(name)
     if parameter is None or is_non_default(spec, name, parameter):

@@ -73,13 +73,7 @@ def describe_speed_interval(estimate: Estimate) -> str:
 
 
 def describe_ratio_interval(low: float, high: float, level: float = LEVEL) -> str:
-    """Return an interval of ratios, `95 % CI 0.772–2.770×`, near one as `95 % CI −1.1 to +1.2 %`.
-
-    Args:
-        low: Its lower end.
-        high: Its upper end.
-        level: Its confidence level.
-    """
+    """Return an interval of ratios, `95 % CI 0.772–2.770×`, near one as `95 % CI −1.1 to +1.2 %`."""
     name = f"{units.percent(100 * level)} CI"
     if not is_far_from_one(low) and not is_far_from_one(high):
         ends = (f"{'−' if end < 1 else '+'}{format_percent(abs(end - 1))}" for end in (low, high))
@@ -94,12 +88,7 @@ def _times_span(low: float, high: float) -> str:
 
 
 def describe_speed_range(low: float, high: float) -> str:
-    """Return a range of ratios of throughput: `0.980–24.1× as fast`, `1.9 % slower to 7.8 % faster`.
-
-    Args:
-        low: The smallest ratio.
-        high: The largest one.
-    """
+    """Return a range of ratios of throughput: `0.980–24.1× as fast`, `1.9 % slower to 7.8 % faster`."""
     if is_far_from_one(low) or is_far_from_one(high):
         return f"{units.span(units.ratio_figures(low), units.ratio_figures(high))}× as fast"
     ends = sorted((low, high), key=lambda end: abs(end - 1)) if low > 1 or high < 1 else (low, high)
