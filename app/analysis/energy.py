@@ -35,6 +35,11 @@ class Energy:
     error_mj: float
     source: str
 
+    @property
+    def error_pct(self) -> float | None:
+        """Return the bound in percent of the energy; None of no energy."""
+        return 100 * self.error_mj / self.energy_mj if self.energy_mj else None
+
 
 def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
     """Return the energy of all GPUs together over a window; None if one of them has none."""

@@ -51,6 +51,11 @@ class Estimate:
         half = self.half_width
         return half is not None and half < math.log1p(WIDEST_KNOWN)
 
+    def scaled(self, factor: float) -> "Estimate":
+        """Return the estimate times a factor; one below 0 mirrors it."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Estimate(self.value * factor, *((low, high) if factor > 0 else (high, low)), self.n)
+
 
 def sidak_level(level: float, comparisons: int) -> float:
     """Return the level of each of several intervals that hold together with probability `level`.

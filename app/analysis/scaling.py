@@ -184,12 +184,7 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, famil
     speedup = ratios[next(place for place, side in enumerate(family) if side is many)]
     assert speedup is not None, "both sides have a throughput"
     factor = few.gpus / many.gpus
-    efficiency = Estimate(
-        speedup.value * factor,
-        None if speedup.low is None else speedup.low * factor,
-        None if speedup.high is None else speedup.high * factor,
-        speedup.n,
-    )
+    efficiency = speedup.scaled(factor)
     ideal = factor if kind == "strong" else 1.0
     lost = many.parts.minus(few.parts.scaled(ideal)) if few.parts and many.parts else None
     lost_data_ms = (many.data_ms or 0.0) - ideal * (few.data_ms or 0.0)

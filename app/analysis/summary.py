@@ -220,6 +220,7 @@ def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
     cpu_pct = _sampler_cpu_pct(samples)
     if busiest is None or busiest.t_ns.size < 3:
         return TelemetryAudit(sampler_cpu_pct=cpu_pct)
+    gpus = [columns for columns in samples if columns.device.kind == "gpu"]
     gaps_ms = np.diff(busiest.t_ns) / 1e6
     typical_ms = float(np.median(gaps_ms))
     p50, p99 = np.percentile(np.abs(gaps_ms - typical_ms), [50, 99])
@@ -227,13 +228,9 @@ def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
         hz=1e3 * len(gaps_ms) / float(gaps_ms.sum()),
         jitter_ms_p50=float(p50),
         jitter_ms_p99=float(p99),
-        missed=max(_missed_readings(each, busiest.t_ns, typical_ms) for each in _gpus(samples) or [busiest]),
+        missed=max(_missed_readings(each, busiest.t_ns, typical_ms) for each in gpus or [busiest]),
         sampler_cpu_pct=cpu_pct,
     )
-
-
-def _gpus(samples: tuple[SampleColumns, ...]) -> list[SampleColumns]:
-    return [columns for columns in samples if columns.device.kind == "gpu"]
 
 
 def _missed_readings(columns: SampleColumns, all_t_ns: Ints, typical_ms: float) -> int:
@@ -310,7 +307,7 @@ def summarise(
     blocks = run.blocks
     cut = warmup_blocks(blocks.throughput[blocks.measured])
     measured = _select_blocks(blocks, np.flatnonzero(blocks.measured)[cut:])
-    window = _blocks_window(measured)
+    window = (int(measured.start_ns[0]), int(measured.end_ns[-1])) if len(measured.steps) else None
     energy_used = energy.total_energy(gpu_columns(run), *window) if window else None
     telemetry = audit_telemetry(run.samples)
     examples, steps = int(measured.examples.sum()), int(measured.steps.sum())
@@ -332,7 +329,7 @@ def summarise(
         mean_power_mw=energy_used.energy_mj / ((window[1] - window[0]) / 1e9) if energy_used and window else None,
         energy_mj_per_example=energy_used.energy_mj / examples if energy_used and examples else None,
         energy_source=energy_used.source if energy_used else None,
-        energy_error_pct=_error_pct(energy_used),
+        energy_error_pct=energy_used.error_pct if energy_used else None,
         device_peak_bytes=_peak_bytes(run),
         allocator_peak_bytes=allocator_peak_bytes,
         sample_hz=telemetry.hz,
@@ -347,10 +344,6 @@ def summarise(
         gpu_step_ms=gpu_step_ms(run),
         occupancy_pct=occupancy_pct(run.evidence),
     )
-
-
-def _error_pct(used: energy.Energy | None) -> float | None:
-    return 100 * used.error_mj / used.energy_mj if used and used.energy_mj else None
 
 
 def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> float | None:
@@ -414,10 +407,6 @@ def _select_blocks(blocks: BlockColumns, rows: np.ndarray) -> BlockColumns:
     )
 
 
-def _blocks_window(measured: BlockColumns) -> tuple[int, int] | None:
-    return (int(measured.start_ns[0]), int(measured.end_ns[-1])) if len(measured.steps) else None
-
-
 def _step_ms_percentiles(measured: BlockColumns) -> tuple[float | None, float | None, float | None]:
     """p50, p95 and p99 of the step time, each block weighing as many steps as it holds."""
     if not len(measured.steps):
@@ -449,16 +438,12 @@ def _peak_bytes(run: StoredRun) -> int | None:
     end_ns = min(after, default=None)
     kind, name = ("gpu", "memory_bytes") if gpu_columns(run) else ("host", "worker_memory_bytes")
     values = [
-        _values_before(columns.t_ns, columns.fields[name], end_ns)
+        columns.fields[name] if end_ns is None else columns.fields[name][columns.t_ns < end_ns]
         for columns in run.samples
         if columns.device.kind == kind
     ]
     peaks = [float(np.nanmax(of_device)) for of_device in values if not np.isnan(of_device).all()]
     return int(max(peaks)) if peaks else None
-
-
-def _values_before(t_ns: Ints, values: Floats, end_ns: int | None) -> Floats:
-    return values if end_ns is None else values[t_ns < end_ns]
 
 
 def flops_per_s(summary: Summary) -> float | None:

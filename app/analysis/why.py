@@ -399,7 +399,7 @@ def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
         and _is_in_both(part.change)
         and sign * part.change.difference.value >= SMALLEST_GAIN * step_ms
     ]
-    gains = [_signed(part.change.difference, sign) for part in better]
+    gains = [part.change.difference.scaled(sign) for part in better]
     together = [Estimate(sum(gain.value for gain in gains), None, None, gains[0].n)] if len(gains) > 1 else []
     kinds = [*((part.kind,) for part in better), tuple(part.kind for part in better)]
     return [
@@ -422,11 +422,3 @@ def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
 def _is_in_both(change: Change) -> bool:
     times = change.baseline_ms, change.other_ms
     return min(times) >= _IN_BOTH * max(times)
-
-
-def _signed(change: Estimate, sign: int) -> Estimate:
-    """Return the estimate, mirrored at zero if the sign is negative."""
-    if sign > 0:
-        return change
-    low, high = (None if end is None else -end for end in (change.high, change.low))
-    return Estimate(-change.value, low, high, change.n)

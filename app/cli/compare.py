@@ -50,7 +50,7 @@ from app.viewmodels.compare.table import (
     describe_constant_columns,
 )
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
-from app.viewmodels.compare.why import WhyRow, WhyView
+from app.viewmodels.compare.why import WhyView
 from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS
@@ -260,7 +260,7 @@ def print_why(views: Sequence[WhyView]) -> None:
             print_text(f"Note: {note}")
         if view.rows:
             print()
-            rows = [(_row_label(row), *row.cells) for row in view.rows]
+            rows = [(f"  {elide_name(row.label)}" if row.is_detail else row.label, *row.cells) for row in view.rows]
             print_table(("", *view.head), rows, right=frozenset(range(1, len(view.head) + 1)))
         if view.gains:
             print()
@@ -271,10 +271,6 @@ def print_why(views: Sequence[WhyView]) -> None:
     if not views:
         print()
         print_text("Why takes two variants; these runs are of one.")
-
-
-def _row_label(row: WhyRow) -> str:
-    return f"  {elide_name(row.label)}" if row.is_detail else row.label
 
 
 def _print_variants(comparison: Comparison) -> None:

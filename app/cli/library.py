@@ -34,6 +34,7 @@ from app.storage.library import Library
 from app.storage.retention import Pruned, prune
 from app.viewmodels.format import cells
 from app.viewmodels.format.naming import short_name
+from app.viewmodels.history.labels import format_run_count
 from app.viewmodels.history.search import describe_left_out
 from workloads.catalog import UsageError
 
@@ -91,11 +92,15 @@ def delete(database: Path | None, as_json: bool, for_good: bool, runs: Sequence[
     with open_store(database) as store:
         if for_good:
             store.library.purge(runs)
-            done = f"{_count_runs(runs)} deleted for good; later runs fill the space in the file."
+            done = f"{format_run_count(len(runs))} deleted for good; later runs fill the space in the file."
             return _print_moved(store.library, [], done, as_json=as_json)
         moved = store.library.delete(runs)
         undo = f"`{PROGRAM} restore {' '.join(map(str, moved))}` undoes it."
-        done = f"{_count_runs(moved)} put into the trash. {undo}" if moved else "Nothing to do: in the trash already."
+        done = (
+            f"{format_run_count(len(moved))} put into the trash. {undo}"
+            if moved
+            else "Nothing to do: in the trash already."
+        )
         return _print_moved(store.library, moved, done, as_json=as_json)
 
 
@@ -105,7 +110,9 @@ def restore(database: Path | None, as_json: bool, runs: Sequence[int]) -> int:
     """Take runs out of the trash."""
     with open_store(database) as store:
         moved = store.library.restore(runs)
-        done = f"{_count_runs(moved)} taken out of the trash." if moved else "Nothing to do: not in the trash."
+        done = (
+            f"{format_run_count(len(moved))} taken out of the trash." if moved else "Nothing to do: not in the trash."
+        )
         return _print_moved(store.library, moved, done, as_json=as_json)
 
 
@@ -115,10 +122,6 @@ def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: 
     else:
         print(done)
     return 0
-
-
-def _count_runs(runs: Sequence[int]) -> str:
-    return f"{len(runs):,} {units.plural('run', len(runs))}"
 
 
 @command("list", "list --tag paper --sort throughput --limit 10", "list --experiments")
@@ -288,7 +291,7 @@ def describe_pruned(done: Pruned, *, dry_run: bool) -> str:
     """Say what was deleted, or would be, in a sentence or two."""
     if not done.runs:
         return "No run is old enough: nothing to delete."
-    runs = f"{len(done.runs):,} {units.plural('run', len(done.runs))}"
+    runs = format_run_count(len(done.runs))
     if dry_run:
         return f"Would delete {done.rows:,} samples and log lines of {runs}; figures, phases and blocks stay."
     sizes = f"The database took {units.byte_size(done.before_bytes)}, now {units.byte_size(done.after_bytes)}."

@@ -201,13 +201,13 @@ notify_option = click.option(
 report_option = click.option(
     "--report", type=FILE, metavar="FILE", help="Write a report with charts too: .html or .md."
 )
+KNOWN_WORKLOADS = ", ".join(known.name for known in catalog.WORKLOADS if not known.hidden)
 workload_argument = click.argument(
     "workload",
     required=False,
     metavar="[WORKLOAD]",
     shell_complete=complete_workloads,
-    help=", ".join(known.name for known in catalog.WORKLOADS if not known.hidden)
-    + ", or path/to/file.py:name for a custom workload.",
+    help=f"{KNOWN_WORKLOADS}, or path/to/file.py:name for a custom workload.",
 )
 run_argument = click.argument(
     "run", type=RUN_NUMBER, metavar="RUN", shell_complete=complete_runs, help="Its number in `list`."

@@ -97,9 +97,9 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
         else:
             _print_ended(ended, result)
         if wanted.report is not None:
-            file = wanted.report if len(named) == 1 else _entry_report_path(wanted.report, ended)
+            stem = wanted.report.stem if len(named) == 1 else f"{wanted.report.stem}-{ended.entry.entry}"
             try:
-                write_experiment_report(result, file)
+                write_experiment_report(result, wanted.report.with_stem(stem))
             except UserError as error:  # what is wrong with one file is not with the next
                 fail(error)
     # Of those that are out of budget it was said just now.
@@ -109,10 +109,6 @@ def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
     if wanted.as_json:
         print_json({"experiments": documents})
     return 1 if wrong else exit_status(all_ended)
-
-
-def _entry_report_path(report: Path, ended: EndedEntry) -> Path:
-    return report.with_stem(f"{report.stem}-{ended.entry.entry}")
 
 
 def _print_ended(ended: EndedEntry, result: ExperimentResult) -> None:

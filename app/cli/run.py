@@ -16,6 +16,7 @@ from app.analysis.verdict import group_by_variant, without_seed
 from app.cli.options import (
     COUNT,
     FILE,
+    KNOWN_WORKLOADS,
     OneOf,
     command,
     on_option,
@@ -35,7 +36,7 @@ from app.grants import typed
 from app.hosts.attach import SpoolLink, detach_run, require_lasting
 from app.hosts.book import find_host
 from app.paths import PROGRAM
-from app.records import EqualityCheck, RunRow, StoredRun
+from app.records import RunRow, StoredRun
 from app.report.documents import equality_document, largest_batch_document, portability_document, run_document
 from app.runs.equality import EqualityChecker, can_be_checked
 from app.runs.experiment.equality import describe_checks
@@ -125,7 +126,11 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
                 if without_seed(row.spec) == without_seed(spec):
                     store.add_checks(row.run, [check])
     if as_json:
-        print_json({"checks": [_check_document(spec, check, rows) for spec, check in made]})
+        checks = [
+            {"runs": [row.run for row in rows if row.spec == spec], **equality_document(judge_check(check, spec))}
+            for spec, check in made
+        ]
+        print_json({"checks": checks})
     else:
         for sentence in describe_checks(baseline, made):
             print(sentence)
@@ -140,10 +145,6 @@ def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:
         raise UserError(f"{specs[0].workload} computes nothing that could be checked.")
     for refusal in (refusal for spec in specs for refusal in catalog.check(spec, machine)):
         raise UserError(refusal.reason)
-
-
-def _check_document(spec: RunSpec, check: EqualityCheck, rows: Sequence[RunRow]) -> dict[str, Any]:
-    return {"runs": [row.run for row in rows if row.spec == spec], **equality_document(judge_check(check, spec))}
 
 
 def _gpus(requested: str | None, run: RunRow, machine: Machine) -> int:
@@ -236,7 +237,7 @@ def run(
 ) -> int:
     """Run and print the result; return 0 when it completed, or was detached."""
     if workload is None:
-        raise UsageError(f"run needs a workload: {_known_workloads()}, or a file of yours as path/to/file.py:name.")
+        raise UsageError(f"run needs a workload: {KNOWN_WORKLOADS}, or a file of yours as path/to/file.py:name.")
     found = workload_finder(database, typed)(workload)
     if parameters:
         return _print_parameters(found)
@@ -283,18 +284,13 @@ def run_once(spec: RunSpec, services: RunServices) -> StoredRun:
     return session.stored
 
 
-def _known_workloads() -> str:
-    return ", ".join(workload.name for workload in catalog.WORKLOADS if not workload.hidden)
-
-
 def _print_parameters(workload: catalog.Workload) -> int:
-    rows = [(p.name, value_text(p.default), _cpu_default(p), _limits(p), p.help) for p in workload.parameters]
+    rows = [
+        (p.name, value_text(p.default), "" if p.cpu_default is None else value_text(p.cpu_default), _limits(p), p.help)
+        for p in workload.parameters
+    ]
     print_table(("parameter", "default", "on CPU", "values", ""), rows)
     return 0
-
-
-def _cpu_default(parameter: catalog.Parameter) -> str:
-    return "" if parameter.cpu_default is None else value_text(parameter.cpu_default)
 
 
 def _limits(parameter: catalog.Parameter) -> str:

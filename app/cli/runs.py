@@ -15,8 +15,8 @@ from app.samples import SAMPLE_MS
 from app.storage.files import disk_space
 from app.viewmodels.experiment.matrix_state import parse_values
 from workloads import catalog
-from workloads.catalog import Machine, Parameter, UsageError, Workload
-from workloads.protocol import RunSpec, Value
+from workloads.catalog import Machine, UsageError, Workload
+from workloads.protocol import RunSpec
 
 
 @contextlib.contextmanager
@@ -60,13 +60,13 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
 
 def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
     """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise as `one_variant`."""
-    lists = {name: _value_list(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
+    lists = {
+        # No value at all is no list but a wrong value.
+        name: parse_values(parameter, text) or (catalog.parse(parameter, text),)
+        for name, text in _parse_settings(settings).items()
+        for parameter in [workload.parameter(name)]
+    }
     return catalog.combinations(workload, lists, machine)
-
-
-def _value_list(parameter: Parameter, text: str) -> tuple[Value, ...]:
-    # No value at all is no list but a wrong value.
-    return parse_values(parameter, text) or (catalog.parse(parameter, text),)
 
 
 def _parse_settings(settings: Sequence[str]) -> dict[str, str]:

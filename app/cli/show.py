@@ -18,7 +18,7 @@ from app.storage import retention
 from app.viewmodels.compare.warnings import machine_warnings
 from app.viewmodels.format import cells, derived
 from app.viewmodels.format.naming import parameter_label, short_name, value_text
-from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, stored_evidence_view
+from app.viewmodels.history.evidence import Badge, EvidenceView, stored_evidence_view
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
 
 _BAR = 20
@@ -34,7 +34,8 @@ def print_evidence(view: EvidenceView) -> None:
     if not view.aspects:
         print(f"  {badge_line(view.badge)}")
     else:
-        print_table(("  evidence", "requested", "actual", ""), [_aspect_row(aspect) for aspect in view.aspects])
+        aspects = [(f"  {each.name}", each.requested, each.actual, each.symbol) for each in view.aspects]
+        print_table(("  evidence", "requested", "actual", ""), aspects)
     if view.warning:
         print(f"  ▲ {view.warning}")
     for line in (view.sources, *view.notes, *view.equality):
@@ -53,10 +54,6 @@ def print_evidence(view: EvidenceView) -> None:
         print()
         rows = [(f"  {trial.where}", trial.difference, trial.magnitude) for trial in view.portability]
         print_table(("  the weights elsewhere", "largest difference", ""), rows)
-
-
-def _aspect_row(aspect: Aspect) -> tuple[str, str, str, str]:
-    return (f"  {aspect.name}", aspect.requested, aspect.actual, aspect.symbol)
 
 
 def _print_kernels(view: EvidenceView) -> None:

@@ -194,7 +194,13 @@ def reference(database: Path | None, as_json: bool, add: bool, remove: bool) -> 
 
 def _print_files(runs: list[int]) -> None:
     rows = [
-        (file.path.stem, str(len(file.uids)), ", ".join(file.gpu_names), _day(file), _versions(file))
+        (
+            file.path.stem,
+            str(len(file.uids)),
+            ", ".join(file.gpu_names),
+            " to ".join(dict.fromkeys(units.utc_time(utc_ns)[:10] for utc_ns in (file.first_utc_ns, file.last_utc_ns))),
+            ", ".join(f"{environment_label(key)} {' and '.join(values)}" for key, values in file.versions.items()),
+        )
         for file in reference_files()
     ]
     print_table(("reference", "runs", "card", "measured", "versions"), rows, right=frozenset({1}))
@@ -203,14 +209,6 @@ def _print_files(runs: list[int]) -> None:
         print(f"{len(runs)} of these runs are in this database: `{PROGRAM} list --tag reference`.")
     else:
         print(f"None of these runs is in this database; `{PROGRAM} reference --add` puts copies of them there.")
-
-
-def _day(file: ReferenceFile) -> str:
-    return " to ".join(dict.fromkeys(units.utc_time(utc_ns)[:10] for utc_ns in (file.first_utc_ns, file.last_utc_ns)))
-
-
-def _versions(file: ReferenceFile) -> str:
-    return ", ".join(f"{environment_label(key)} {' and '.join(values)}" for key, values in file.versions.items())
 
 
 def _document(file: ReferenceFile) -> dict[str, Any]:

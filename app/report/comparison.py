@@ -20,7 +20,6 @@ from app.report.why import why_document
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
-from app.viewmodels.compare.equality import VariantEquality
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
@@ -47,7 +46,10 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
         "warnings": list(map(_warning_document, comparison.warnings)),
         "scaling": scaling_document(comparison.scaling)["scaling"],
         "why": why_document(comparison.why),
-        "equality": list(map(_equality_document, comparison.equality)),
+        "equality": [
+            {"label": each.name, "runs": list(each.runs), **equality_document(each.found)}
+            for each in comparison.equality
+        ],
     }
 
 
@@ -67,10 +69,6 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
 def _ratio_document(ratio: Estimate | None) -> dict[str, Any]:
     document = estimate_document(ratio)
     return {"ratio": document["value"], "interval": document["interval"]}
-
-
-def _equality_document(checked: VariantEquality) -> dict[str, Any]:
-    return {"label": checked.name, "runs": list(checked.runs), **equality_document(checked.found)}
 
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:

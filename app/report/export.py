@@ -22,10 +22,11 @@ from app.storage import retention
 from app.storage.files import atomic_output
 from app.storage.reference import TAG
 from app.storage.store import Store
-from app.storage.transfer.flat_tables import FlatColumn, FlatRuns, Row, open_flat_tables
+from app.storage.transfer.flat_tables import FlatColumn, Row, open_flat_tables
 from app.storage.transfer.import_export import Exported, Imported
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
 from app.viewmodels.format.sentences import format_run_numbers
+from app.viewmodels.history.labels import format_run_count
 
 Format = Literal["csv", "json", "parquet"]
 WriteRows = Callable[[Sequence[Row]], None]
@@ -168,7 +169,10 @@ def export_files(
     with atomic_output(folder) as part, open_flat_tables(database, runs, watch) as found:
         part.mkdir()
         open_table = partial(csv_file, raw_text=True) if raw_text else TABLE_WRITERS[format]
-        _write_tables(found, part, format, open_table)
+        for table in found.tables:
+            with open_table(part / f"{table.name}.{format}", table.columns) as write:
+                for batch in found.batches(table):
+                    write(batch)
         if format == "json":
             _write_documents(database, runs, part / DOCUMENTS, watch)
     files = tuple(sorted(folder.iterdir()))
@@ -178,13 +182,6 @@ def export_files(
         bytes=sum(file.stat().st_size for file in files),
         seconds=time.monotonic() - started_s,
     )
-
-
-def _write_tables(found: FlatRuns, folder: Path, format: Format, open_table: OpenTable) -> None:
-    for table in found.tables:
-        with open_table(folder / f"{table.name}.{format}", table.columns) as write:
-            for batch in found.batches(table):
-                write(batch)
 
 
 def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
@@ -236,7 +233,7 @@ def describe_export(done: Exported, target: Path) -> list[str]:
     """Describe what was written and where, what of it may name the user or the machine, and what is no part of it."""
     files = "" if done.files == (target,) else f"{len(done.files)} files in "
     queued = f" and {_count_unfinished(done.entries)}" if done.entries else ""
-    sentences = [f"Wrote {_count_runs(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
+    sentences = [f"Wrote {format_run_count(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
     sources = "" if done.files == (target,) and target.suffix not in DATABASE_SUFFIXES else _SOURCES
     sentences.append(f"It holds paths, environment variables, log lines, notes and names of hosts{sources}.")
     if done.weights:
@@ -276,7 +273,7 @@ def _import_sentences(done: Imported) -> Iterator[str]:
         experiments = f"{len(done.complete):,} {units.plural('experiment', len(done.complete))}"
         yield f"Complete with these runs, and out of the queue: {experiments}."
     if done.runs:
-        yield f"Imported {_count_runs(len(done.runs))} as {format_run_numbers(done.runs)}."
+        yield f"Imported {format_run_count(len(done.runs))} as {format_run_numbers(done.runs)}."
     elif not done.entries:
         yield "Imported nothing: the file has no run that is new here."
     if done.already:
@@ -293,10 +290,6 @@ def _import_sentences(done: Imported) -> Iterator[str]:
         yield f"Left out, not ended there: {format_run_numbers(done.unfinished)} of the file."
     if done.in_trash:
         yield f"Left out, in the trash there: {format_run_numbers(done.in_trash)} of the file."
-
-
-def _count_runs(runs: int) -> str:
-    return f"{runs:,} {units.plural('run', runs)}"
 
 
 def _count_unfinished(entries: int) -> str:

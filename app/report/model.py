@@ -97,7 +97,7 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
     """Return the content of a report."""
     found, rows = comparison.found, comparison.rows
     names = _variant_names(comparison.table)
-    firsts = [run for run in found.runs if run.row.run in {variant[0] for variant in names}]
+    firsts = {numbers[0]: name for numbers, name in names.items()}
     count, variants = len(rows), len(names)
     traced = [view for view in comparison.scaling if view.found.few.parts or view.found.many.parts]
     drawn = worst_pairs(traced)
@@ -121,7 +121,7 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         evidence=_evidence(found.runs, names),
         common=_common_environment(found.runs),
         differing=_differing_environment(found.runs),
-        reruns=tuple((names[_variant_key(run, names)], run_command(run)) for run in firsts),
+        reruns=tuple((firsts[run.row.run], run_command(run)) for run in found.runs if run.row.run in firsts),
         runs=_runs(rows),
         article=article,
     )
@@ -134,10 +134,6 @@ VariantNames = Mapping[tuple[int, ...], str]
 def _variant_names(table: CompareTable) -> VariantNames:
     column = table.keys.index(VARIANT)
     return {variant.summary.runs: variant.summary.cells[column].text for variant in table.variants}
-
-
-def _variant_key(run: StoredRun, names: VariantNames) -> tuple[int, ...]:
-    return next(numbers for numbers in names if run.row.run in numbers)
 
 
 def _figures(table: CompareTable, constant: Collection[str]) -> tuple[TextTable, ...]:

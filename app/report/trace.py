@@ -112,11 +112,8 @@ class Track:
 
 def _without_absent(args: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out None, and numbers that JSON cannot express."""
-    return {name: value for name, value in args.items() if value is not None and not _is_not_finite(value)}
-
-
-def _is_not_finite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    known = {name: value for name, value in args.items() if value is not None}
+    return {name: value for name, value in known.items() if not isinstance(value, float) or math.isfinite(value)}
 
 
 _THROTTLE_MASK = "throttle_reasons"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from app.analysis.why import Change, Part, StepDifference, WhatIf, find_cause
+from app.analysis.why import Change, Part, WhatIf, find_cause
 from app.report.charts.draw import draw_chart
 from app.report.documents import estimate_document
 from app.viewmodels.charts.palette import Palette
@@ -32,15 +32,10 @@ def _entry(view: WhyView) -> dict[str, Any]:
         "notes": list(view.notes),
         "examples": found.examples if found else None,
         "step": _change(found.step) if found else None,
-        "cause": _cause(found) if found else None,
+        "cause": asdict(cause) if found and (cause := find_cause(found)) else None,
         "parts": [_part(part) for part in found.parts] if found else [],
         "what_if": [_what_if(each, text) for each, text in zip(view.what_ifs, view.gains, strict=True)],
     }
-
-
-def _cause(found: StepDifference) -> dict[str, Any] | None:
-    cause = find_cause(found)
-    return asdict(cause) if cause else None
 
 
 def _change(change: Change) -> dict[str, Any]:

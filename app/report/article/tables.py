@@ -130,7 +130,8 @@ def _time_table(grid: _Grid) -> TextTable:
     columns: list[TextColumn] = [_labels(grid)]
     for gpus, layout, name in _columns(grid):
         cells = [grid.cell(batch, gpus, layout) for batch in grid.batches]
-        columns.append((f"{name}: s", [cell.text(_seconds(cell.found.mean_seconds)) for cell in cells]))
+        seconds = [units.number(mean.value if (mean := cell.found.mean_seconds) else None) for cell in cells]
+        columns.append((f"{name}: s", [cell.text(words) for cell, words in zip(cells, seconds, strict=True)]))
         if layout == LAYOUTS[-1]:
             gains = [gain_text(grid.gain(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW gain", gains))
@@ -138,10 +139,6 @@ def _time_table(grid: _Grid) -> TextTable:
         f"Seconds of training to the end, the mean over seeds; gains are comparisons of their own, each with a {CI}"
     )
     return text_table(caption, columns)
-
-
-def _seconds(found: Estimate | None) -> str:
-    return units.number(found.value if found else None)
 
 
 def _accuracy_table(grid: _Grid) -> TextTable:

@@ -39,7 +39,8 @@ _TEAR, _TEAR_WIDTH = 14.0, 4.0
 def draw_waterfall(chart: WaterfallChart, canvas: Canvas) -> None:
     """Draw the rows below what is on the canvas, each bar joined to the next by a thin line."""
     names = max(svg.text_width(bar.label) for bar in chart.bars)
-    figures, shares = (max(svg.text_width(text) for text in column) for column in _text_columns(chart))
+    figures = max(svg.text_width(bar.figure) for bar in chart.bars)
+    shares = max(svg.text_width(bar.share) for bar in chart.bars)
     left = _STEP_LEFT + min(names, _STEP_NAME_SHARE * canvas.width) + _STEP_GAP
     share_end = canvas.width - _STEP_LEFT
     figure_end = share_end - (shares + _STEP_GAP if shares else 0)
@@ -73,10 +74,6 @@ def draw_waterfall(chart: WaterfallChart, canvas: Canvas) -> None:
         canvas.add_mark(marks, (0, middle - _STEP_ROW / 2, canvas.width, _STEP_ROW), bar)
     canvas.parts.append(svg.text((left + right) / 2, bottom + 32, chart.axis.title, canvas.palette.muted, "middle", 11))
     canvas.height = bottom + 42
-
-
-def _text_columns(chart: WaterfallChart) -> tuple[list[str], list[str]]:
-    return [bar.figure for bar in chart.bars], [bar.share for bar in chart.bars]
 
 
 def _step_bar_marks(
@@ -191,7 +188,8 @@ def draw_plots(point_chart: PointChart, canvas: Canvas) -> None:
             + (15 if any(c.title for c in row) else 0)
         )
         least = _HEIGHT if columns == 2 else max(_HEIGHT, min(_HEIGHT_SHARE * width, _MAX_HEIGHT))
-        room = (top + above, top + above + max(least, *map(_names_height, row)))
+        names = (labels.HEIGHT * sum(series.joined for series in chart.series) for chart in row)
+        room = (top + above, top + above + max(least, *names))
         for column, chart in enumerate(row):
             _draw_plot(chart, canvas, column * (width + _COLUMN_GAP), top, room, width)
         top = room[1] + AXIS_HEIGHT
@@ -202,11 +200,6 @@ def _longest_name(plots: Sequence[Plot]) -> float:
     """Return the width of the longest name of a line."""
     names = (series.label for plot in plots for series in plot.series if series.joined)
     return max(map(svg.text_width, names), default=0.0)
-
-
-def _names_height(plot: Plot) -> float:
-    """Return the height of a frame in which the names of all lines fit."""
-    return labels.HEIGHT * sum(series.joined for series in plot.series)
 
 
 def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[float, float], width: float) -> None:

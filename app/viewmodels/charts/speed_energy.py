@@ -88,7 +88,7 @@ def _known(estimate: Estimate | None) -> Estimate:
 
 
 def _frontier_point(one: ChartVariant, name: str, unit: str, scale: float, *, on: bool) -> Point:
-    rate, energy = _known(one.throughput), _scaled(_known(one.energy), scale)
+    rate, energy = _known(one.throughput), _known(one.energy).scaled(1 / scale)
     return Point(
         runs=one.numbers,
         label=name,
@@ -101,11 +101,6 @@ def _frontier_point(one: ChartVariant, name: str, unit: str, scale: float, *, on
         high=energy.high,
         mark="full" if on else "hollow",
     )
-
-
-def _scaled(found: Estimate, scale: float) -> Estimate:
-    low, high = (None if end is None else end / scale for end in (found.low, found.high))
-    return Estimate(found.value / scale, low, high, found.n)
 
 
 _MIN_REACH = math.log(1.02)

@@ -276,9 +276,10 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
     ideal = tuple(_ideal_guide(family, colour, counts[-1]) for family, colour in zip(families, colours, strict=True))
     reach = [end for line in rates for point in line.points for end in (point.y, point.high)]
     reach += [guide.points[-1][1] for guide in ideal]
+    full = Guide(label="", points=((0.0, 100.0), (float(counts[-1]), 100.0)))
     return (
         Plot(title=title, x=x, y=model.zero_based_axis(reach, unit), series=rates, guides=ideal),
-        Plot(title="", x=x, y=_percent_axis(shares), series=shares, guides=(_full_efficiency_guide(counts[-1]),)),
+        Plot(title="", x=x, y=_percent_axis(shares), series=shares, guides=(full,)),
     )
 
 
@@ -310,16 +311,11 @@ def _rate_series(family: _GpuFamily, name: str, colour: int, unit: str) -> Point
 
 def _efficiency_series(family: _GpuFamily, name: str, colour: int) -> PointSeries:
     points = [
-        _gpu_point(pair.many, name, share := _scaled(pair.efficiency, 100.0), format_estimate(share, "%"))
+        _gpu_point(pair.many, name, share := pair.efficiency.scaled(100.0), format_estimate(share, "%"))
         for pair in family.more
     ]
     first = _gpu_point(family.few, name, Estimate(100.0, None, None, family.few.throughput.n), "what efficiency is of")
     return PointSeries(label=name, colour=colour, shape=colour // HUES, points=(first, *points))
-
-
-def _scaled(found: Estimate, factor: float) -> Estimate:
-    low, high = (None if end is None else end * factor for end in (found.low, found.high))
-    return Estimate(found.value * factor, low, high, found.n)
 
 
 def _gpu_point(side: GpuCountResult, name: str, estimate: Estimate, figures: str) -> Point:
@@ -338,10 +334,6 @@ def _gpu_point(side: GpuCountResult, name: str, estimate: Estimate, figures: str
 def _ideal_guide(family: _GpuFamily, colour: int, most: int) -> Guide:
     per_gpu = family.few.throughput.value / family.few.gpus
     return Guide(label="", colour=colour, points=((0.0, 0.0), (float(most), per_gpu * most)))
-
-
-def _full_efficiency_guide(most: int) -> Guide:
-    return Guide(label="", points=((0.0, 100.0), (float(most), 100.0)))
 
 
 def _percent_axis(lines: Sequence[PointSeries]) -> Axis:

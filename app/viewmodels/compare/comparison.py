@@ -206,6 +206,7 @@ def compare(
     why_baseline = _baseline_note(rows, baseline)
     drawn_styles = {run: found.styles[run] for run in found.drawn}
     equality, accuracy = compared_equality(verdict.results, found.runs), tuple(_accuracy_notes(found, baseline))
+    warnings = [*equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]
     return Comparison(
         found=found,
         baseline=baseline,
@@ -213,7 +214,7 @@ def compare(
         verdict=verdict,
         method=describe_method(verdict.results),
         variants=variants,
-        warnings=_warnings_first([*equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]),
+        warnings=tuple(sorted(warnings, key=lambda warning: warning.severity == "note")),
         shared=shared_settings([row.spec for row in rows]),
         baseline_note=why_baseline,
         notes=(
@@ -231,10 +232,6 @@ def compare(
         why=why_views(found.runs, verdict),
         equality=equality,
     )
-
-
-def _warnings_first(found: Sequence[ComparisonWarning]) -> tuple[ComparisonWarning, ...]:
-    return tuple(sorted(found, key=lambda warning: warning.severity == "note"))
 
 
 _MAX_SEEDS = 5

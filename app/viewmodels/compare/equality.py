@@ -16,7 +16,7 @@ from app.analysis.verdict import VariantResult
 from app.records import StoredRun
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.sentences import join_with_and
+from app.viewmodels.format.sentences import name_few
 
 EQUALITY = "equality"
 """The key of the warning that variants compute something else, and of the notes on the others."""
@@ -86,18 +86,15 @@ def _warning(alike: Sequence[VariantEquality], sentence: str, *, is_note: bool =
 def _describe_same(same: Sequence[VariantEquality]) -> str:
     verb = "computes" if len(same) == 1 else "compute"
     within = describe_differences(largest_of([each.found for each in same]))
-    return f"{_capital(_name_few(same))} {verb} the same as {same[0].baseline}: {within}."
+    names = _capital(name_few([each.name for each in same], _MAX_NAMED))
+    return f"{names} {verb} the same as {same[0].baseline}: {within}."
 
 
 def _describe_unknown(alike: Sequence[VariantEquality]) -> str:
     verb = "computes" if len(alike) == 1 else "compute"
     first = alike[0]
-    return f"Not checked whether {_name_few(alike)} {verb} the same as {first.baseline}: {first.found.reason}."
-
-
-def _name_few(alike: Sequence[VariantEquality]) -> str:
-    """Name a few variants; count many."""
-    return join_with_and([each.name for each in alike]) if len(alike) <= _MAX_NAMED else f"{len(alike)} variants"
+    names = name_few([each.name for each in alike], _MAX_NAMED)
+    return f"Not checked whether {names} {verb} the same as {first.baseline}: {first.found.reason}."
 
 
 def _capital(name: str) -> str:

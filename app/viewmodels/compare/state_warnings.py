@@ -37,7 +37,7 @@ from app.viewmodels.format.environment import (
     format_values_by_run,
 )
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.sentences import format_run_numbers, join_with_and
+from app.viewmodels.format.sentences import format_run_numbers, join_with_and, name_few
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLE_PREFIX
 from workloads.protocol import Value
 
@@ -271,7 +271,7 @@ def _describe_order(groups: Sequence[Group], apart: Mapping[int, RunOrder]) -> s
         chosen = {number: order for number, order in apart.items() if order.separation * sign > 0}
         if chosen:
             subject, verb = _count_runs([groups[number] for number in chosen], chosen.values())
-            which = _name_few([names[number] for number in chosen])
+            which = name_few([names[number] for number in chosen], _MAX_NAMED)
             reference = f"{'that' if len(groups[0]) == 1 else 'those'} of {names[0]}"
             gap, restart = _describe_gap(chosen.values())
             clauses.append(f"{subject} of {which} {verb} made {gap}{word} {reference}{restart}")
@@ -318,10 +318,6 @@ def _describe_drift(drifts: Sequence[Estimate], possible_pct: float | None) -> l
 
 def _names(groups: Sequence[Group]) -> list[str]:
     return variant_names([group[0].row.spec for group in groups], in_sentence=True)
-
-
-def _name_few(names: Sequence[str]) -> str:
-    return join_with_and(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
 
 
 def describe_gpu_spread(runs: Sequence[StoredRun], baseline: int | None) -> tuple[str, float | None]:

@@ -34,7 +34,7 @@ from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import runs_by_value, shorten_uuids
 from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
 from app.viewmodels.format.ratios import percent_of
-from app.viewmodels.format.sentences import format_run_numbers, join_with_and
+from app.viewmodels.format.sentences import format_run_numbers, join_with_and, name_few
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.history.kernel_time import format_longest
 from workloads.catalog import drops_between_layers
@@ -73,15 +73,11 @@ def _describe_exclusive_gpus(exclusive: Mapping[GpuSet, Sequence[RunRow]], runs:
     names = variant_names([group[0].spec for group in groups], in_sentence=True)
     by_run = {row.run: name for group, name in zip(groups, names, strict=True) for row in group}
     parts = [
-        f"only {join_with_and(sorted(map(shorten_uuids, gpus)))} ran {_name_few([by_run[row.run] for row in rows])}"
+        f"only {join_with_and(sorted(map(shorten_uuids, gpus)))} ran "
+        f"{name_few([by_run[row.run] for row in rows], _MAX_NAMED)}"
         for gpus, rows in exclusive.items()
     ]
     return f", and some variants share no GPU, so that the GPU may be the difference: {'; '.join(parts)}"
-
-
-def _name_few(variants: Sequence[str]) -> str:
-    """Name a few variants; count many."""
-    return join_with_and(variants) if len(variants) <= _MAX_NAMED else f"{len(variants)} variants"
 
 
 EARLIER_RUNS = 10

@@ -27,6 +27,11 @@ def join_with_and(items: Iterable[str]) -> str:
     return f"{', '.join(leading)} and {last}" if leading else last
 
 
+def name_few(variants: Sequence[str], most: int) -> str:
+    """Return the names of a few variants in a sentence, of more than `most` their count."""
+    return join_with_and(variants) if len(variants) <= most else f"{len(variants)} variants"
+
+
 def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:
     current: list[int] = []
     for run in ordered:
