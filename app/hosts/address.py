@@ -22,6 +22,8 @@ _HERE: tuple[Kind, ...] = ("sh", "slurm", "ray")
 """Kinds whose name is a scheme of its own, for this machine."""
 _SCHEMES: Mapping[Kind, str] = {"ssh": "ssh", "slurm": "slurm+ssh", "ray": "ray+ssh", "docker": "docker"}
 _KINDS: Mapping[str, Kind] = {scheme: kind for kind, scheme in _SCHEMES.items()} | {kind: kind for kind in _HERE}
+NEXT_ADDRESS = re.compile(rf",(?=\s*(?:[a-z+]+://|(?:{'|'.join(_HERE)}):))")
+"""The comma before another address of a list, whose options may have commas too."""
 _FOR_ALL = ("python", "interpreter")
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
     "ray": ("gpu", "cpus"),

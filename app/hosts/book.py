@@ -10,14 +10,13 @@ import msgspec
 
 from app.errors import UserError, read_error, write_error
 from app.grants import Consent, Grant, refuse, require
-from app.hosts.address import Address, checked_value, is_address, parse_address
+from app.hosts.address import NEXT_ADDRESS, Address, checked_value, is_address, parse_address
 from app.paths import PROGRAM, config_path, rewrite_private
 from workloads.catalog import UsageError
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
 """The environment variable that names another file."""
 
-_NEXT_ADDRESS = re.compile(r",(?=\s*(?:[a-z+]+://|sh:|slurm:))")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -76,7 +75,7 @@ def find_host(word: str, consent: Consent = refuse) -> HostEntry:
 
 def split_hosts(word: str) -> list[str]:
     """Return the words of `gpu1,gpu2`; behind `?` a comma may belong to a value, unless another address follows it."""
-    return [each.strip() for each in (_NEXT_ADDRESS.split(word) if "?" in word else word.split(","))]
+    return [each.strip() for each in (NEXT_ADDRESS.split(word) if "?" in word else word.split(","))]
 
 
 def _named(word: str) -> HostEntry:

@@ -57,6 +57,7 @@ def test_an_address_is_a_host_without_adding_it() -> None:
         ("gpu1, ssh://gpu2", ["gpu1", "ssh://gpu2"]),
         ("slurm:?nodelist=a,b&mem=4G", ["slurm:?nodelist=a,b&mem=4G"]),
         ("slurm+ssh://l?nodelist=a,b,ssh://gpu2,sh:", ["slurm+ssh://l?nodelist=a,b", "ssh://gpu2", "sh:"]),
+        ("ssh://a?python=/x,ray:", ["ssh://a?python=/x", "ray:"]),
     ],
 )
 def test_several_hosts_are_parted_by_commas_but_for_those_of_a_value(word: str, words: list[str]) -> None:
