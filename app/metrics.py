@@ -120,12 +120,7 @@ class Metric:
         return self.alone(value) if self.alone else self.text(value, example)
 
     def figures(self, values: Sequence[float | None], examples: Sequence[str]) -> list[str]:
-        """Return values that stand side by side: in the unit that suits them if that is one, else as columns have it.
-
-        Args:
-            values: The values.
-            examples: The word of each.
-        """
+        """Return values that stand side by side, in the unit that suits them if that is one, else as in columns."""
         pairs = list(zip(values, examples, strict=True))
         found = [self.figure(*pair) for pair in pairs]
         chosen = {text.partition("\N{NO-BREAK SPACE}")[2] for text in found if text != units.ABSENT}
@@ -154,10 +149,7 @@ def aggregate_metrics(runs: Sequence[RunMetrics]) -> RunMetrics:
 def put_json(document: dict[str, Any], metric: Metric, value: float | Sequence[float | None] | None) -> None:
     """Write a metric into a document at its path.
 
-    Args:
-        document: The document; dictionaries on the way are added to it.
-        metric: The row of `METRICS`.
-        value: The value, or those of several runs; None is null.
+    Dictionaries on the way are added. The value may be those of several runs; None is null.
     """
     *parents, last = metric.json.split(".")
     for parent in parents:

@@ -94,10 +94,7 @@ def bound(text: str) -> str:
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
     """Return the value with its unit and a fixed number of decimals.
 
-    Args:
-        value: The value; a dash for None and NaN.
-        unit: Its unit.
-        decimals: Digits after the point.
+    None and NaN are a dash.
     """
     return quantity(f"{value:,.{decimals}f}", unit) if is_known(value) else ABSENT
 
@@ -105,10 +102,7 @@ def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
 def amount(value: float | None, unit: str, digits: int = 3) -> str:
     """Return the value with its unit and about so many significant digits.
 
-    Args:
-        value: The value; a dash for None and NaN.
-        unit: Its unit.
-        digits: Significant digits.
+    None and NaN are a dash.
     """
     return quantity(number(value, digits), unit) if is_known(value) else ABSENT
 
@@ -217,12 +211,7 @@ def span(low: str, high: str) -> str:
 
 
 def range_of(values: Iterable[float], text: Callable[[float], str]) -> str:
-    """Return the smallest and the largest of some values as a range; one number where both read the same.
-
-    Args:
-        values: The values, at least one.
-        text: Returns the figures of one of them.
-    """
+    """Return the smallest and the largest of some values as a range; one number where both read the same."""
     found = list(values)
     low, high = text(min(found)), text(max(found))
     return low if low == high else span(low, high)
@@ -273,12 +262,7 @@ def duration(seconds: float | None) -> str:
 
 
 def clock(seconds: float, decimals: int = 0) -> str:
-    """Return a time of a plot as `0:30`, finer as `0:16.5`, with hours as `1:02:10`; negative ones with a minus sign.
-
-    Args:
-        seconds: The time.
-        decimals: Decimals of its seconds.
-    """
+    """Return a time of a plot as `0:30`, finer as `0:16.5`, with hours as `1:02:10`; a negative one with a minus."""
     scale: int = 10**decimals
     parts = round(abs(seconds) * scale)
     whole, fraction = divmod(parts, scale)
@@ -291,9 +275,7 @@ def clock(seconds: float, decimals: int = 0) -> str:
 def instant(seconds: float, shown_s: float) -> str:
     """Return the time of a point in a plot as a clock, about as fine as can be pointed at.
 
-    Args:
-        seconds: The time.
-        shown_s: The length of time that the plot shows.
+    `shown_s` is the length of time that the plot shows.
     """
     return clock(seconds, min(3, max(1, math.ceil(2 - math.log10(shown_s)))))
 

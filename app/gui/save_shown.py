@@ -34,13 +34,7 @@ def _use_shown_chart(page: QWidget, theme: Theme, use: Callable[[Drawing], None]
 
 
 def chart_to_save(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawing | None:
-    """Draw the plot or chart under the pointer, the focused one, or else every visible plot or the first chart.
-
-    Args:
-        page: The screen that is shown.
-        hovered: The widget under the pointer, if any.
-        theme: The colours to draw in.
-    """
+    """Draw the plot or chart under the pointer, the focused one, or else every visible plot or the first chart."""
     for candidate in (hovered, QApplication.focusWidget()):
         found = _enclosing_chart(candidate, page)
         if isinstance(found, TimePanel):

@@ -31,12 +31,7 @@ from app.paths import RESOURCES
 
 
 def focus_next(window: QWidget, *, forward: bool) -> bool:
-    """Give the keyboard to the widget after the one that has it, or before, and show it; return whether there is one.
-
-    Args:
-        window: What Tab goes round in.
-        forward: To the next one.
-    """
+    """Give the keyboard to the next widget, or to the one before, and show it; return whether there is one."""
     order = list(_in_order(window))
     stops = [widget for widget in order if _is_stop(widget)]
     if not stops:
@@ -168,10 +163,7 @@ class MainWindow(QMainWindow):
     def show_machine(self, text: str, tone: str, help: str = "") -> None:
         """Show which machine this is.
 
-        Args:
-            text: Name of the machine.
-            tone: Role of the dot: good, warning, bad or muted.
-            help: Tooltip.
+        `tone` is the role of the dot: good, warning, bad or muted.
         """
         self._machine.setText(text)
         self._machine.setToolTip(plain_tooltip(help))

@@ -71,10 +71,7 @@ def describe_stage(state: HostState) -> tuple[str, Tone]:
 def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | None) -> Field:
     """Return the choice of the host of a run.
 
-    Args:
-        chosen: The name of the one chosen; "" is this machine.
-        states: All hosts.
-        inventory: The devices of the one chosen, once they are known.
+    The inventory is that of the chosen one, once it is known.
     """
     known = {state.name: state for state in states}
     state = known.get(chosen, HostState(name=chosen))
@@ -132,10 +129,7 @@ def describe_absence(state: HostState) -> tuple[str, str]:
 def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, str]:
     """Return why there is nothing to draw of a host, as a title and what to do.
 
-    Args:
-        state: How its connection is.
-        age: For how long it has been so.
-        heard: How long ago it was last heard; "" for never.
+    `heard` is how long ago it was last heard, "" for never.
     """
     last = f" Its last reading came {heard} ago." if heard else ""
     found: dict[Stage, tuple[str, str]] = {
@@ -178,12 +172,7 @@ def host_cells(
 ) -> tuple[Cell, ...]:
     """Return the row of a host in their list.
 
-    Args:
-        name: Its name.
-        address: Its address.
-        state: How its connection is.
-        inventory: Its devices, where they are known.
-        framework: Version of the framework there, "" for none; None where it was not asked.
+    `framework` is its version there, "" for none, None where it was not asked.
     """
     stage, tone = describe_stage(state)
     gpus = ""
@@ -214,12 +203,7 @@ _MEANINGS = {
 
 
 def describe_address(kind: str, shown: str) -> str:
-    """Return what an address means, in a sentence or two.
-
-    Args:
-        kind: How the host is reached.
-        shown: The address for people.
-    """
+    """Return what an address means, in a sentence or two."""
     first = (
         f" The program sends its agent there once (under {units.quantity('1', 'MiB')}), into your cache folder."
         if kind != "sh"

@@ -248,14 +248,7 @@ class CompareController(QObject):
     def _read(
         self, work: Callable[[], Result], done: Callable[[Result], None], *, busy: str = "", again: bool = False
     ) -> None:
-        """Read off the GUI thread; what fails can be read again.
-
-        Args:
-            work: Reads.
-            done: Shows what was read.
-            busy: What is said meanwhile.
-            again: Whether it failed before, and the reason is shown.
-        """
+        """Read off the GUI thread; what fails can be read again."""
         if busy:
             self._view.show_busy(busy)
 

@@ -170,13 +170,7 @@ class CurvesView(QWidget):
         return self._time_bar.range_button("full run")
 
     def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
-        """Show the measured part of the curves.
-
-        Args:
-            curves: What to draw.
-            runs: Their runs, in order.
-            hidden: Runs whose curves are not drawn.
-        """
+        """Show the measured part of the curves."""
         self._curves, self._runs, self._hidden = curves, runs, hidden
         self._aligns[curves.align].setChecked(True)
         self._means.setVisible(bool(curves.means))

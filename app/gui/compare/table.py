@@ -57,13 +57,7 @@ class CompareModel(CellModel):
         self.hidden: frozenset[int] = frozenset()
 
     def set_table(self, table: CompareTable, arrangement: Arrangement, hidden: Collection[int]) -> None:
-        """Show this table.
-
-        Args:
-            table: Its variants and runs.
-            arrangement: Order, grouping and unfolded variants.
-            hidden: Runs whose curves are not shown.
-        """
+        """Show this table."""
         self.beginResetModel()
         self.table, self.arrangement, self.columns = table, arrangement, table.columns
         self.rows = arrangement.rows(table)
@@ -181,14 +175,7 @@ class CompareDelegate(CellDelegate):
         return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
 
     def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
-        """Return what fits of a cell's text that is too long; nothing of an outcome.
-
-        Args:
-            cell: The cell.
-            index: Its index.
-            face: What it is painted in.
-            width: In pixels.
-        """
+        """Return what fits of a cell's text that is too long; nothing of an outcome."""
         model = index.model()
         if isinstance(model, CompareModel) and model.table.keys[index.column()] in _MARKS:
             return ""

@@ -43,16 +43,7 @@ class ExperimentController(QObject):
     ) -> None:
         """Make the controller of a window's experiments.
 
-        Args:
-            view: The Run screen.
-            run: The controller of single runs.
-            form: The form beside the builder.
-            database: The database.
-            reads: Reads it.
-            inventory: Waits for the devices; called off the GUI thread.
-            submit: Gets the plan of an experiment to run.
-            show_screen: Shows the Run screen.
-            actions: The window's.
+        The inventory is waited for off the GUI thread; `submit` gets the plan of an experiment to run.
         """
         super().__init__(view)
         self._view = view

@@ -107,12 +107,7 @@ class MatrixFooter(QWidget):
     def show_model(self, state: MatrixState, estimate: str, *, stored: bool, older: bool, busy: bool) -> None:
         """Show a state.
 
-        Args:
-            state: The state.
-            estimate: Sentences on what is stored and left.
-            stored: Whether any runs are stored that count; they can be made again.
-            older: Whether any are stored that are too old to count unless the user wants it.
-            busy: Whether the experiment can only be queued.
+        Results that are `older` count only where the user wants it; while `busy` the experiment can only be queued.
         """
         with QSignalBlocker(self._baseline):
             if [self._baseline.itemText(at) for at in range(self._baseline.count())] != list(state.variants):
@@ -444,12 +439,7 @@ class MatrixView(QWidget):
     def show_model(self, state: MatrixState, estimate: str, *, stored: bool, older: bool, busy: bool) -> None:
         """Show a state.
 
-        Args:
-            state: The state.
-            estimate: Sentences on what is stored and left.
-            stored: Whether any runs are stored that count.
-            older: Whether any are stored that count only if the user wants it.
-            busy: Whether the experiment can only be queued.
+        Results that are `older` count only where the user wants it.
         """
         self.rows.show_rows(state.rows)
         self.footer.show_model(state, estimate, stored=stored, older=older, busy=busy)

@@ -60,14 +60,8 @@ class MatrixController(QObject):
     ) -> None:
         """Make the controller of a view.
 
-        Args:
-            view: What experiments are built with.
-            form: The form, whose variant gives every value that is not chosen here.
-            database: The database with stored runs and the user's presets.
-            reads: Reads it.
-            inventory: Waits for the devices; called off the GUI thread.
-            submit: Gets the plan of an experiment to run.
-            actions: The window's.
+        The form's variant gives every value that is not chosen here. The inventory is waited for off the GUI thread;
+        `submit` gets the plan of an experiment to run.
         """
         super().__init__(view)
         self._view = view

@@ -62,13 +62,7 @@ def _read_line(
 
 
 def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
-    """Return the stored runs that count for a preset on this machine, or else older ones; its baseline's first.
-
-    Args:
-        database: The database.
-        key: Key of the preset.
-        inventory: This machine.
-    """
+    """Return the stored runs that count for a preset on this machine, or else older ones; its baseline's first."""
     plan = load_preset(key, known_workloads(database)).plan(inventory.machine)
     with Store.open(database) as store:
         fingerprint, entry = current_fingerprint(inventory), unfinished_entry(store, plan)

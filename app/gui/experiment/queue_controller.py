@@ -56,13 +56,7 @@ class QueueController(QObject):
     ) -> None:
         """Make the controller of a window's queue.
 
-        Args:
-            run_view: The screen with the queue below its plots.
-            run: The controller of single runs.
-            sync: Reads and changes the queue.
-            make_runner: Makes a runner that reports its progress, from any thread, to the function given.
-            sessions: Where runs are made.
-            actions: The window's.
+        `make_runner` makes a runner that reports its progress, from any thread, to the function given.
         """
         super().__init__(run_view)
         self._run_view = run_view

@@ -122,10 +122,7 @@ class QueueDatabase:
 def export_queue(database: Path, target: Path, progress: TransferProgress) -> str:
     """Write the queue and its runs to a new database, and return what was written.
 
-    Args:
-        database: The database with the queue.
-        target: The new file; it must not exist.
-        progress: Gets the progress, and says whether to stop.
+    The file must not exist; `progress` gets the progress, and says whether to stop.
 
     Raises:
         UserError: The queue is empty, it runs, or the file cannot be written.

@@ -47,11 +47,7 @@ class QueueSync(QObject):
     ) -> None:
         """Prepare for a database; nothing is read yet.
 
-        Args:
-            database: The database with the queue.
-            inventory: Waits for the devices; called in the background.
-            reads: The background.
-            failed: Gets the error of a read or change.
+        `inventory` waits for the devices, in the background; `failed` gets the error of a read or change.
         """
         super().__init__()
         self.database = database

@@ -164,13 +164,7 @@ class AnnotationEditor(QWidget):
         return self._run
 
     def show_annotations(self, run: int, tags: Sequence[str], note: str) -> None:
-        """Show a run's tags and note, after emitting the changes of the previous run.
-
-        Args:
-            run: Number of the run.
-            tags: Its stored tags.
-            note: Its stored note.
-        """
+        """Show a run's tags and note, after emitting the changes of the previous run."""
         self.emit_changes()
         self._run, self._stored_tags, self._stored_note = run, tuple(tags), note
         self.tags.setText(", ".join(tags))

@@ -118,13 +118,7 @@ class RunDiffView(QWidget):
 
 
 def diff_html(diff: RunDiff, colours: Colours, *, everything: bool) -> str:
-    """Return the page as HTML, every text escaped.
-
-    Args:
-        diff: What it shows.
-        colours: Of the window.
-        everything: Whether to list what is alike too.
-    """
+    """Return the page as HTML, every text escaped."""
     sections = (_section_html(section, diff.labels, colours, everything=everything) for section in diff.sections)
     return "".join((*sections, *(_text_html(text, diff.labels, colours) for text in diff.texts)))
 

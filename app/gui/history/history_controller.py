@@ -56,15 +56,7 @@ class HistoryEdits(QObject):
     def __init__(
         self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
     ) -> None:
-        """Make the controller of the edits.
-
-        Args:
-            view: The screen.
-            database: The database.
-            background: Writes to it.
-            actions: The window's, which take what undoes a change.
-            parent: Owner of this object.
-        """
+        """Make the controller of the edits."""
         super().__init__(parent)
         self._view = view
         self._database = database
@@ -89,10 +81,7 @@ class HistoryEdits(QObject):
     ) -> None:
         """Write one change that can be undone, then show its result.
 
-        Args:
-            name: The change, in the imperative.
-            change: Makes it.
-            done: Gets its result.
+        `name` is the change, in the imperative.
         """
 
         def ended(made: tuple[Result, Edit | None]) -> None:
@@ -218,15 +207,7 @@ class RunMenuController(QObject):
     def __init__(
         self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
     ) -> None:
-        """Connect the menu.
-
-        Args:
-            view: The screen.
-            database: Has the runs.
-            background: Reads them.
-            actions: Lead to other screens.
-            parent: Owns this controller.
-        """
+        """Connect the menu."""
         super().__init__(parent)
         self._view = view
         self._database = database
@@ -483,12 +464,7 @@ def _read_listing(
 ) -> Listing:
     """Return the runs of a query, with the rows around those of `near`.
 
-    Args:
-        database: The database.
-        query: Which runs, in which order.
-        near: Runs in view.
-        offered: Choices of the filters; None reads them too.
-        in_groups: The runs are shown in groups by experiment.
+    `near` are runs in view; the choices of the filters are read too where they were not `offered`.
     """
     with Store.open(database) as store:
         library = store.library

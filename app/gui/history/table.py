@@ -76,10 +76,7 @@ class HistoryTable(CellTable):
     def show_listing(self, listing: Listing, folded: Iterable[int] | None, *, from_top: bool) -> None:
         """Show the runs of a query.
 
-        Args:
-            listing: Runs and the rows that were read.
-            folded: Experiments whose groups are folded; None shows no groups.
-            from_top: Scroll to the top.
+        Of the experiments that are `folded` only the heads are shown; None shows no groups.
         """
         marked = marked_terms(listing.query.text)
         self._delegate.marked = {ORDERS.index(order) if order else None: words for order, words in marked.items()}
@@ -92,13 +89,7 @@ class HistoryTable(CellTable):
         self._emit_shown()
 
     def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
-        """Show the same runs in other lines.
-
-        Args:
-            lines: Runs and groups in order.
-            query: What ordered them.
-            from_top: Scroll to the top.
-        """
+        """Show the same runs in other lines."""
         self._set_lines(lines, query, from_top=from_top)
         self._request_near_rows()
 

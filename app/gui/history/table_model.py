@@ -101,12 +101,7 @@ def divide_width(needs: ColumnNeeds, view: int) -> dict[int, int]:
 
 
 def _steps(needs: ColumnNeeds, variant: int) -> list[Mapping[int, int]]:
-    """Return columns with their next smaller width, in the order in which they give way.
-
-    Args:
-        needs: What the columns need.
-        variant: The least width of variants.
-    """
+    """Return columns with their next smaller width, in the order in which they give way."""
     return [
         {MATCH_COLUMN: _MATCH_MIN},
         *({column: needs.titles[column]} for column in MARKS if column in needs.titles),
@@ -118,12 +113,7 @@ def _steps(needs: ColumnNeeds, variant: int) -> list[Mapping[int, int]]:
 
 
 def _grants(needs: ColumnNeeds, variant: int) -> list[tuple[int, int]]:
-    """Return who gets spare width up to what: notes as much as they need before variants have all of theirs.
-
-    Args:
-        needs: What the columns need.
-        variant: What variants get first.
-    """
+    """Return who gets spare width up to what: notes as much as they need before variants have all of theirs."""
     last = ANNOTATIONS_COLUMN if ANNOTATIONS_COLUMN in needs.content else VARIANT_COLUMN
     return [
         (MATCH_COLUMN, needs.content.get(MATCH_COLUMN, 0)),
@@ -140,14 +130,7 @@ def _set(widths: dict[int, int], needs: ColumnNeeds, wanted: Mapping[int, int]) 
 
 
 def chips_that_fit(chips: Sequence[str], width_of: Callable[[str], int], width: int, gap: int) -> list[str]:
-    """Return the chips to paint: as many as fit, then `+2` for the others; if not even the first fits, `3 tags`.
-
-    Args:
-        chips: All chips.
-        width_of: The width of a chip with its frame.
-        width: In pixels.
-        gap: Between two chips.
-    """
+    """Return the chips to paint: as many as fit, then `+2` for the others; if not even the first fits, `3 tags`."""
     for count in range(len(chips), 0, -1):
         more = [f"+{len(chips) - count}"] if count < len(chips) else []
         shown = [*chips[:count], *more]
@@ -157,13 +140,7 @@ def chips_that_fit(chips: Sequence[str], width_of: Callable[[str], int], width: 
 
 
 def elide_note(note: str, face: Face, width: int) -> str:
-    """Return what fits of a note, a pen where that is a few letters, nothing where not even the pen fits.
-
-    Args:
-        note: The whole note.
-        face: What it is written in.
-        width: In pixels.
-    """
+    """Return what fits of a note, a pen where that is a few letters, nothing where not even the pen fits."""
     shown = face.elided(note, Qt.TextElideMode.ElideRight, width)
     if shown == note or len(shown) >= _MIN_NOTE_CHARS:
         return shown
@@ -319,14 +296,7 @@ class HistoryDelegate(CellDelegate):
         self._chips = DerivedFace(_smaller)
 
     def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
-        """Return what fits of a text that is too long; of a match the word that was found, of an outcome nothing.
-
-        Args:
-            cell: The cell.
-            index: Its index.
-            face: What it is painted in.
-            width: In pixels.
-        """
+        """Return what fits of a text that is too long; of a match the word that was found, of an outcome nothing."""
         if index.column() in (OUTCOME_COLUMN, EVIDENCE_COLUMN):
             return ""
         if index.column() == MATCH_COLUMN:

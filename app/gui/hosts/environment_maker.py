@@ -57,9 +57,7 @@ class EnvironmentMaker(QWidget):
     def make(self, host: str, reach: Callable[[], Environments]) -> None:
         """Make the newest environment that is known.
 
-        Args:
-            host: Name of the host, or what else the machine is called.
-            reach: Returns what can be done with its environments; called on the job's thread.
+        `reach` returns what can be done with the environments of the host, on the job's thread.
         """
         self._host = host
         self._accepted.clear()

@@ -94,13 +94,7 @@ class HostScreens(QObject):
     ) -> None:
         """Prepare; nothing is connected yet.
 
-        Args:
-            window: Its head names the machine that runs are made on.
-            theme: Colours and fonts.
-            run_view: The Run screen, whose form has the choice.
-            run: Its controller.
-            bridge: Brings telemetry of other hosts to the GUI thread.
-            consent: Is asked for an address that was never allowed.
+        `consent` is asked for an address that was never allowed.
         """
         super().__init__(run_view)
         self._window = window

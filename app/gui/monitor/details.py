@@ -58,11 +58,7 @@ class FigureGrid(QWidget):
     def show_figures(self, figures: Sequence[DeviceMetric], pinned: Sequence[str], columns: int, role: str) -> None:
         """Show these figures.
 
-        Args:
-            figures: The figures.
-            pinned: The fields among them that are pinned.
-            columns: In how many columns.
-            role: The role of the numbers in the style sheet.
+        `role` is that of the numbers in the style sheet.
         """
         shown = (columns, *((figure.label, figure.field) for figure in figures))
         if shown != self._shown:
@@ -183,12 +179,7 @@ class DetailsView(QWidget):
         return "" if time is None or shown is None else shown.plots.describe_time(time, self.stack.span)
 
     def show_details(self, details: DeviceDetails, pinned: Sequence[str]) -> None:
-        """Show the words and figures.
-
-        Args:
-            details: The device.
-            pinned: The fields that are pinned.
-        """
+        """Show the words and figures."""
         self._shown = details
         show_text(self._title, details.title)
         self._windows.name_source(f"Monitor: {details.title}")

@@ -138,10 +138,7 @@ class DrawnCurves(dict[str, PanelCurve]):
     def nearest(self, share: float, value: float, reach: float) -> str:
         """Return the key of the curve nearest to a position, as it is drawn; "" where none is within reach.
 
-        Args:
-            share: Where it is on the width, from 0 to 1.
-            value: The value, in the unit of the axis.
-            reach: How far a curve may be from it, in that unit.
+        `share` is on the width, from 0 to 1; value and reach are in the unit of the axis.
         """
         distances = {}
         for key in self.shown():

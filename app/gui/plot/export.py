@@ -49,13 +49,7 @@ def write_chart(path: Path, svg: str) -> None:
 
 
 def show_picture_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoint) -> None:
-    """Show a menu that copies or saves a picture.
-
-    Args:
-        parent: The widget that the menu belongs to.
-        draw: Makes the picture.
-        position: Where to show it on the screen.
-    """
+    """Show a menu that copies or saves a picture."""
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     add_picture_actions(menu, parent, draw)
@@ -63,13 +57,7 @@ def show_picture_menu(parent: QWidget, draw: Callable[[], Drawing], position: QP
 
 
 def add_picture_actions(menu: QMenu, parent: QWidget, draw: Callable[[], Drawing]) -> None:
-    """Add the entries of a menu that copy and save a picture.
-
-    Args:
-        menu: The menu.
-        parent: The widget that the picture is of.
-        draw: Makes the picture.
-    """
+    """Add the entries of a menu that copy and save a picture."""
     menu.addAction("&Copy picture").triggered.connect(lambda: copy_chart(draw()))
     menu.addAction("&Save picture …").triggered.connect(lambda: save_chart(parent, draw()))
 
@@ -109,16 +97,7 @@ def make_curve_plot(
     curves: Sequence[DrawnCurve],
     bands: Sequence[Band],
 ) -> CurvePlot:
-    """Return what is visible of a panel, as a value.
-
-    Args:
-        title: Its heading.
-        x_range: The range of its axis in view.
-        y: The axis of its values.
-        axis: The axis, which knows whether it counts.
-        curves: The curves as drawn.
-        bands: Named ranges of the axis.
-    """
+    """Return what is visible of a panel, as a value."""
     wanted = (x_range[1] - x_range[0]) / _X_TICKS
     clock = None if axis.counted else model.clock_step(2.5 * wanted)
     step = clock or model.round_step(wanted)
@@ -134,25 +113,13 @@ def make_curve_plot(
 
 
 def value_axis(title: str, span: tuple[float, float], *, log: bool) -> Axis:
-    """Return the axis of a panel's values.
-
-    Args:
-        title: Their unit.
-        span: Their range.
-        log: Whether it is logarithmic.
-    """
+    """Return the axis of a panel's values."""
     make_ticks = model.log_ticks if log else model.linear_ticks
     return Axis(title=title, low=span[0], high=span[1], ticks=tuple(make_ticks(*span, _Y_TICKS)), log=log)
 
 
 def drawn_curves(curve: PanelCurve, look: Look, x_range: tuple[float, float]) -> list[DrawnCurve]:
-    """Return what is visible of a curve: smoothed if it is shown so, and the edges of its spread.
-
-    Args:
-        curve: The curve.
-        look: How the user sees it.
-        x_range: The range of the axis.
-    """
+    """Return what is visible of a curve: smoothed if it is shown so, and the edges of its spread."""
     source = curve.source if not look.smoothing else RunningMean(curve.source, look.smoothing)
     edges = [_drawn_curve(each, x_range, "", curve.colour) for each in curve.spread or ()]
     dotted = [replace(edge, dash=_SPREAD_DASH) for edge in edges]
@@ -168,12 +135,6 @@ def _drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, 
 
 
 def draw_stacked(plots: Sequence[CurvePlot], theme: Theme, width: float) -> Drawing:
-    """Draw plots one below the other, named after their titles.
-
-    Args:
-        plots: The plots, the uppermost first.
-        theme: The colours.
-        width: The width of each, in pixels.
-    """
+    """Draw plots one below the other, named after their titles."""
     name = ", ".join(plot.title for plot in plots if plot.title)
     return draw_curves(plots, theme.colours, width, name)

@@ -53,11 +53,7 @@ class Legend(QWidget):
     def set_entry(self, key: str, label: str, colour: int, mark: str = "") -> None:
         """Add an entry, or change its label; a curve without a label has none.
 
-        Args:
-            key: The curve.
-            label: Its name.
-            colour: The index of its colour and dash.
-            mark: What tells it from others without its colour.
+        Its `mark` tells it from others without its colour.
         """
         entry = self._entries.get(key)
         if not label:
@@ -188,15 +184,7 @@ def swatch_width(style: int) -> int:
 
 
 def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, style: int) -> None:
-    """Paint a short piece of a curve.
-
-    Args:
-        painter: Where to paint.
-        left: The first pixel column.
-        middle: The pixel row.
-        colour: The colour.
-        style: The index of its dash.
-    """
+    """Paint a short piece of a curve."""
     x, end = left, left + swatch_width(style)
     for segment, pixels in enumerate(dash_pattern(style) * _DASHED_SWATCH or (SWATCH,)):
         if segment % 2 == 0 and x < end:
@@ -205,15 +193,7 @@ def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, styl
 
 
 def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, theme: Theme) -> None:
-    """Paint a disc in a curve's colour with the mark in it.
-
-    Args:
-        painter: Where to paint.
-        centre: Its centre.
-        colour: The colour of the curve.
-        mark: A letter or two.
-        theme: The colour of the ground, around the disc.
-    """
+    """Paint a disc in a curve's colour with the mark in it."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(QColor(theme.colours.surface), 1))
     painter.setBrush(colour)

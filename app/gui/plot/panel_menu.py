@@ -24,10 +24,7 @@ _MODES: dict[ValueMode, str] = {"zero": "From &zero", "data": "&Fit to the data 
 def show_panel_menu(panel: "TimePanel", theme: Theme, position: QPoint) -> None:
     """Show the menu of a plot.
 
-    Args:
-        panel: The plot; its own actions come first.
-        theme: The colours of pictures.
-        position: Where to show it on the screen.
+    The plot's own actions come first.
     """
     menu = QMenu(panel)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

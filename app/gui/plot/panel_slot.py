@@ -37,13 +37,7 @@ class PanelSlot:
         self.plot.addAction(action)
 
     def draw(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
-        """Give the plot what changed since the last call, but its range of time and the values of its legend.
-
-        Args:
-            panel: The panel to show.
-            plots: The plots that it belongs to.
-            hidden: Keys of the curves that are not drawn.
-        """
+        """Give the plot what changed since the last call, but its range of time and the values of its legend."""
         plot = self.plot
         if self.key != panel.key:
             plot.clear()

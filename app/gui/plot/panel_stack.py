@@ -127,10 +127,7 @@ class PanelGrid(QGridLayout):
     def arrange(self, plots: "Sequence[TimePanel]", shown: int, columns: int) -> None:
         """Place the first plots, and hide the others.
 
-        Args:
-            plots: All that are there; those that are not made yet are placed one by one.
-            shown: How many are shown.
-            columns: In how many columns.
+        Those that are not made yet are placed one by one.
         """
         self._shown, self._columns = shown, columns
         rows = -(-shown // columns)

@@ -23,15 +23,7 @@ class DetachedWindow(QWidget):
     closed = Signal()
 
     def __init__(self, source: QWidget, key: str, content: QWidget, theme: Theme, state: WindowState) -> None:
-        """Make the window, where one of that key was last.
-
-        Args:
-            source: What it was taken from.
-            key: Which part of that it shows.
-            content: What shows it.
-            theme: Its colours.
-            state: Remembers where it is.
-        """
+        """Make the window, where one of that key was last."""
         super().__init__(source.window(), Qt.WindowType.Window)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setProperty("role", "surface")
@@ -77,13 +69,7 @@ class DetachedWindows(QObject, Generic[Window]):
     """The windows of one screen by their keys; those that were open are opened again when their parts are there."""
 
     def __init__(self, source: QWidget, state: WindowState, make: Callable[[str], Window]) -> None:
-        """Remember which are open.
-
-        Args:
-            source: What they are taken from.
-            state: Remembers them.
-            make: Makes the window of a key.
-        """
+        """Remember which are open."""
         super().__init__(source)
         self._source = source
         self._state = state
@@ -121,12 +107,7 @@ class PlotWindow(DetachedWindow):
     def __init__(self, stack: PanelStack, key: str, theme: Theme, state: WindowState, name: str) -> None:
         """Show a panel of a stack.
 
-        Args:
-            stack: What it follows.
-            key: Which panel, or `ALL_PLOTS`.
-            theme: Its colours.
-            state: Remembers where it is.
-            name: What the plots are of.
+        The key is that of a panel, or `ALL_PLOTS`.
         """
         self._name = name
         self.plots = PanelStack(theme)

@@ -38,14 +38,7 @@ class FileOpener:
     ) -> None:
         """Make the opener of a window.
 
-        Args:
-            window: The window.
-            stored: Its screens of stored runs, where runs are imported.
-            run: The controller of single runs, which shows what is wrong.
-            replay: Plays recordings.
-            reads: Reads files and the database.
-            database: The database.
-            is_busy: Returns whether something runs, so that nothing can be played.
+        `is_busy` returns whether something runs, so that nothing can be played.
         """
         self._window = window
         self._stored = stored

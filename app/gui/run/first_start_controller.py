@@ -44,13 +44,7 @@ class FirstStart(QObject):
     ) -> None:
         """Make the controller of a window's first start.
 
-        Args:
-            view: The Run screen.
-            run: Its runs: the choice makes room when one begins.
-            store: Where the answer is stored.
-            actions: The window's.
-            compare: Starts the quick comparison on a machine.
-            installed: Called when runs have their environment.
+        `installed` is called when runs have their environment.
         """
         super().__init__(view)
         self._view = view

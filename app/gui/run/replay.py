@@ -70,15 +70,7 @@ class ReplayView(QWidget):
         self._measured_key.setEnabled(offered)
 
     def show_bar(self, chip: str, position: str, *, paused: bool, ended: bool, speed: float) -> None:
-        """Show the state of the replay.
-
-        Args:
-            chip: Name of the recording.
-            position: Position and length.
-            paused: It does not advance.
-            ended: It is at its end.
-            speed: Speed as a multiple of real time.
-        """
+        """Show the state of the replay."""
         self._chip.setText(chip)
         self._position.setText(position)
         self._pause.setText("&Resume replay" if paused else "&Pause replay")

@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
     """Connect a view's time bar and plots with the time range of a model.
 
-    Args:
-        view: Has the bar and the plots.
-        model: Has the time range.
-        refresh: Called after each change, to show it.
+    `refresh` is called after each change, to show it.
     """
 
     def show(change: Callable[[], None]) -> None:
@@ -143,13 +140,8 @@ class RunController(QObject):
     ) -> None:
         """Make the controller of a window's single runs.
 
-        Args:
-            view: The Run screen.
-            form: State of its form.
-            make_session: Makes the session of a run on a host; "" is this machine.
-            make_search: Makes the search for the largest batch up to a limit; raises `UsageError`.
-            sessions: The thread that they run on.
-            bridge: Brings their events to the GUI thread; flushed at their end.
+        `make_session` makes the session of a run on a host, "" being this machine; `make_search` makes the search for
+        the largest batch up to a limit, and raises `UsageError`.
         """
         super().__init__(view)
         self._view = view

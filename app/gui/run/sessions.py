@@ -37,12 +37,7 @@ class SessionFactory:
     ) -> None:
         """Make what runs need.
 
-        Args:
-            database: Where runs are stored.
-            feed: Telemetry of this machine.
-            bridge: Brings events of runs to the window.
-            hosts: Other hosts.
-            consent: Is asked for what was never allowed, on the threads that start something.
+        `consent` is asked for what was never allowed, on the threads that start something.
         """
         self._bridge = bridge
         self._hosts = hosts
@@ -66,11 +61,6 @@ class SessionFactory:
 
     def make_search(self, spec: RunSpec, limit: int, host: str) -> LargestBatchSession:
         """Make the search for the largest batch up to a limit.
-
-        Args:
-            spec: The first variant tried.
-            limit: The largest batch size to try.
-            host: Where; "" is this machine.
 
         Raises:
             UsageError: There is nothing to search.

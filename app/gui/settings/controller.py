@@ -34,15 +34,7 @@ class SettingsController(QObject):
         feed: TelemetryFeed,
         switch_database: Callable[[Path], None],
     ) -> None:
-        """Make the controller of a window's settings.
-
-        Args:
-            dialog: The dialog.
-            theme: The window's theme.
-            store: Where the database's settings are.
-            feed: This machine's telemetry.
-            switch_database: Opens another database in place of this one.
-        """
+        """Make the controller of a window's settings."""
         super().__init__(dialog)
         self.dialog = dialog
         self._theme = theme
@@ -156,12 +148,7 @@ class SettingsController(QObject):
 
 
 def read_storage(database: Path, note: str = "") -> StorageLine:
-    """Return the size of a database and its retention.
-
-    Args:
-        database: Its file.
-        note: What was last deleted.
-    """
+    """Return the size of a database and its retention."""
     return StorageLine(
         path=database,
         size_bytes=retention.size_bytes(database),

@@ -63,14 +63,7 @@ class SettingsDialog(QDialog):
     folder_requested = Signal()
 
     def __init__(self, parent: QWidget, theme: Theme, notice: StoredChoice, standby: StoredChoice) -> None:
-        """Make the dialog.
-
-        Args:
-            parent: The window.
-            theme: Styles it.
-            notice: The choice of notifications.
-            standby: The choice of the standby worker.
-        """
+        """Make the dialog."""
         super().__init__(parent)
         self._window = parent
         self._state: SettingsState | None = None
@@ -183,14 +176,7 @@ class SettingsDialog(QDialog):
         self._grid.setRowMinimumHeight(row + 2, GRID // 2)
 
     def _add_row(self, label: str, control: QWidget, caption: str = "", extra: QPushButton | None = None) -> None:
-        """Add a setting.
-
-        Args:
-            label: Its label, with a key.
-            control: What changes it.
-            caption: What it means, below it.
-            extra: A button beside it.
-        """
+        """Add a setting."""
         row = self._grid.rowCount()
         name = text_label(label, "")
         name.setBuddy(control)

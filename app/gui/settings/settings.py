@@ -97,11 +97,7 @@ class StoredChoice(QObject):
     ) -> None:
         """Make a choice that is not read yet.
 
-        Args:
-            store: Where it is stored.
-            setting: The setting in the database.
-            options: Label of each option by its stored key.
-            default: Key of the option until the user chooses one.
+        `options` has the label of each by its stored key, of which one is the default until the user chooses.
         """
         super().__init__()
         self.options = dict(options)
@@ -221,12 +217,7 @@ class RunEndNotifier:
 
 
 def _send(title: str, body: str) -> bool:
-    """Show a message on a Linux desktop without a tray, as GNOME is; return whether there is a program that does.
-
-    Args:
-        title: Its title.
-        body: Its text, as mark-up.
-    """
+    """Show a message on a Linux desktop without a tray, as GNOME is; return whether there is a program that does."""
     program = shutil.which("notify-send") if has_desktop() else None
     if program is None:
         return False
@@ -264,17 +255,7 @@ class Settings(QObject):
         standby_changed: Callable[[], None],
         switch_database: Callable[[Path | None], None],
     ) -> None:
-        """Make the settings of a window; `start` reads them.
-
-        Args:
-            window: The window.
-            theme: Its theme.
-            store: Where the database's settings are.
-            feed: This machine's telemetry.
-            run: Knows whether a run or the queue is active.
-            standby_changed: Called when the standby worker is switched on or off.
-            switch_database: Opens another database in place of this one.
-        """
+        """Make the settings of a window; `start` reads them."""
         super().__init__(window)
         self.notifier = RunEndNotifier(window, store)
         self._standby = StandbySetting(store, standby_changed)

@@ -51,15 +51,7 @@ class DropLayer(QWidget):
         is_busy: Callable[[], bool],
         takers: "Mapping[DropKind, Callable[[Path], object]]",
     ) -> None:
-        """Make the layer of a window; it is there from the window's first paint on.
-
-        Args:
-            window: The window.
-            theme: Its theme.
-            database: Its database.
-            is_busy: Returns whether something runs.
-            takers: What takes a file of each kind.
-        """
+        """Make the layer of a window; it is there from the window's first paint on."""
         super().__init__(window)
         self._window = window
         self._theme = theme

@@ -158,11 +158,7 @@ class Palette(QFrame):
     def open(self, prompt: str, hint: str, entries: Sequence[Entry], recent: Sequence[str] = ()) -> None:
         """Show these entries, with an empty line.
 
-        Args:
-            prompt: What can be typed.
-            hint: What the keys do.
-            entries: What there is.
-            recent: Keys of what was used, the last one first.
+        `recent` has the keys of what was used, the last one first.
         """
         if self.isHidden():
             self._before = QApplication.focusWidget()

@@ -77,10 +77,7 @@ class ShownProgress(QObject):
     def __init__(self, window: MainWindow, read: Callable[[], WorkProgress], taskbar: "Taskbar | None" = None) -> None:
         """Prepare for a window.
 
-        Args:
-            window: The window.
-            read: Returns the progress of its work; called often.
-            taskbar: Shows it too; None is the desktop's.
+        `read` returns the progress of its work, and is called often.
         """
         super().__init__(window)
         self._window = window

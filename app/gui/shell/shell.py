@@ -28,10 +28,6 @@ _CONTEXT = Qt.ShortcutContext
 class WindowKeys:
     """Binds the keys of the whole window, and does any action by its entry in the table.
 
-    Args:
-        window: The window.
-        functions: What each named action does.
-
     Thread: GUI only.
     """
 
@@ -125,18 +121,7 @@ class Shell(QObject):
         run: Callable[[], object],
         stop: Callable[[], object],
     ) -> None:
-        """Make what is around the screens of a window.
-
-        Args:
-            window: The window.
-            theme: Its theme.
-            database: The database with the runs.
-            reads: Reads it.
-            actions: The window's.
-            undo: What can be undone.
-            run: Runs the variant in the form.
-            stop: Stops the run.
-        """
+        """Make what is around the screens of a window."""
         super().__init__(window)
         self._window = window
         self._database = database

@@ -55,9 +55,7 @@ _NAME_BREAKS = re.compile(r"[_./:](?=\w)|(?<=[a-z0-9])(?=[A-Z])")
 def plain_tooltip(text: str, *, wrap: bool = True) -> str:
     """Return a text as a tooltip that Qt does not read as mark-up; "" for none.
 
-    Args:
-        text: What it says.
-        wrap: Break it into lines of readable length, not at line feeds alone.
+    With `wrap` it breaks into lines of readable length, not at line feeds alone.
     """
     if not text:
         return ""
@@ -69,10 +67,7 @@ def plain_tooltip(text: str, *, wrap: bool = True) -> str:
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
     """Make a label of plain text.
 
-    Args:
-        text: What it says.
-        role: Its role in the style sheet: heading, title, figure, big, muted, caption, problem, good, warning or bad.
-        wrap: Break long text into lines.
+    Its role in the style sheet is heading, title, figure, big, muted, caption, problem, good, warning or bad.
     """
     label = SentenceLabel(text) if wrap else QLabel(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
@@ -97,12 +92,7 @@ def set_role(widget: QWidget, role: str) -> None:
 def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False, small: bool = False) -> QPushButton:
     """Make a push button.
 
-    Args:
-        text: Its label; `&` marks the mnemonic.
-        help: Its tooltip.
-        primary: It does what the screen is for.
-        flat: It has no frame.
-        small: It fits into a bar of buttons.
+    In its label `&` marks the mnemonic. A `primary` one does what the screen is for, a `small` one fits into a bar.
     """
     made = QPushButton(text)
     made.setProperty("primary", "true" if primary else "false")

@@ -115,9 +115,7 @@ class CellDelegate(QStyledItemDelegate):
     def __init__(self, theme: Theme, *, names: int = -1) -> None:
         """Make a delegate.
 
-        Args:
-            theme: Colours and fonts.
-            names: The column of names, which take two lines of small letters where one is too short.
+        `names` is the column of names, which take two lines of small letters where one is too short.
         """
         super().__init__()
         self._theme = theme
@@ -137,14 +135,7 @@ class CellDelegate(QStyledItemDelegate):
         self.paint_cell(painter, option, index, model.row_cells(index.row())[index.column()])
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint the row's background, then symbol, text or number, and unit.
-
-        Args:
-            painter: Paints within the option's rectangle.
-            option: The state and the rectangle of the cell.
-            index: The cell's index.
-            cell: What it shows.
-        """
+        """Paint the row's background, then symbol, text or number, and unit."""
         painter.save()
         self.paint_background(painter, option)
         face = self.tabular.of(option.font)
@@ -190,14 +181,7 @@ class CellDelegate(QStyledItemDelegate):
             face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
 
     def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
-        """Return what fits of a cell's text that is too long.
-
-        Args:
-            cell: The cell.
-            index: Its index.
-            face: What it is painted in.
-            width: In pixels.
-        """
+        """Return what fits of a cell's text that is too long."""
         if index.column() == self._names:
             return leave_out(cell.text, self.optional_parts(index), lambda tried: face.width(tried) <= width)
         return elide_name(cell.text, face, width)
@@ -236,15 +220,7 @@ class CellDelegate(QStyledItemDelegate):
             line.translate(0, _SMALL_LINE)
 
     def paint_marks(self, painter: QPainter, area: QRect, shown: str, column: int, face: Face) -> None:
-        """Paint a wash behind each marked word of a text.
-
-        Args:
-            painter: Paints it.
-            area: Where the text begins at the left.
-            shown: The text.
-            column: Its column.
-            face: What it is written in.
-        """
+        """Paint a wash behind each marked word of a text."""
         words = (*self.marked.get(None, ()), *self.marked.get(column, ())) if self.marked else ()
         if not words:
             return
@@ -293,11 +269,7 @@ class CellTable(QTableView):
     def __init__(self, model: CellModel, delegate: CellDelegate, *, elastic: int, elastic_max: int) -> None:
         """Make an empty table.
 
-        Args:
-            model: Its rows.
-            delegate: Paints the cells.
-            elastic: Index of the elastic column.
-            elastic_max: Limit of its preferred width, in pixels.
+        The preferred width of the `elastic` column has a limit, in pixels.
         """
         super().__init__()
         self._cells = model

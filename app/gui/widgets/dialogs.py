@@ -37,15 +37,6 @@ def ask_confirmation(
 ) -> QMessageBox:
     """Ask before something is lost; Enter means no.
 
-    Args:
-        parent: Widget that the box belongs to.
-        theme: Styles the box.
-        title: Title of the box.
-        question: What is asked.
-        consequence: What is lost.
-        yes: Label of the button that agrees.
-        no: Label of the other one.
-
     Returns:
         The open box; its signals `accepted` and `rejected` have the answer.
     """
@@ -107,11 +98,7 @@ class ConsentQuestion(QObject):
 def ask_to_close(window: QMainWindow, theme: Theme, on_accept: Callable[[], None], *, queue: bool) -> None:
     """Ask whether to stop the current run and close.
 
-    Args:
-        window: What is to be closed.
-        theme: Styles the question.
-        on_accept: Called when the user agrees.
-        queue: The run is one of the queue's.
+    With `queue` the run is one of the queue's.
     """
     question = "A run is in progress. Stop it and close?"
     consequence = "What was measured so far stays in History as a stopped run."
@@ -141,15 +128,7 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
 def ask_for_file(
     parent: QWidget, title: str, folder: Path, name_filter: str, on_chosen: Callable[[str], object]
 ) -> None:
-    """Ask for an existing file.
-
-    Args:
-        parent: Widget that the dialog belongs to.
-        title: Title of the dialog.
-        folder: Folder that it starts in.
-        name_filter: Qt's filter of file names.
-        on_chosen: Gets the path.
-    """
+    """Ask for an existing file."""
     dialog = QFileDialog(parent, title, str(folder), name_filter)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
@@ -162,12 +141,7 @@ def ask_for_new_file(
 ) -> None:
     """Ask where to write a new file; whoever writes it refuses to replace an existing one.
 
-    Args:
-        parent: Widget that the dialog belongs to.
-        title: Title of the dialog.
-        default_path: Proposed path; every name gets its suffix.
-        name_filter: Qt's filter of file names.
-        on_chosen: Gets the path.
+    Every name gets the suffix of the proposed path.
     """
     dialog = QFileDialog(parent, title, str(default_path.parent), name_filter)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -184,11 +158,7 @@ def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: M
 
     Qt would ask about replacing the name as it was typed, so this asks about the name with its suffix.
 
-    Args:
-        parent: Widget that the dialog belongs to.
-        title: Title of the dialog.
-        default_path: Proposed path.
-        file_types: Suffix of each kind of file by its label; a name without one of them gets that of the chosen kind.
+    A name without one of the suffixes of `file_types`, by their labels, gets that of the chosen kind.
 
     Returns:
         The path, None where the user cancels.
@@ -212,15 +182,7 @@ def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: M
 
 
 def message_box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
-    """Make a box in the window's style, to which the caller adds buttons.
-
-    Args:
-        parent: Widget that the box belongs to.
-        theme: Styles the box.
-        icon: Its icon.
-        title: Title of the box.
-        text: What it says.
-    """
+    """Make a box in the window's style, to which the caller adds buttons."""
     box = _plain_box(icon, title, text)
     box.setParent(parent, box.windowFlags())
     theme.apply_style_sheet(box)

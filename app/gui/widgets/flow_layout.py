@@ -12,11 +12,7 @@ class FlowLayout(QLayout):
     def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int, *, right: bool = False) -> None:
         """Lay out a widget.
 
-        Args:
-            parent: The widget.
-            horizontal_gap: Pixels between two items of a line.
-            vertical_gap: Pixels between two lines.
-            right: Whether lines end at the right.
+        Gaps are in pixels; with `right` lines end at the right.
         """
         super().__init__(parent)
         self._right = right
@@ -113,13 +109,7 @@ class FlowBar(QWidget):
     """Widgets side by side, which always has room for as many lines as they need."""
 
     def __init__(self, horizontal_gap: int, vertical_gap: int, *, right: bool = False) -> None:
-        """Make a bar with the gaps and the side of its `FlowLayout`.
-
-        Args:
-            horizontal_gap: Pixels between two widgets of a line.
-            vertical_gap: Pixels between two lines.
-            right: Whether lines end at the right.
-        """
+        """Make a bar with the gaps and the side of its `FlowLayout`."""
         super().__init__()
         self.flow = FlowLayout(self, horizontal_gap, vertical_gap, right=right)
 

@@ -20,10 +20,7 @@ class FrozenColumns(QTableView):
     def __init__(self, table: CellTable, delegate: CellDelegate, count: int) -> None:
         """Lie over a table.
 
-        Args:
-            table: The table.
-            delegate: Its delegate.
-            count: How many columns stay.
+        The first `count` columns stay.
         """
         super().__init__(table)
         self._table, self._count = table, count

@@ -95,11 +95,7 @@ class _Splitter(QSplitter):
 def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
     """Make two parts with a movable line between them.
 
-    Args:
-        orientation: Side by side or one above the other.
-        first: Left or upper part.
-        second: Right or lower part.
-        stretch: Shares of the spare room that the two take.
+    `stretch` has the shares of the spare room that the two take.
     """
     made = _Splitter(orientation)
     made.setChildrenCollapsible(False)

@@ -43,12 +43,7 @@ class ProblemLine(QWidget):
         self._show(sentence, None)
 
     def show_failed_read(self, error: UserError, retry: Retry) -> None:
-        """Show why something could not be read, and offer to read it again where that may help.
-
-        Args:
-            error: Why.
-            retry: Reads it again.
-        """
+        """Show why something could not be read, and offer to read it again where that may help."""
         self._is_read = True
         self._show(str(error), retry if error.may_pass else None)
 

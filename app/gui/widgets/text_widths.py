@@ -92,13 +92,7 @@ class Face:
         return width
 
     def elided(self, text: str, mode: Qt.TextElideMode, width: int) -> str:
-        """Return what fits of a text.
-
-        Args:
-            text: The whole text.
-            mode: Where "…" stands.
-            width: In pixels.
-        """
+        """Return what fits of a text."""
         if self.width(text) <= width:
             return text
         key = text, mode, width
@@ -107,11 +101,7 @@ class Face:
     def write(self, painter: QPainter, area: QRect, text: str, *, at_right: bool = False) -> None:
         """Write a text in the middle of an area's height.
 
-        Args:
-            painter: Has this font from then on.
-            area: Where the text begins at the left, or ends at the right.
-            text: One line of plain text.
-            at_right: Whether it ends at the right.
+        The painter has this font from then on. The text begins at the left of the area, or ends at the right.
         """
         if not text:
             return
@@ -152,13 +142,7 @@ class DerivedFace:
 
 
 def elide_name(name: str, face: Face, width: int) -> str:
-    """Return what fits of a name: of one with parts the first ones and the last, else both ends.
-
-    Args:
-        name: The whole name.
-        face: What it is written in.
-        width: In pixels.
-    """
+    """Return what fits of a name: of one with parts the first ones and the last, else both ends."""
     if face.width(name) <= width:
         return name
     parts = name.split(SEPARATOR)
@@ -168,14 +152,7 @@ def elide_name(name: str, face: Face, width: int) -> str:
 
 
 def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
-    """Return the width of a column in pixels.
-
-    Args:
-        metrics: Of the font of the cells.
-        column: Its title and that of what stands behind its numbers.
-        title_suffix: What may stand behind the title.
-        cell: The longest cell.
-    """
+    """Return the width of a column in pixels."""
     symbol = SYMBOL_WIDTH if cell.symbol else 0
     text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
     unit = unit_width(metrics, cell.unit)
@@ -187,13 +164,7 @@ def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell
 
 
 def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
-    """Return the width of a unit and the space before it.
-
-    Args:
-        metrics: Of the font of the cells.
-        unit: The unit, or what else stands behind a number.
-        gap: The space.
-    """
+    """Return the width of a unit and the space before it."""
     return metrics.horizontalAdvance(unit) + gap if unit else 0
 
 
@@ -202,11 +173,7 @@ def give_way(
 ) -> dict[int, int]:
     """Return the widths of columns after as many steps as it takes until they fit into a view together.
 
-    Args:
-        widths: Width of each column.
-        steps: Columns with their next smaller width, in the order in which they give way.
-        fixed: Columns whose width stays.
-        view: In pixels.
+    `steps` are columns with their next smaller width, in the order in which they give way.
     """
     shown = dict(widths)
     for step in steps:

@@ -82,13 +82,7 @@ class MatrixForm:
                 self._by_workload[key] = _Selection(dict(lists))
 
     def tick(self, name: str, value: Value, *, on: bool) -> None:
-        """Add a value or remove it; the last one stays.
-
-        Args:
-            name: The parameter.
-            value: One of its values.
-            on: Whether to add it.
-        """
+        """Add a value or remove it; the last one stays."""
         now = self._values(name)
         wanted = {*now, value} if on else {*now} - {value}
         if wanted:
@@ -315,10 +309,7 @@ class MatrixForm:
 def _fits(key: str, lists: Mapping[str, tuple[Value, ...]], machine: Machine) -> bool:
     """Return whether a workload takes these values; those of a custom one are of just that state of its file.
 
-    Args:
-        key: Name of the workload, and the hash of its file.
-        lists: Values of each parameter.
-        machine: This machine.
+    `key` has the name of the workload and the hash of its file.
     """
     workload = next((known for known in catalog.WORKLOADS if known.name == key), None)
     if workload is None:

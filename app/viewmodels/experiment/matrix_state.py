@@ -102,10 +102,7 @@ def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:
 def describe_invalid(parameter: Parameter, text: str, *, typing: bool = False) -> str:
     """Return a sentence for each invalid value; "" where all are valid.
 
-    Args:
-        parameter: The parameter.
-        text: Its values, separated.
-        typing: The last value is still being typed, so it is not judged.
+    While `typing` the last value is not judged.
     """
     words = _split_typed(parameter, text)
     ends_word = text.endswith((_separator(parameter).strip(), " "))

@@ -29,9 +29,7 @@ _MAX_NAMED = 4
 def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
     """Return the experiment that measures variants anew, interleaved.
 
-    Args:
-        variants: The variants, the baseline first.
-        repeats: Runs of each.
+    The baseline is the first.
     """
     names = variant_names(variants)
     named = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
@@ -49,10 +47,7 @@ def format_estimate(left_s: float, learnt_from: int) -> str:
 def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
     """Return sentences on what is stored, what is left, and what does not count and why.
 
-    Args:
-        ahead: What is left.
-        at_most: The experiment may end before its last repeat.
-        budget_s: Its time limit.
+    With `at_most` it may end before its last repeat.
     """
     left = ahead.planned - ahead.done
     if not left:
@@ -93,9 +88,7 @@ def describe_order(plan: Plan) -> list[str]:
 def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = False) -> list[str]:
     """Return a sentence on how small a difference the experiment can show; none where it compares nothing.
 
-    Args:
-        expected: What is expected of it.
-        at_most: The experiment may end before its last repeat.
+    With `at_most` it may end before its last repeat.
     """
     if expected is None:
         return []
@@ -124,9 +117,7 @@ def _describe_insufficient(repeats: str, judged: str, found: Resolution) -> str:
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:
     """Return a sentence on stored runs of the same variants that do not count; none if all count.
 
-    Args:
-        uncounted: Their number.
-        causes: In what their environments differ.
+    `causes` is in what their environments differ.
     """
     if not uncounted:
         return []
@@ -187,13 +178,7 @@ class RefusedText(NamedTuple):
 
 
 def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_all: bool) -> RefusedText:
-    """Return which of the combinations cannot run.
-
-    Args:
-        groups: Those that cannot, by reason.
-        combinations: The number of all.
-        show_all: With every reason instead of the first ones.
-    """
+    """Return which of the combinations cannot run."""
     if not groups:
         return RefusedText("", "")
     count, more = sum(group.count for group in groups), len(groups) - _REASONS_SHOWN
@@ -281,14 +266,7 @@ def reference_label(runs: Sequence[RunRow]) -> str:
 def preset_line(
     line: PresetLine, variants: Sequence[RunSpec], ahead: ExperimentProgress, machine: Machine
 ) -> PresetLine:
-    """Return the line with its size and with what is stored and left.
-
-    Args:
-        line: The line as it is known without the database.
-        variants: The variants of the preset on this machine.
-        ahead: What is stored of them and what is left.
-        machine: Where they would run.
-    """
+    """Return the line with its size and with what is stored and left."""
     can_start = any(not check(spec, machine) for spec in variants)
     runs = f"{ahead.planned:,} {plural('run', ahead.planned)}"
     return replace(

@@ -58,13 +58,7 @@ def parse_tags(text: str) -> tuple[str, ...]:
 
 
 def tag_change(run: int, before: Iterable[str], text: str) -> TagChange:
-    """Return what typing tags in place of others changes; case makes no difference.
-
-    Args:
-        run: The run.
-        before: Its tags.
-        text: The typed tags, comma-separated.
-    """
+    """Return what typing tags in place of others changes; case makes no difference."""
     had = {tag.lower(): tag for tag in before}
     wanted = {tag.lower(): tag for tag in parse_tags(text)}
     return TagChange(

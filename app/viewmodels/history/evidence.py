@@ -105,12 +105,7 @@ def evidence_view(
 ) -> EvidenceView:
     """Return the evidence of a run as text.
 
-    Args:
-        spec: What was requested.
-        evidence: The evidence; None if the run left none.
-        outcome: How the run ended; None while it runs.
-        summary: Its figures.
-        portability: What its weights gave elsewhere.
+    The evidence is None if the run left none, the outcome None while it runs.
     """
     trials = tuple(_portability_result(spec, found) for found in portability)
     if evidence is None:

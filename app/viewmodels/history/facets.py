@@ -54,13 +54,7 @@ class FacetGroup:
 def facet_groups(
     counts: FacetCounts, query: RunQuery, experiments: Iterable[StoredExperiment]
 ) -> tuple[FacetGroup, ...]:
-    """Return the facets that leave a choice: those with several values, and those of which one is chosen.
-
-    Args:
-        counts: The number of runs by facet and value.
-        query: What is chosen.
-        experiments: The experiments by their numbers.
-    """
+    """Return the facets that leave a choice: those with several values, and those of which one is chosen."""
     names = {str(each.experiment): f"{each.name} · {units.local_time(each.created_utc_ns)}" for each in experiments}
     groups = []
     for name, title in _TITLES.items():
@@ -73,14 +67,7 @@ def facet_groups(
 
 
 def choose(query: RunQuery, name: str, value: str, *, chosen: bool) -> RunQuery:
-    """Return the query with a value of a facet chosen or not.
-
-    Args:
-        query: The query before.
-        name: The facet.
-        value: Its value.
-        chosen: Whether the value is chosen now.
-    """
+    """Return the query with a value of a facet chosen or not."""
     others = [other for other in query.selected.get(name, ()) if other != value]
     selected = {**query.selected, name: (*others, value) if chosen else tuple(others)}
     return with_choice(query, {name: values for name, values in selected.items() if values})

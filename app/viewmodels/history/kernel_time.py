@@ -28,12 +28,7 @@ DEVICE_COLUMNS = DeviceTimeRow("", "Step", "Computing", "Communicating alone", "
 
 
 def device_time_rows(evidence: Evidence, step_ms: float | None) -> tuple[DeviceTimeRow, ...]:
-    """Return one row per device; none for a single device.
-
-    Args:
-        evidence: The run's evidence.
-        step_ms: Its measured step; None if nothing was measured.
-    """
+    """Return one row per device; none for a single device."""
     if len(evidence.devices) < 2:
         return ()
     return tuple(_device_row(device, evidence.steps, step_ms) for device in evidence.devices)
@@ -150,13 +145,7 @@ _LEAST_SHARE = 0.01
 
 
 def describe_slow_products(spec: RunSpec, evidence: Evidence, step_ms: float | None) -> str:
-    """Return how much of a step products without tensor cores take, if it is much; "" otherwise.
-
-    Args:
-        spec: What was requested.
-        evidence: What ran.
-        step_ms: The measured step.
-    """
+    """Return how much of a step products without tensor cores take, if it is much; "" otherwise."""
     found = slow_products(spec, evidence, step_ms)
     if found is None:
         return ""

@@ -70,10 +70,7 @@ class RunDetail:
 def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None = None) -> RunDetail:
     """Return everything the page of one run shows; slow enough to belong off the GUI thread.
 
-    Args:
-        run: The run.
-        zone: The reader's time zone; None is the system's.
-        pruned_utc_ns: When its samples were deleted, if they were.
+    `zone` is the reader's time zone, None the system's.
     """
     row = run.row
     panels = stored_curves.run_panels(run, cells.example_word(row.spec))

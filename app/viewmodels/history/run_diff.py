@@ -103,10 +103,7 @@ class RunDiff:
 def run_diff(first: StoredRun, second: StoredRun, zone: tzinfo | None) -> RunDiff:
     """Return what differs from one run to another; slow enough to belong off the GUI thread.
 
-    Args:
-        first: The run that changes are counted from.
-        second: The other one.
-        zone: The reader's time zone; None is the system's.
+    Changes are counted from the first run; `zone` is the reader's time zone, None the system's.
     """
     runs = (first, second)
     numbers = (first.row.run, second.row.run)

@@ -16,10 +16,7 @@ _COLUMNS: Mapping[str, str] = {"tag": "tags", "note": "tags", "card": "devices"}
 def match_cell(row: RunRow, fields: Sequence[str], words: Sequence[SearchWord]) -> Cell:
     """Return where a search found its words in a run, with the text around what no other column shows.
 
-    Args:
-        row: The run.
-        fields: The field in which each word was found.
-        words: The words.
+    `fields` are those in which each word was found.
     """
     said = [_describe(row, name, word.text) for name, word in zip(fields, words, strict=False)]
     return Cell(text=", ".join(dict.fromkeys(said)), tooltip="\n".join(dict.fromkeys(said)))
@@ -50,13 +47,7 @@ def _describe(row: RunRow, name: str, word: str) -> str:
 
 
 def _lines(row: RunRow, name: str, word: str) -> Sequence[str]:
-    """Return the lines of a field that other columns do not show whole.
-
-    Args:
-        row: The run.
-        name: The field.
-        word: What is looked for.
-    """
+    """Return the lines of a field that other columns do not show whole."""
     if name == "note":
         return row.note.splitlines()
     if name == "reason":

@@ -61,9 +61,7 @@ class TimelineView:
 def timeline_view(evidence: Evidence, noun: str) -> TimelineView | None:
     """Return the timeline of a run's evidence; None where none was stored.
 
-    Args:
-        evidence: The evidence.
-        noun: What kernels are called: ops, on the CPU.
+    `noun` is what kernels are called: ops, on the CPU.
     """
     step = evidence.timeline
     if step is None or not step.kernels:
@@ -137,10 +135,7 @@ class Lanes:
     def find(self, row: int, time_us: float, reach_us: float) -> int | None:
         """Return which kernel runs on a row at a time, or the nearest within reach, as a number of these columns.
 
-        Args:
-            row: The row.
-            time_us: The time since the step's start.
-            reach_us: How far away it may be.
+        The time is since the step's start.
         """
         distance = np.maximum(self.start_us - time_us, time_us - self.end_us)
         distance = np.where(self.row == row, np.maximum(distance, 0.0), np.inf)
@@ -158,11 +153,6 @@ class Lanes:
 
         A kernel of a pixel or more is a bar. Shorter ones share their pixel: each class has the part of its height for
         whose part of the time it ran, so that a row of a thousand kernels with gaps between them does not look full.
-
-        Args:
-            start_us: Start of the range.
-            end_us: Its end.
-            width_px: Its width in pixels.
         """
         scale = width_px / (end_us - start_us)
         seen = (self.end_us > start_us) & (self.start_us < end_us)
@@ -185,11 +175,7 @@ class Lanes:
 def _shared_pixels(row: Ints, colour: Ints, left: Floats, width: Floats) -> Bars:
     """Return a bar for each row, pixel and colour that short kernels have, one above the other.
 
-    Args:
-        row: The row of each kernel.
-        colour: Its colour.
-        left: Where it begins, in pixels.
-        width: Its width, below a pixel.
+    Positions and widths are in pixels.
     """
     key = np.stack((row, np.maximum(left + width / 2, 0.0).astype(np.int64), colour))
     (row, pixel, colour), inverse = np.unique(key, axis=1, return_inverse=True)

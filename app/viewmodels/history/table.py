@@ -46,10 +46,7 @@ def build_groups(
 ) -> tuple[Group, ...]:
     """Group runs by their experiment, in the order of `named`; runs without one come last.
 
-    Args:
-        runs: The runs, in order.
-        experiment_of: The experiment of each run that has one.
-        named: Name and start of each experiment, as text.
+    `named` has name and start of each experiment, as text.
     """
     labels = {**named, NO_EXPERIMENT: _NO_EXPERIMENT_LABELS}
     members: dict[int, list[int]] = {experiment: [] for experiment in labels}
@@ -276,10 +273,7 @@ def group_by_experiment(
 ) -> tuple[Group, ...]:
     """Group runs by their experiment; a run of several is in the newest of them.
 
-    Args:
-        runs: The runs, in order.
-        experiments: The experiments, newest first.
-        zone: The reader's time zone; None is the system's.
+    The experiments are newest first; `zone` is the reader's time zone, None the system's.
     """
     experiment_of = {run: found.experiment for found in reversed(experiments) for run in found.runs}
     named = {found.experiment: (found.name, units.local_time(found.created_utc_ns, zone)) for found in experiments}

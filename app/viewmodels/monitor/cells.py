@@ -187,12 +187,7 @@ def device_cells(
 ) -> tuple[Cell, ...]:
     """Return the row of a device.
 
-    Args:
-        host: Its host.
-        device: The device.
-        columns: The keys of the columns.
-        courses: Where the sparklines come from.
-        with_host: Whether the device is named with its host, as in a list over all hosts.
+    Sparklines come from `courses`; `with_host` the device is named with its host, as in a list over all hosts.
     """
     readings = host.readings_of(device.device)
     values, state = readings.values(), readings.state(device)
@@ -226,14 +221,7 @@ def device_cells(
 
 
 def host_cells(host: MonitoredHost, columns: Sequence[str], courses: Courses, *, is_folded: bool) -> tuple[Cell, ...]:
-    """Return the row of a host: its link, and the figures of its devices together.
-
-    Args:
-        host: The host.
-        columns: The keys of the columns.
-        courses: Where the sparklines come from.
-        is_folded: Whether its devices are hidden.
-    """
+    """Return the row of a host: its link, and the figures of its devices together."""
     devices, has_link = host.main_devices, host.link.stage == "connected"
     mark = ("▸" if is_folded else "▾") if host.devices else ""
     state = host_state(host)

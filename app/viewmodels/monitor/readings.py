@@ -34,10 +34,8 @@ class DeviceMetric:
 def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMetric, ...]:
     """Return the figures of a device, by topic.
 
-    Args:
-        device: The device as it was probed.
-        now: The newest value of each field that was ever reported.
-        first: The first reading of each slow field, from which counters count.
+    `now` has the newest value of each field that was ever reported, `first` the first reading of each slow field, from
+    which counters count.
     """
     return tuple(metric for topic in TOPICS for metric in _topic_metrics(device, topic, now, first))
 
@@ -97,9 +95,7 @@ def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> 
 def describe_not_reported(device: Device, now: Values = MappingProxyType({})) -> str:
     """Return the fields that a device does not report, by reason, as one sentence; "" where it reports all.
 
-    Args:
-        device: The device.
-        now: Its values; what has one is reported, whatever was found at first.
+    What has a value `now` is reported, whatever was found at first.
     """
     by_reason: dict[str, dict[str, None]] = {}
     for name, reason in device.absent.items():
@@ -170,9 +166,7 @@ def _state(severity: int, text: str, reason: str = "") -> DeviceState:
 def worst_state(states: list[DeviceState], count: Callable[[int, int], str]) -> DeviceState:
     """Return several devices' states as one: the worst, and how many have which; of none an empty one.
 
-    Args:
-        states: Those of the devices.
-        count: Returns the words for so many devices of a severity.
+    `count` returns the words for so many devices of a severity.
     """
     by_severity = {severity: sum(state.severity == severity for state in states) for severity in SEVERITY_NAMES}
     counted = [count(severity, number) for severity, number in by_severity.items() if number]

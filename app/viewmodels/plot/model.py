@@ -47,11 +47,7 @@ class Strip:
 def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
     """Return a range around `at`, zoomed.
 
-    Args:
-        shown: The range that is shown.
-        factor: How many times as long the new one is.
-        at: The value that keeps its place.
-        whole: The limits.
+    It is `factor` times as long, `at` keeps its place, and `whole` has the limits.
     """
     factor = max(factor, (whole[1] - whole[0]) / 1e5 / (shown[1] - shown[0]))
     start, end = at + (shown[0] - at) * factor, at + (shown[1] - at) * factor
@@ -61,10 +57,7 @@ def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
 def panned(shown: Span, by: float, whole: Span) -> Span:
     """Return a range of the same length further along.
 
-    Args:
-        shown: The range that is shown.
-        by: How far to move it; negative towards the start.
-        whole: The limits.
+    It moves `by` so much, negative towards the start; `whole` has the limits.
     """
     by = min(max(by, whole[0] - shown[0]), whole[1] - shown[1])
     return shown[0] + by, shown[1] + by
@@ -91,10 +84,7 @@ class CurveSource(Protocol):
     def window(self, start: float, end: float, columns: int) -> Envelope:
         """Return the curve between two times, and one row beyond each end.
 
-        Args:
-            start: The first time.
-            end: The last time.
-            columns: Pixel columns to draw in; no finer resolution is needed.
+        No finer resolution is needed than for so many pixel columns.
         """
 
     def points(self) -> tuple[Floats, Floats]:
@@ -287,12 +277,7 @@ class Plots:
         return list(self.ranges.values())[-1]
 
     def describe_time(self, time: float, shown: Span) -> str:
-        """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled.
-
-        Args:
-            time: The time.
-            shown: The range that the plots show.
-        """
+        """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled."""
         parts = [units.instant(time, shown[1] - shown[0])]
         parts += [band.name for band in self.bands if band.start <= time < band.end]
         t_s = time + self.origin_s

@@ -37,11 +37,8 @@ def device_panels(
 ) -> tuple[Panel, ...]:
     """Return a panel per plotted field, with a curve per device; those without any curve are left out.
 
-    Args:
-        devices: GPUs, or the host alone.
-        read: Where the curves come from.
-        speed: Which fields: those of every tick, or those read rarely.
-        cpu_count: Processors of the host, of which the worker's load is a share; 0 where it is not known.
+    `speed` says which fields: those of every tick, or those read rarely. The worker's load is a share of `cpu_count`
+    processors, 0 where that is not known.
     """
     if not devices:
         return ()
@@ -69,14 +66,7 @@ def per_gpu_panels(gpus: Sequence[Device], read: ReadCurve) -> tuple[Panel, ...]
 def training_panels(
     example: str, throughput: CurveSource | None, loss: CurveSource | None, accuracy: CurveSource | None
 ) -> tuple[Panel, ...]:
-    """Return the panels of a run's training; those without a curve are left out.
-
-    Args:
-        example: The word for one item of the training data.
-        throughput: Examples per second of each block.
-        loss: The loss of the last step of each block.
-        accuracy: The accuracy after each epoch, in percent.
-    """
+    """Return the panels of a run's training; those without a curve are left out."""
     specs = (
         ("throughput", "Throughput", units.rate_unit(example), "Block", _THROUGHPUT_COLOUR, throughput),
         ("loss", "Loss", "", "Last step", _LOSS_COLOUR, loss),
@@ -110,13 +100,7 @@ def make_curve(
 ) -> Curve:
     """Return a curve; one that grows shows its newest value.
 
-    Args:
-        key: Its name within the panel.
-        label: Its name in the legend.
-        colour: The index of its colour.
-        source: Its points.
-        format_value: The text of a stored value.
-        scale: The divisor that turns stored values into the panel's unit.
+    `scale` is the divisor that turns stored values, which `format_value` writes, into the panel's unit.
     """
     return Curve(
         key=key,

@@ -68,12 +68,7 @@ def overview_curve(run: StoredRun) -> Curve | None:
 
 
 def run_panels(run: StoredRun, example: str) -> tuple[Panel, ...]:
-    """Return the panels of one run as they were while it went on; zero is the run's start.
-
-    Args:
-        run: The run with its samples.
-        example: The word for one item of its training data.
-    """
+    """Return the panels of one run as they were while it went on; zero is the run's start."""
     columns = {each.device.device: each for each in gpu_samples(run) or host_samples(run)}
     devices = [each.device for each in columns.values()]
 

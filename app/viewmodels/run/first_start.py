@@ -36,11 +36,7 @@ def first_choices(
 ) -> tuple[FirstChoice, ...]:
     """Return the places for runs, the GPUs of this machine first.
 
-    Args:
-        inventory: The devices of this machine.
-        framework: The framework's version in the environment that runs use here; None where there is none.
-        reference_runs: How many runs come with the program.
-        is_making: Whether an environment is being made here; one at a time.
+    `framework` is its version in the environment that runs use here, None where there is none.
     """
     usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
     gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]

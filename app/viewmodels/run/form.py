@@ -24,10 +24,7 @@ class CustomFiles:
     def set_message(self, path: Path, message: str, *, invalid: bool) -> None:
         """Set the message of a file.
 
-        Args:
-            path: The file.
-            message: One sentence.
-            invalid: Whether its workloads cannot run.
+        It is `invalid` where its workloads cannot run.
         """
         self._messages[path] = message, invalid
         self._last = path

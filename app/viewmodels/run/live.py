@@ -80,13 +80,7 @@ class TimeView:
         self._paused = shown
 
     def zoom(self, shown: TimeAxis, factor: float, at: float) -> None:
-        """Show a longer or shorter time and hold it.
-
-        Args:
-            shown: The axis that is shown.
-            factor: How many times as long.
-            at: The time that keeps its place.
-        """
+        """Show a longer or shorter time and hold it."""
         length = shown.end - shown.start
         factor = min(max(factor, _SHORTEST_S / length), _LONGEST_S / length)
         self._paused = TimeAxis(shown.origin_s, at + (shown.start - at) * factor, at + (shown.end - at) * factor)
@@ -104,10 +98,7 @@ class TimeView:
     def run_axis(self, start_s: float, now_s: float, *, ended: bool) -> TimeAxis:
         """Return the view of a run: its last seconds, or all of it across the whole width.
 
-        Args:
-            start_s: When the run began.
-            now_s: The newest time of the run.
-            ended: Whether it has ended; before, the axis has some room to grow.
+        Before it has ended the axis has some room to grow.
         """
         if self._paused is not None:
             return self._paused
