@@ -34,7 +34,10 @@ def _use_shown_chart(page: QWidget, theme: Theme, use: Callable[[Drawing], None]
 
 
 def chart_to_save(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawing | None:
-    """Draw the plot or chart under the pointer, the focused one, or else every visible plot or the first chart."""
+    """Draw the plot or chart under the pointer, the focused one, or else every visible plot or the first chart.
+
+    `hovered` is the widget under the pointer.
+    """
     for candidate in (hovered, QApplication.focusWidget()):
         found = _enclosing_chart(candidate, page)
         if isinstance(found, TimePanel):

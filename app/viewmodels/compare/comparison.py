@@ -6,9 +6,26 @@ from typing import NamedTuple
 
 from app import units
 from app.analysis.effects import step_differences
+from app.analysis.equality import (
+    Equality,
+    State,
+    describe_differences,
+    describe_excess,
+    find_equality,
+    known_checks,
+    largest_of,
+)
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.training import compare_accuracy, group_by_training, trainings
-from app.analysis.verdict import family_level, group_by_variant, join_seeds, same_workload, throughputs, without_seed
+from app.analysis.verdict import (
+    VariantResult,
+    family_level,
+    group_by_variant,
+    join_seeds,
+    same_workload,
+    throughputs,
+    without_seed,
+)
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunHeader, RunRow, StoredRun
@@ -24,7 +41,6 @@ from app.viewmodels.charts.roofline import roofline_chart
 from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, frontier_chart, speedup_chart
 from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_chart
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
-from app.viewmodels.compare.equality import VariantEquality, compared_equality, equality_warnings
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.state_warnings import ComparisonWarning, Severity
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
@@ -33,7 +49,7 @@ from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.naming import shared_settings, variant_names
-from app.viewmodels.format.sentences import format_run_numbers, group_by_ending, join_with_and
+from app.viewmodels.format.sentences import format_run_numbers, group_by_ending, join_with_and, name_few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +114,16 @@ class ComparedRuns:
     too_many: int = 0
     left_out: int = 0
     seeds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantEquality:
+    """What the check of a variant against the baseline came to; `names` are both in a sentence."""
+
+    name: str
+    baseline: str
+    runs: tuple[int, ...]
+    found: Equality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +231,8 @@ def compare(
     variants = compared_variants(verdict, found.metrics)
     why_baseline = _baseline_note(rows, baseline)
     drawn_styles = {run: found.styles[run] for run in found.drawn}
-    equality, accuracy = compared_equality(verdict.results, found.runs), tuple(_accuracy_notes(found, baseline))
-    warnings = [*equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]
+    equality, accuracy = _compared_equality(verdict.results, found.runs), tuple(_accuracy_notes(found, baseline))
+    warnings = [*_equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]
     return Comparison(
         found=found,
         baseline=baseline,
@@ -232,6 +258,79 @@ def compare(
         why=why_views(found.runs, verdict),
         equality=equality,
     )
+
+
+_EQUALITY = "equality"
+"""The key of the warning that variants compute something else, and of the notes on the others."""
+
+_MAX_NAMED = 4
+"""Variants that are named."""
+_STATE_TEXTS: dict[State, str] = {"same": "the same", "differs": "not the same", "not comparable": "not compared"}
+
+
+def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRun]) -> tuple[VariantEquality, ...]:
+    """Return the checks of a comparison's variants against its baseline, those that were made."""
+    known = known_checks(runs)
+    baseline = next((result for result in results if result.is_baseline), None)
+    if not known or baseline is None:
+        return ()
+    spec, names = baseline.runs[0].spec, variant_names([each.runs[0].spec for each in results], in_sentence=True)
+    named = dict(zip(map(id, results), names, strict=True))
+    checked = [(each, find_equality(each.runs[0].spec, spec, known)) for each in results if each is not baseline]
+    return tuple(
+        VariantEquality(
+            name=named[id(each)],
+            baseline=named[id(baseline)],
+            runs=tuple(row.run for row in each.runs),
+            found=found,
+        )
+        for each, found in checked
+        if found is not None
+    )
+
+
+def _equality_warnings(checked: Sequence[VariantEquality]) -> list[ComparisonWarning]:
+    """Return a warning for each variant that computes something else, and notes on the others."""
+    differing = [
+        _equality_warning(
+            [each],
+            f"{_capital(each.name)} does not compute the same as {each.baseline}: {describe_excess(each.found)}.",
+            is_note=False,
+        )
+        for each in checked
+        if each.found.state == "differs"
+    ]
+    same = [each for each in checked if each.found.state == "same"]
+    reasons = dict.fromkeys(each.found.reason for each in checked if each.found.state == "not comparable")
+    unknown = [[each for each in checked if each.found.reason == reason] for reason in reasons]
+    return [
+        *differing,
+        *([_equality_warning(same, _describe_same(same))] if same else []),
+        *(_equality_warning(alike, _describe_unknown(alike)) for alike in unknown),
+    ]
+
+
+def _equality_warning(alike: Sequence[VariantEquality], sentence: str, *, is_note: bool = True) -> ComparisonWarning:
+    values = {run: _STATE_TEXTS[each.found.state] for each in alike for run in each.runs}
+    return ComparisonWarning(key=_EQUALITY, sentence=sentence, values=values, severity="note" if is_note else "warning")
+
+
+def _describe_same(same: Sequence[VariantEquality]) -> str:
+    verb = "computes" if len(same) == 1 else "compute"
+    within = describe_differences(largest_of([each.found for each in same]))
+    names = _capital(name_few([each.name for each in same], _MAX_NAMED))
+    return f"{names} {verb} the same as {same[0].baseline}: {within}."
+
+
+def _describe_unknown(alike: Sequence[VariantEquality]) -> str:
+    verb = "computes" if len(alike) == 1 else "compute"
+    first = alike[0]
+    names = name_few([each.name for each in alike], _MAX_NAMED)
+    return f"Not checked whether {names} {verb} the same as {first.baseline}: {first.found.reason}."
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
 
 
 _MAX_SEEDS = 5
