@@ -39,9 +39,6 @@ class Effect:
     Effects and the variants' ratios to the baseline are one family: what a single pair shows has one interval.
 
     Attributes:
-        parameter: Its name.
-        before: Its value before the change.
-        after: Its value after it.
         ratio: Geometric mean over the pairs.
         pairs: Those with an interval, if there are any; else all.
         single_run_pairs: How many others were left out.

@@ -18,12 +18,9 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedStep:
-    """The kernels of one traced step on one GPU.
+    """The kernels of one traced step on one GPU: how many, for how long any of them ran, or one that computes.
 
-    Attributes:
-        busy_ms: The time in which any of them ran.
-        compute_ms: The time in which one ran that does not communicate.
-        kernels: How many ran.
+    What communicates does not compute.
     """
 
     busy_ms: float

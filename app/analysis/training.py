@@ -28,7 +28,6 @@ class Trainings:
     """The completed runs of one training.
 
     Attributes:
-        runs: The runs.
         accuracies_pct: Accuracy after the last epoch of each, in percent.
         seconds: Time of all epochs of each, without testing.
         seconds_to: By accuracy in percent, the seconds of each run that reached it.

@@ -35,7 +35,6 @@ class Equivalence:
     to 1 / 0.98, the same to both sides on the logarithm.
 
     Attributes:
-        margin_pct: The margin.
         interval: The interval of the two one-sided tests, None where a side has one process only.
         decision: `equal`: the interval lies within the margin. `slower`, `faster`: the verdict's own, wider interval
             lies beyond it. Else it cannot be told.

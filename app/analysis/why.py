@@ -110,7 +110,6 @@ class StepDifference:
         examples: What all times refer to if the batches of a GPU differ, the examples of one GPU; None is one step.
         on_gpu: Whether the runs were on GPUs. On the CPU operations overlap and tracing slows them: they do not add up.
         step: The measured step.
-        parts: Its parts.
     """
 
     baseline: tuple[StoredRun, ...]

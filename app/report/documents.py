@@ -233,7 +233,7 @@ def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
 
 
 def _run_head(row: RunRow) -> dict[str, Any]:
-    """Return what a run is, and how it ended."""
+    """Return what a run is, the user's annotations, and how it ended."""
     return {
         "run": row.run,
         "uid": row.uid,
@@ -242,7 +242,10 @@ def _run_head(row: RunRow) -> dict[str, Any]:
         "variant": row.spec.variant,
         "purpose": row.purpose,
         "host": row.host,
-        **annotations_document(row),
+        "note": row.note,
+        "tags": list(row.tags),
+        "experiments": list(row.experiments),
+        "deleted_utc": None if row.deleted_utc_ns is None else iso_utc(row.deleted_utc_ns),
         "outcome": row.outcome.name if row.outcome else None,
         "reason": row.outcome.reason if row.outcome else None,
     }
@@ -264,16 +267,6 @@ def listed_document(row: RunRow) -> dict[str, Any]:
         if metric.list_column:
             put_json(document, metric, metric.row_value(row))
     return document
-
-
-def annotations_document(row: RunRow) -> dict[str, Any]:
-    """Return the user's annotations of a run, its experiments, and when it was moved to the trash."""
-    return {
-        "note": row.note,
-        "tags": list(row.tags),
-        "experiments": list(row.experiments),
-        "deleted_utc": None if row.deleted_utc_ns is None else iso_utc(row.deleted_utc_ns),
-    }
 
 
 Readings = Mapping[str, Mapping[str, float]]

@@ -24,15 +24,9 @@ _TITLES: dict[GateOutcome, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What a gate says.
+    """What a gate says of a comparison in which a variant may be slower by so many percent.
 
-    Attributes:
-        margin_pct: How much slower a variant may be, in percent.
-        outcome: Its outcome.
-        reasons: Why it cannot tell, or which variants are slower; empty if it passed.
-        figures: A row per variant.
-        verdict: The verdict of the comparison.
-        warnings: Those of the comparison.
+    `reasons` say why it cannot tell, or which variants are slower; `figures` has a row per variant.
     """
 
     margin_pct: float

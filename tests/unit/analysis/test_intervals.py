@@ -300,3 +300,10 @@ def test_nothing_is_foreseen_of_two_processes_or_where_it_is_known_well_enough()
     assert required_repeats([100.0, 101.0], [100.0, 101.0, 102.0]) is None
     assert required_repeats([100.0] * 3, [100.0] * 3) is None
     assert required_repeats([100.0, 100.01, 99.99], [100.0, 100.01, 99.99]) is None
+
+
+def test_an_estimate_is_scaled_with_its_ends_in_order() -> None:
+    found = Estimate(2.0, 1.0, 4.0, 3)
+    assert found.scaled(10) == Estimate(20.0, 10.0, 40.0, 3)
+    assert found.scaled(-1) == Estimate(-2.0, -4.0, -1.0, 3)
+    assert Estimate(2.0, None, None, 1).scaled(-1) == Estimate(-2.0, None, None, 1)
