@@ -195,14 +195,17 @@ class RemoteRun:
         self._order = MessageOrder(host.now(), host.now, is_greeted=True)
         self._number = link.number()
         self._said: queue.SimpleQueue[RunReport | None] = queue.SimpleQueue()
-        # One reference, which `stop` sets: since when the run is to end.
+        # Two references, which `stop` sets: why the run is to end, and since when. One that `run` sets.
+        self._stop_reason = ""
         self._stopped_s: float | None = None
+        self._is_ordered = False
         self._is_refused = False
 
     def stop(self, reason: str = "") -> None:
-        """Have the agent end it."""
-        self._stopped_s = self._stopped_s or time.monotonic()
-        self._link.send(StopRun(run=self._number, reason=reason))
+        """Have the agent end it, now or as soon as it is ordered."""
+        self._stop_reason, self._stopped_s = reason, self._stopped_s or time.monotonic()
+        if self._is_ordered:
+            self._link.send(StopRun(run=self._number, reason=reason))
         self._said.put(None)  # wakes `run`, which from now on waits for less long
 
     def run(self) -> None:
@@ -226,6 +229,9 @@ class RemoteRun:
                     message_gap_s=self._timeouts.message_gap_s,
                 )
             )
+            self._is_ordered = True
+            if self._stopped_s is not None:
+                self.stop(self._stop_reason)
             return self._follow()
         finally:
             self._link.routes.forget_run(self._number)

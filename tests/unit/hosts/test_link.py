@@ -381,6 +381,17 @@ def iter_now(orders: "queue.SimpleQueue[Order]") -> Iterator[Order]:
             yield orders.get_nowait()
 
 
+def test_a_run_that_is_stopped_before_it_is_ordered_is_stopped_after_that(agent: Agent, connection: Connection) -> None:
+    files, events = ScratchFiles(connection.link), list[RunEvent]()
+    run = RemoteRun(connection.link, files, START, connection.host, events.append, WorkerTimeouts())
+    run.stop("The disk is full.")
+    agent.answers[StopRun] = lambda order: RunSaid(run=order.run, event=msgspec.Raw(encode(COMPLETED).rstrip()))
+    run.run()
+    assert agent.order(StartRun)
+    assert agent.order(StopRun).reason == "The disk is full."
+    assert events == [COMPLETED]
+
+
 @pytest.mark.parametrize(("stop_s", "is_left"), [(0.0, True), (LIMIT_S, False)])
 def test_a_run_that_its_agent_does_not_end_is_left(
     stop_s: float, is_left: bool, agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
