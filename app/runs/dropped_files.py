@@ -7,6 +7,7 @@ from typing import Literal
 
 from app.errors import UserError, read_error
 from app.paths import PROGRAM
+from app.recording import is_recording
 from app.runs.experiment.presets import load_preset
 from app.storage.files import database_application
 from app.storage.migrations import APPLICATION_ID
@@ -70,9 +71,9 @@ def _look_into(path: Path, database: Path, *, busy: bool) -> tuple[DropKind | No
             return None, "This is another program's database."
         if path.samefile(database):
             return None, "This database is already open in this window."
-        if busy:
-            return None, "A run is active, and an import would disturb it. Drop the file again when the run has ended."
-        return "database", "Adds its runs to History, and its unfinished experiments to the queue. Ctrl+Z undoes it."
+        return _as_import("Adds its runs to History, and its unfinished experiments to the queue.", busy=busy)
+    if is_recording(path):
+        return _as_import("Adds its run to History.", busy=busy)
     match path.suffix.lower():
         case ".py":
             when = " when the current run has ended" if busy else ""
@@ -91,6 +92,12 @@ def _look_into(path: Path, database: Path, *, busy: bool) -> tuple[DropKind | No
     if path.suffix.lower() in _TABLES:
         return None, f"Exported tables cannot be added. Export runs as a database: `{PROGRAM} export RUNS my.vscope`."
     return None, f"This is not a file of this program. {_TAKEN}"
+
+
+def _as_import(text: str, *, busy: bool) -> tuple[DropKind | None, str]:
+    if busy:
+        return None, "A run is active, and an import would disturb it. Drop the file again when the run has ended."
+    return "database", f"{text} Ctrl+Z undoes it."
 
 
 def _is_timeline(path: Path) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from app.crash import write_report
 from app.environment_keys import CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
 from app.errors import UserError
 from app.events import Outcome
@@ -17,11 +18,14 @@ from app.runs.custom import stored_source
 from app.runs.host import Host, WorkerTimeouts
 from app.runs.leases import Lease
 from app.runs.maker import RunMaker
-from app.runs.sinks import Sink, StoreSink, peak_flops_per_s
+from app.runs.sinks import Sink, StoreSink, stored_calibration
 from app.storage.files import disk_space
 from app.storage.run_store import RunStore
 from app.storage.store import Store
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
+
+_REPORTED_LINES = 100
+"""Of the end of a run's log, in a crash report."""
 
 
 def _no_other_host(word: str) -> Host:
@@ -141,7 +145,7 @@ class RunSession:
         uid = uuid.uuid4().hex
         source = stored_source(self._spec, services.database)
         with RunStore.open(services.database) as store:
-            sink = self._sink = StoreSink(store, self._sinks)
+            sink = self._sink = StoreSink(store, self._sinks, has_rescue=True)
             self._maker = RunMaker(
                 start_order(self._spec, source, weights_path(services.database, uid).absolute()),
                 services.host,
@@ -159,7 +163,11 @@ class RunSession:
         if sink.failure is not None:
             raise sink.failure
         assert sink.ended is not None, "the maker has ended the run"
-        return sink.ended.outcome
+        outcome = sink.ended.outcome
+        if outcome.name == "crashed" and sink.stored is not None:
+            lines = "\n".join(line.text for line in sink.stored.log[-_REPORTED_LINES:])
+            write_report(f"Run {sink.run} crashed: {outcome.reason}", f"End of the run's log:\n{lines}")
+        return outcome
 
 
 def source_info(source: Source | None) -> dict[str, str]:
@@ -189,4 +197,4 @@ def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
 
 def needs_calibration(store: Store, spec: RunSpec, host: Host, devices: Sequence[str]) -> bool:
     """Return whether none of these devices of a host is calibrated in the run's precision."""
-    return peak_flops_per_s(store, spec, devices, host.name) is None
+    return stored_calibration(store, spec, devices, host.name) is None

@@ -1,11 +1,16 @@
 """Sinks get every event of a run, in the order of one clock."""
 
 import contextlib
+import gzip
 import logging
+import shutil
+import tempfile
 import time
+import uuid
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -13,12 +18,13 @@ import msgspec
 from app import units
 from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
-from app.crash import write_report
 from app.environment_keys import HOST_KEY
-from app.errors import DatabaseError, DatabaseLockedError
+from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, RunRescuedError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.fields import Sample, SlowSample
-from app.log import run_number
+from app.log import log_folder, run_number
+from app.paths import PROGRAM, RUNS_SUFFIX, open_private, program_version
+from app.recording import head_line
 from app.records import Phase, StoredRun
 from app.runs.host import calibrated_device
 from app.runs.leases import CPU
@@ -26,10 +32,9 @@ from app.samples import LogLine, TelemetryGap, Waiting
 from app.storage.owner import this_process
 from app.storage.run_store import RunStore
 from app.storage.store import Store, StoredEvent
-from workloads.protocol import DataReady, Flops, RunSpec
+from workloads.protocol import Calibration, DataReady, Flops, RunSpec, encode
 
 _log = logging.getLogger("variantscope.run")
-_REPORTED_LINES = 100
 _LOCK_TRY_S = 0.1
 """How long a batch waits for another program that writes: the worker is watched between two tries."""
 _LOCK_WAIT_S = 60.0
@@ -42,6 +47,8 @@ _MAX_BATCH_BYTES = 48_000_000
 _EVENT_BYTES = 700
 """About what a sample takes: a tuple-like object and its numbers."""
 _THINNED = (Sample, SlowSample, LogLine)
+_RESCUE_LEVEL = 1
+"""How hard a recording is compressed while its run goes on, from 1 to 9."""
 
 
 class Sink(Protocol):
@@ -66,25 +73,80 @@ class FanOut:
             sink.handle(event)
 
 
+class Rescue:
+    """The recording of a run that goes on, compressed, in a file without a name: it gets one if the database is lost.
+
+    Methods but `close` raise `OSError`.
+
+    Thread: the session's.
+    """
+
+    def __init__(self, database: Path) -> None:
+        """Begin it on the disk of the log where that can be written: that of the database may be what is lost."""
+        self._folders = database.absolute().parent, log_folder().absolute()
+        self._name = f"{database.stem}-rescued-{uuid.uuid4().hex[:8]}{RUNS_SUFFIX}"
+        try:
+            self._unnamed = tempfile.TemporaryFile(dir=self._folders[1])  # noqa: SIM115
+        except OSError:
+            self._unnamed = tempfile.TemporaryFile(dir=self._folders[0])  # noqa: SIM115
+        self._lines = gzip.GzipFile(fileobj=self._unnamed, mode="wb", compresslevel=_RESCUE_LEVEL)
+        self._lines.write(head_line(program_version()))
+
+    def write(self, event: RunEvent) -> None:
+        """Add an event. The run gets an id of its own, so that a database that has its beginning takes it, too."""
+        if isinstance(event, RunStarted):
+            event = msgspec.structs.replace(event, uid=uuid.uuid4().hex)
+        self._lines.write(encode(event))
+        if isinstance(event, RunEnded):
+            self._lines.close()
+
+    def keep(self) -> Path:
+        """Give the file its name, beside the database where that can be, and go on there; return its path."""
+        self._lines.close()
+        try:
+            return self._go_on_in(self._folders[0])
+        except OSError as error:
+            _log.warning("no rescue file beside the database: %s", error)
+            return self._go_on_in(self._folders[1])
+
+    def close(self) -> None:
+        """Close the file; one without a name is gone."""
+        with contextlib.suppress(OSError):
+            self._lines.close()
+            self._unnamed.close()
+
+    def _go_on_in(self, folder: Path) -> Path:
+        path = folder / self._name
+        self._unnamed.seek(0)
+        with open(path, "xb", opener=open_private) as file:
+            shutil.copyfileobj(self._unnamed, file)
+        self._lines = gzip.GzipFile(path, "ab", _RESCUE_LEVEL)
+        return path
+
+
 class StoreSink:
     """Stores a run's events, from `RunStarted` to `RunEnded`, and passes each on with what only the store knows.
 
     The first gets the run's number, the last its figures. Events between are written in batches, each one transaction,
     every half second. While another program keeps the database locked they are kept in memory: samples and log lines up
     to a limit, then fewer and fewer of them; blocks, phases and all else in any case. Of a long log the first and the
-    last lines are stored.
+    last lines are stored. A run with a rescue goes on in that where the database is lost.
 
     Attributes:
         run: The run's number; None until it has begun.
-        stored: The run as it is stored, once it has ended; None if its end could not be stored.
+        stored: The run as it is stored, once it has ended; None if its end is not in the database.
         ended: Its last event, as it was passed on.
         failure: Why it, or a part of it, is not in the database; None where all is, if late.
 
     Thread: the one that opened the store; any for `Waiting`.
     """
 
-    def __init__(self, store: RunStore, listeners: Sequence[Sink] = ()) -> None:
+    def __init__(self, store: RunStore, listeners: Sequence[Sink] = (), *, has_rescue: bool = False) -> None:
+        """Take where the run is stored, who else gets its events, and whether this is the only place that has them."""
         self._store = store
+        self._has_rescue = has_rescue
+        self._rescue: Rescue | None = None
+        self._lost = ""
         self._listeners = FanOut(listeners)
         self._batch: list[StoredEvent] = []
         self._batch_bytes = 0
@@ -95,6 +157,7 @@ class StoreSink:
         self._left_out = 0
         self._stored_lines = 0
         self._dropped = 0
+        self._is_locked = False
         self._written_s = time.monotonic()
         self._started: RunStarted | None = None
         self._flops: int | None = None
@@ -115,7 +178,9 @@ class StoreSink:
                 self._listeners.handle(event)  # a link says it on a thread of its own
             case _:
                 self._listeners.handle(event)
-                self._store_event(event)
+                self._record(event)
+                if not self._lost:
+                    self._store_event(event)
 
     def abandon(self) -> None:
         """End a run whose last events never came, so that it can be deleted; raises `DatabaseError`."""
@@ -138,7 +203,45 @@ class StoreSink:
         self._numbered = run_number.set(self.run)
         _log.info("starts: %s %s", event.spec.workload, event.spec.variant)
         self._started = msgspec.structs.replace(event, run=self.run)
+        self._host = event.environment.get(HOST_KEY, "")
+        self._devices = [device.device for device in event.devices if device.kind == "gpu"] or [CPU]
+        if self._has_rescue:
+            with contextlib.suppress(OSError):
+                self._rescue = Rescue(self._store.path)
+            self._record(event)
+            if (calibration := self._calibration()) is not None:
+                self._record(calibration)
         self._listeners.handle(self._started)
+
+    def _record(self, event: RunEvent) -> None:
+        """Add an event to the rescue, if there is one that can be written."""
+        if self._rescue is not None:
+            try:
+                self._rescue.write(event)
+            except OSError as error:
+                _log.warning("the run has no rescue any more: %s", error)
+                self._rescue = None
+                if self._lost:
+                    self.failure = DatabaseError(f"{self._lost}, but not all of it ({error.strerror}).")
+
+    def _lose(self, error: DatabaseGoneError) -> None:
+        """Go on in the rescue alone, from here on; raises the error where there is none."""
+        if self._rescue is None:
+            raise error
+        try:
+            path = self._rescue.keep()
+        except OSError:
+            self._rescue = None
+            raise error from None
+        self._lost = f"{str(error).rstrip('.')}; the run is in {path}"
+        self.failure = RunRescuedError(
+            f"{self._lost}, and `{PROGRAM} import {path}` adds it to a database.",
+            in_window=f"{self._lost}. Drop that file on the window to add the run to a database.",
+            path=path,
+        )
+        _log.warning("%s", self._lost)
+        self._batch.clear()
+        self._store.close()
 
     def _store_event(self, event: RunEvent) -> None:
         match event:
@@ -150,25 +253,35 @@ class StoreSink:
                 self._flops = per_step
             case DataReady():
                 self._ready_ms = event.time_ns / 1e6 / event.steps
+            case Calibration(device=device):
+                self._add(msgspec.structs.replace(event, device=calibrated_device(device, self._host)))
             case _ if isinstance(event, StoredEvent):
                 self._add(event)
-        if self.run is not None and time.monotonic() - self._written_s >= _BATCH_S:
-            with contextlib.suppress(DatabaseLockedError):
+        # Of a recording that is played, much comes in little time.
+        is_large = self._batch_bytes > _MAX_BATCH_BYTES / 4 and not self._is_locked
+        if self.run is not None and (is_large or time.monotonic() - self._written_s >= _BATCH_S):
+            try:
                 self.flush()
+            except DatabaseLockedError:
+                pass
+            except DatabaseGoneError as error:
+                self._lose(error)
 
     def _end(self, event: RunEnded) -> None:
-        """Store what follows from all that happened; wait for a locked database, then go on in a rescue file."""
+        """Store what follows from all that happened; wait for a locked database, then do without it."""
         outcome, summary = event.outcome, Summary()
         end_s: float | None = None
         try:
             self._end_log()
-            while True:
+            while not self._lost:
                 try:
                     self.flush()
-                    outcome, summary = self._conclude(event)
+                    summary = self._conclude(event)
                     break
                 except DatabaseLockedError:
                     end_s = self._wait_for_lock(event.t_ns, end_s)
+                except DatabaseGoneError as error:
+                    self._lose(error)
         except DatabaseError as error:
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=event.outcome.ended_by), Summary()
             self.failure = error
@@ -176,37 +289,36 @@ class StoreSink:
             self._store.use_reserve()
             with contextlib.suppress(DatabaseError):
                 self._store_end(event.t_ns, outcome, summary)
+        if self._lost:
+            self._record(event)
+            outcome = replace(outcome, reason=f"{outcome.reason or ''} {self._lost}.".strip())
+        if self._rescue is not None:
+            self._rescue.close()
         _log.info("ended: %s, %s examples/s. %s", outcome.name, summary.throughput, outcome.reason or "")
         self.ended = RunEnded(run=self._number(), t_ns=event.t_ns, outcome=outcome, summary=summary)
         self._listeners.handle(self.ended)
-        self.failure = self._store.rescue_error or self.failure
         run_number.reset(self._numbered)
 
-    def _conclude(self, event: RunEnded) -> tuple[Outcome, Summary]:
-        """Compute what follows from all that was measured, and store it; return outcome and metrics."""
+    def _conclude(self, event: RunEnded) -> Summary:
+        """Compute what follows from all that was measured, and store it; return the metrics."""
         run = self._number()
         stored = self._store.load(run)
         self._store.add_environment(run, throttled_environment(stored))
-        outcome = event.outcome
-        if self._store.rescue is not None:
-            outcome = replace(outcome, reason=f"{outcome.reason or ''} {self._store.rescue}".strip())
-        assert self._started is not None, "the run has begun"
-        devices = [device.device for device in self._started.devices if device.kind == "gpu"] or [CPU]
+        calibration = self._calibration()
         summary = summarise(
             stored,
             allocator_peak_bytes=event.summary.allocator_peak_bytes,
             flops_per_step=self._flops,
-            peak_flops_per_s=peak_flops_per_s(
-                self._store, self._started.spec, devices, self._started.environment.get(HOST_KEY, "")
-            ),
+            peak_flops_per_s=None if calibration is None else calibration.flops_per_s * len(self._devices),
             ready_step_ms=self._ready_ms,
         )
-        self._store_end(event.t_ns, outcome, summary, phases_with_energy(stored))
+        self._store_end(event.t_ns, event.outcome, summary, phases_with_energy(stored))
         self.stored = self._store.with_end(stored)
-        if outcome.name == "crashed":
-            lines = "\n".join(line.text for line in stored.log[-_REPORTED_LINES:])
-            write_report(f"Run {run} crashed: {outcome.reason}", f"End of the run's log:\n{lines}")
-        return outcome, summary
+        return summary
+
+    def _calibration(self) -> Calibration | None:
+        assert self._started is not None, "the run has begun"
+        return stored_calibration(self._store, self._started.spec, self._devices, self._host)
 
     def _store_end(self, t_ns: int, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
         assert self._started is not None, "the run has begun"
@@ -214,7 +326,7 @@ class StoreSink:
         self._store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 
     def _wait_for_lock(self, t_ns: int, end_s: float | None) -> float:
-        """Return until when the run waits for its database; move it to a rescue file when that time is over.
+        """Return until when the run waits for its database; go on without it when that time is over.
 
         Args:
             t_ns: When the run ended.
@@ -225,7 +337,7 @@ class StoreSink:
             self._listeners.handle(Waiting(t_ns, f"{self._store.path} is locked by another program; {wait}"))
             return time.monotonic() + _LOCK_WAIT_S
         if time.monotonic() > end_s:
-            self._store.move_to_rescue_file(self._number(), f"{self._store.path} stayed locked by another program")
+            self._lose(DatabaseGoneError(f"{self._store.path} stayed locked by another program."))
         return end_s
 
     def _number(self) -> int:
@@ -242,12 +354,13 @@ class StoreSink:
         try:
             self._store.write(self._number(), batch, first_log_line=self._stored_lines)
         except DatabaseLockedError:
+            self._is_locked = True
             raise
         except DatabaseError as error:
             self.failure = error
             raise
         self._stored_lines += sum(isinstance(event, LogLine) for event in batch)
-        self._batch, self._batch_bytes, self._dropped = [], 0, 0
+        self._batch, self._batch_bytes, self._dropped, self._is_locked = [], 0, 0, False
 
     def _end_log(self) -> None:
         """Add the last lines of a long log to the next batch: no more will come."""
@@ -298,12 +411,11 @@ def _size_bytes(event: Sample | SlowSample | LogLine) -> int:
     return _EVENT_BYTES + (len(event.text) if isinstance(event, LogLine) else 0)
 
 
-def peak_flops_per_s(store: Store, spec: RunSpec, devices: Sequence[str], host: str) -> float | None:
-    """Return the calibrated rate of these devices of a host together, taken to be alike; None if none is calibrated."""
+def stored_calibration(store: Store, spec: RunSpec, devices: Sequence[str], host: str) -> Calibration | None:
+    """Return the calibration of the first of a host's devices that has one, which are taken to be alike."""
     named = (calibrated_device(device, host) for device in devices)
     calibrations = (store.calibration(device, str(spec.variant["precision"])) for device in named)
-    rate = next((calibration.flops_per_s for calibration in calibrations if calibration is not None), None)
-    return None if rate is None else rate * len(devices)
+    return next(filter(None, calibrations), None)
 
 
 def mark_crashed_runs(store: Store) -> list[int]:

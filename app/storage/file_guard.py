@@ -102,11 +102,6 @@ class FileGuard:
             return "was replaced by another file"
         return "was overwritten" if self._is_overwritten() else None
 
-    @property
-    def reads_old_file(self) -> bool:
-        """Whether the open connection reads the file that was opened, wherever it is now."""
-        return self._is_moved or not self._is_overwritten()
-
     def close(self) -> None:
         """Stop watching; the other connection is still open."""
         self._connection.close()

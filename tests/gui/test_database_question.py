@@ -109,7 +109,7 @@ def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, work
     live, path = workbench.run_view.live, Path(workbench.database)
     qtbot.waitUntil(lambda: "Measuring" in live.displayed_text(), timeout=RUN_LIMIT_MS)
     path.unlink()
-    qtbot.waitUntil(lambda: bool(list(path.parent.glob("*-rescued-*.db"))), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(list(path.parent.glob("*-rescued-*.vscope"))), timeout=RUN_LIMIT_MS)
     assert not workbench.window.findChildren(QMessageBox)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         workbench.run.stop()
@@ -118,7 +118,7 @@ def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, work
     box = _question(qtbot, workbench)
     assert "is not there any more" in box.text()
     assert not path.exists()
-    (rescued,) = path.parent.glob("*-rescued-*.db")
+    (rescued,) = path.parent.glob("*-rescued-*.vscope")
     assert f"The run that was active is stored in {rescued}; " in box.informativeText()
     _click(box, "Start a &new one there")
     qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)

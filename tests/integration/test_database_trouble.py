@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from app.cli.experiment_progress import EntryReporter
-from app.errors import DatabaseError, UserError
-from app.events import RunEnded, RunEvent
+from app.errors import DatabaseError, RunRescuedError, UserError
+from app.events import Outcome, RunEnded, RunEvent
 from app.plan import Plan
 from app.runs import sinks
-from app.runs.experiment.queue import add_plan, queue_progress
+from app.runs.experiment.queue import add_plan, import_with_queue, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.session import PlannedRun
 from app.runs.session import RunSession
@@ -88,9 +88,13 @@ def test_a_lock_that_outlasts_the_run_sends_it_to_a_rescue_file(
     fact, _, remedy = str(raised.value).partition(", and ")
     assert (ended.outcome.name, ended.outcome.reason) == ("completed", f"{fact}.")
     assert remedy.startswith("`python -m app import ")
-    assert run.stored is not None
-    assert run.stored.row.outcome == ended.outcome
-    assert run.stored.blocks.steps.size == len(recorder.of(Block))
+    assert (run.stored, remedy.endswith(".vscope` adds it to a database.")) == (None, True)
+    assert isinstance(raised.value, RunRescuedError)
+    import_with_queue(tmp_path / "mine.db", raised.value.path)
+    with Store.open(tmp_path / "mine.db") as store:
+        imported = store.load(1)
+    assert imported.row.outcome == Outcome(name="completed", exit_code=0, ended_by="itself")
+    assert imported.blocks.steps.size == len(recorder.of(Block))
 
 
 class Replacing(EntryReporter):

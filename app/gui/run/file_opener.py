@@ -13,6 +13,7 @@ from app.gui.stored_screens import StoredScreens
 from app.gui.threads import Background
 from app.gui.window import RUN, MainWindow
 from app.paths import TRACE_SUFFIX
+from app.recording import is_recording
 from app.storage.files import is_database
 from workloads.protocol import RunSpec
 
@@ -49,9 +50,9 @@ class FileOpener:
         self._is_busy = is_busy
 
     def open_file(self, path: Path) -> None:
-        """Ask whether to add the runs of a database, or play a trace."""
+        """Ask whether to add the runs of a database or a recording, or play a trace."""
         self._reads.run(
-            lambda: is_database(path),
+            lambda: is_database(path) or is_recording(path),
             lambda found: self._stored.import_file(path) if found else self.play(path),
             partial(self._run.messages.show_failed_read, lambda: self.open_file(path)),
         )

@@ -11,6 +11,7 @@ from app.errors import UserError
 from app.paths import PROGRAM
 from app.plan import Plan, decode_plan, encode_plan
 from app.queries import ExperimentProgress, QueueEntry
+from app.recording import is_recording
 from app.records import RunRow
 from app.runs.custom import is_source_changed
 from app.runs.experiment.estimates import Experiment, describe_imported, expected_resolution, time_left
@@ -24,6 +25,7 @@ from app.runs.experiment.reuse import (
 )
 from app.runs.experiment.schedule import remaining_runs
 from app.runs.experiment.transfer_trials import pending_trials, runs_with_weights
+from app.runs.recording_import import import_recording
 from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import Imported, import_runs
@@ -265,14 +267,15 @@ def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> s
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:
-    """Import as `import_runs` does, then remove the entries whose runs are complete with those imported.
+    """Import a database or a recording, then remove the entries whose runs are complete with those imported.
 
     Args:
         database: The database to import into.
         file: The database to import from.
         watch: Gets the progress.
     """
-    imported = import_runs(database, file, watch)
+    import_file = import_recording if is_recording(file) else import_runs
+    imported = import_file(database, file, watch)
     with Store.open(database) as store:
         complete, completed = store.library.record(lambda: _finish_complete(store))
     return replace(

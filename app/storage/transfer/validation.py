@@ -6,6 +6,7 @@ The private database itself checks types, references and uniqueness: its tables 
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -16,7 +17,6 @@ from app.plan import HostWord, Repeats, Variants
 from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer.copying import TRANSFERRED, Column, columns
-from app.storage.transfer.source_file import SourceFile
 from workloads import catalog
 from workloads.catalog import Parameter, UsageError
 from workloads.kernels import KernelClass
@@ -115,12 +115,12 @@ _JSON_CHECK = re.compile(r"json_valid\((\w+)\)")
 _MAX_JSON_DEPTH = 20
 
 
-def check_values(staged: sqlite3.Connection, source_file: SourceFile) -> None:
+def check_values(staged: sqlite3.Connection, file: Path) -> None:
     """Raise a `DatabaseError` that names the first value that this program would not have written."""
     for table, column, value in _faults(staged):
         shown = repr(value)
         raise DatabaseError(
-            f"{source_file.path} holds what VariantScope does not write ({table}.{column} is"
+            f"{file} holds what VariantScope does not write ({table}.{column} is"
             f" {shown if len(shown) < 60 else shown[:60] + ' …'}); nothing was imported."
         )
 

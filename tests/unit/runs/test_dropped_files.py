@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.recording import head_line
 from app.runs.dropped_files import describe_files
 from app.storage.store import Store
 
@@ -32,6 +33,7 @@ def text(contents: str) -> Callable[[Path], object]:
     [
         ("runs.vscope", database, "database", "Adds its runs to History"),
         ("named-otherwise.json", database, "database", "Adds its runs to History"),
+        ("rescued.vscope", lambda path: path.write_bytes(head_line("1")), "database", "Adds its run to History"),
         ("notes.db", foreign, None, "another program's database"),
         ("night.vtrace", text(TRACE), "trace", "Replays its telemetry"),
         ("night.txt", text(TRACE), "trace", "Replays its telemetry"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.environment_keys import HOST_KEY
 from app.errors import DatabaseLockedError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.log import run_number
@@ -17,7 +18,7 @@ from app.samples import LogLine, Waiting
 from app.storage.run_store import RunStore
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC, UTC_NS
-from workloads.protocol import DataReady, EnvironmentInfo, Flops, Progress
+from workloads.protocol import Calibration, DataReady, EnvironmentInfo, Flops, Progress
 
 ENDED = RunEnded(t_ns=10**10, outcome=Outcome(name="completed"), summary=Summary(allocator_peak_bytes=77))
 
@@ -124,6 +125,31 @@ def test_batches_outlast_a_lock_and_samples_grow_fewer_but_nothing_else(
     assert 50 <= left <= 100
     note = f"(while the database was locked, {1000 - left} samples and log lines were dropped)"
     assert [line.text for line in stored.log] == [note]
+
+
+def test_what_comes_faster_than_its_time_is_stored_whole(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "_BATCH_S", 3600.0)
+    monkeypatch.setattr(sinks, "_MAX_BATCH_BYTES", 100 * sinks._EVENT_BYTES)
+    with RunStore.open(database_path) as store:
+        sink, run = started(store)
+        for t_ns in range(1_000):
+            sink.handle(msgspec.structs.replace(SAMPLES[0], t_ns=t_ns))
+        sink.handle(ENDED)
+        stored = store.load(run)
+    assert (stored.samples[0].t_ns.size, stored.log) == (1_000, ())
+
+
+@pytest.mark.parametrize(("host", "name"), [("", "cpu"), ("box", "cpu of box")])
+def test_a_calibration_is_that_of_the_processor_of_its_host(database_path: Path, host: str, name: str) -> None:
+    with RunStore.open(database_path) as store:
+        sink = StoreSink(store)
+        environment = {HOST_KEY: host} if host else {}
+        devices = (HOST_DEVICE,)
+        sink.handle(RunStarted(uid="a", spec=SPEC, t_ns=0, utc_ns=1, devices=devices, environment=environment))
+        sink.handle(Calibration(device="cpu", precision="tf32", size=1024, flops_per_s=1e9))
+        sink.handle(ENDED)
+        assert [store.calibration(device, "tf32") is not None for device in ("cpu", name)] == [not host, True]
+        assert (sink.stored is not None, sink.stored and sink.stored.row.summary.peak_flops_per_s) == (True, 1e9)
 
 
 def test_what_is_told_of_a_step_and_the_allocator_becomes_a_figure(database_path: Path) -> None:

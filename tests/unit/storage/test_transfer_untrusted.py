@@ -337,7 +337,7 @@ def test_every_text_of_every_table_is_checked_for_nul(theirs: Path) -> None:
     with Store.open(theirs) as store:
         store.queue.add(name="entry", preset="preset", plan="{}")
         Library(store._db, theirs).save_experiment([1], name="an experiment", preset=None, plan="{}")
-        connection, file = store._db.conn, source_file.inspect_file(theirs)
+        connection = store._db.conn
         for table in TRANSFERRED:
             (sql,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table.name,)).fetchone()
             for name in (each.name for each in columns(connection, table.name) if each.type == "TEXT"):
@@ -347,7 +347,7 @@ def test_every_text_of_every_table_is_checked_for_nul(theirs: Path) -> None:
                 connection.execute("SAVEPOINT whole")
                 connection.execute(f"UPDATE OR REPLACE {table.name} SET {name} = {value}")
                 with pytest.raises(DatabaseError, match=rf"\({table.name}\.{name} is '"):
-                    check_values(connection, file)
+                    check_values(connection, theirs)
                 connection.execute("ROLLBACK TO whole")
 
 
