@@ -27,7 +27,7 @@ from app.plain import cell_text
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
 from app.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
-from app.telemetry.replay import Recording, Replay, RunRecording
+from app.telemetry.replay import Recording, Replay, run_recording
 from app.telemetry.trace import read_trace
 from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 from workloads.catalog import UsageError
@@ -293,4 +293,4 @@ def _open_recording(database: Path | None, recording: int | Path) -> Recording:
     if isinstance(recording, Path):
         return read_trace(recording)
     with open_store(database) as store:
-        return RunRecording(store.load(recording))
+        return run_recording(store.load(recording))

@@ -9,7 +9,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -42,63 +43,52 @@ class Timed(NamedTuple):
     event: Event
 
 
-class Recording(Protocol):
-    """Something that was recorded; `start_ns` and `utc_ns` are one moment on both clocks of then.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A stored run, or a trace.
 
-    `inventory` has the devices of then and no GPU that anything could run on; `gpu_names` are those of the GPUs used.
+    Attributes:
+        name: `run 14`, or a file's name.
+        inventory: The machine of then, with its devices, and no GPU that anything could run on.
+        gpu_names: The names of the GPUs used.
+        start_ns: When it begins.
+        end_ns: When the last thing known of it happened.
+        utc_ns: `start_ns` on the wall clock.
+        events: Returns all events in their order, made one by one: 8 h take no more memory than a minute.
+        run: The run, if it is one.
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the recording: `run 14`, or a file's name."""
-
-    @property
-    def inventory(self) -> Inventory:
-        """The machine of then."""
-
-    @property
-    def gpu_names(self) -> tuple[str, ...]:
-        """The names of its GPUs."""
-
-    @property
-    def start_ns(self) -> int:
-        """When it begins."""
-
-    @property
-    def end_ns(self) -> int:
-        """When the last thing known of it happened."""
-
-    @property
-    def utc_ns(self) -> int:
-        """`start_ns` on the wall clock."""
+    name: str
+    inventory: Inventory
+    gpu_names: tuple[str, ...]
+    start_ns: int
+    end_ns: int
+    utc_ns: int
+    events: Callable[[], Iterator[Timed]]
+    run: StoredRun | None = None
 
     @property
     def measure_ns(self) -> int | None:
-        """When its measured part begins; None where it has none."""
+        """When its measured part begins; None where it has none, as telemetry without a run."""
+        phases = () if self.run is None else self.run.phases
+        return next((phase.start_ns for phase in phases if phase.name == "measure"), None)
 
-    def events(self) -> Iterator[Timed]:
-        """Return all events in their order, made one by one."""
 
+def run_recording(run: StoredRun) -> Recording:
+    """Return a stored run: its telemetry, phases, blocks and epochs, from `RunStarted` to `RunEnded`.
 
-class RunRecording:
-    """A stored run: its telemetry, phases, blocks and epochs, from `RunStarted` to `RunEnded`."""
-
-    def __init__(self, run: StoredRun) -> None:
-        self.run = run
-        self.name = f"run {run.row.run}"
-        self.inventory = _run_inventory(run)
-        self.gpu_names = run.row.gpu_names
-        self.start_ns = run.anchor_t_ns
-        self.utc_ns = run.anchor_utc_ns
-        self.end_ns = _run_end_ns(run)
-        self.measure_ns = next((phase.start_ns for phase in run.phases if phase.name == "measure"), None)
-
-    def events(self) -> Iterator[Timed]:
-        """Return the run's events in the order of its clock: an 8 h run takes no more memory than a short one.
-
-        `Progress` is where in its phase a block ended; log lines are left out, for a log is read, not played.
-        """
-        return _run_events(self.run)
+    `Progress` is where in its phase a block ended; log lines are left out, for a log is read, not played.
+    """
+    return Recording(
+        name=f"run {run.row.run}",
+        inventory=_run_inventory(run),
+        gpu_names=run.row.gpu_names,
+        start_ns=run.anchor_t_ns,
+        end_ns=_run_end_ns(run),
+        utc_ns=run.anchor_utc_ns,
+        events=partial(_run_events, run),
+        run=run,
+    )
 
 
 def _run_inventory(run: StoredRun) -> Inventory:

@@ -2,8 +2,8 @@
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -14,7 +14,7 @@ from app.fields import Sample, SlowSample
 from app.paths import PROGRAM
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.plausible import PlausibleReadings
-from app.telemetry.replay import Timed, TraceStarted
+from app.telemetry.replay import Recording, Timed, TraceStarted
 from workloads.machine import Machine
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -58,42 +58,6 @@ class _Line(NamedTuple):
     message: _Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """A recording in a file that was read to its end and found sound; its text is held, not what that says."""
-
-    name: str
-    inventory: Inventory
-    start_ns: int
-    end_ns: int
-    utc_ns: int
-    text: bytes
-
-    @property
-    def gpu_names(self) -> tuple[str, ...]:
-        """The names of its GPUs."""
-        return tuple(device.name for device in self.inventory.devices if device.kind == "gpu")
-
-    @property
-    def measure_ns(self) -> None:
-        """Telemetry without a run has no measured part."""
-        return None
-
-    def events(self) -> Iterator[Timed]:
-        """Return the telemetry in the order of the file, after a `TraceStarted`."""
-        yield Timed(self.start_ns, TraceStarted(t_ns=self.start_ns, devices=self.inventory.devices))
-        readings = {
-            device.device: PlausibleReadings(device.kind, device.memory_total_bytes)
-            for device in self.inventory.devices
-        }
-        for line in _lines(self.text, self.name):
-            message = line.message
-            if isinstance(message, Sample | SlowSample):
-                message = readings[message.device].without_implausible(message)
-            if not isinstance(message, _DeviceLine):
-                yield Timed(message.t_ns, message)
-
-
 _MAX_LINE_BYTES = 100_000
 
 
@@ -108,8 +72,10 @@ def is_trace(path: Path) -> bool:
     return True
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path) -> Recording:
     """Read a trace and check every line; a last line that was cut off while it was written does not count.
+
+    The recording holds the file's text, not what that says.
 
     Raises `UserError` for a file that cannot be read, is something else, or holds more than one recording.
     """
@@ -123,14 +89,28 @@ def read_trace(path: Path) -> Trace:
     if scan.first is None:
         raise UserError(f"{path.name} holds no telemetry; `{PROGRAM} watch --json` writes a trace.")
     utc_offset_ns = (scan.first.utc - _EPOCH) // timedelta(microseconds=1) * 1000 - scan.first.t_ns
-    return Trace(
+    inventory = scan.inventory()
+    return Recording(
         name=path.name,
-        inventory=scan.inventory(),
+        inventory=inventory,
+        gpu_names=tuple(device.name for device in inventory.devices if device.kind == "gpu"),
         start_ns=scan.start_ns,
         end_ns=scan.end_ns,
         utc_ns=scan.start_ns + utc_offset_ns,
-        text=text,
+        events=partial(_events, text, path.name, scan.start_ns, inventory.devices),
     )
+
+
+def _events(text: bytes, name: str, start_ns: int, devices: tuple[Device, ...]) -> Iterator[Timed]:
+    """Yield the telemetry in the order of the file, after a `TraceStarted`."""
+    yield Timed(start_ns, TraceStarted(t_ns=start_ns, devices=devices))
+    readings = {device.device: PlausibleReadings(device.kind, device.memory_total_bytes) for device in devices}
+    for line in _lines(text, name):
+        message = line.message
+        if isinstance(message, Sample | SlowSample):
+            message = readings[message.device].without_implausible(message)
+        if not isinstance(message, _DeviceLine):
+            yield Timed(message.t_ns, message)
 
 
 class _TraceScan:

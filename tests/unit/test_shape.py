@@ -68,7 +68,6 @@ PROTOCOLS = {
     "OpenHost": "a function with keywords, and a stand-in of its tests",
     "Optimizer": "Adam, Momentum",
     "Paintable": "curves, bands, labels and marks",
-    "Recording": "RunRecording, Trace",
     "Reversal": "every edit that can be undone",
     "RunJob": "a function with keywords, here and on a host",
     "Sampler": "SamplerProcess, RemoteSampler, PoolSampler",

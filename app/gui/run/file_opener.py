@@ -96,10 +96,10 @@ def _read_spec(database: Path, run: int) -> RunSpec:
 
 def _read_recording(database: Path, source: int | Path) -> "Recording":
     from app.storage.store import Store
-    from app.telemetry.replay import RunRecording
+    from app.telemetry.replay import run_recording
     from app.telemetry.trace import read_trace
 
     if isinstance(source, Path):
         return read_trace(source)
     with Store.open(database) as store:
-        return RunRecording(store.load(source))
+        return run_recording(store.load(source))

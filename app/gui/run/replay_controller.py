@@ -6,7 +6,7 @@ from app.gui.plot.overview import Recorded
 from app.gui.run.replay import ReplayView
 from app.gui.run.run_controller import connect_time_controls
 from app.gui.run.screen import RunView
-from app.telemetry.replay import Recording, Replay, RunRecording
+from app.telemetry.replay import Recording, Replay
 from app.viewmodels.plot.model import Band
 from app.viewmodels.plot.stored_curves import overview_curve
 from app.viewmodels.run.live import LiveModel, describe_replay, format_position
@@ -129,7 +129,7 @@ class ReplayController(QObject):
 def _recorded(recording: Recording) -> Recorded:
     """Return what is known of a recording before it is played."""
     start_s, length_s = recording.start_ns / 1e9, (recording.end_ns - recording.start_ns) / 1e9
-    if not isinstance(recording, RunRecording):
+    if recording.run is None:
         return Recorded(start_s, length_s)
     bands = tuple(
         Band(

@@ -10,7 +10,7 @@ from app.gui.plot.panel_stack import PanelStack
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
-from app.telemetry.replay import RunRecording
+from app.telemetry.replay import run_recording
 from tests.gui.plot.test_stack import plots
 from tests.gui.run.test_replay import RUN_ON_GPUS
 
@@ -66,7 +66,7 @@ def test_a_replay_goes_on_from_where_its_line_is_dragged_or_moved_by_keys(qtbot:
     view.resize(1200, 800)
     view.show()
     controller = ReplayController(view)
-    controller.play(RunRecording(RUN_ON_GPUS))
+    controller.play(run_recording(RUN_ON_GPUS))
     replay = view.replay
     assert replay is not None
     replay.pause_requested.emit()

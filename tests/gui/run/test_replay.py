@@ -17,7 +17,7 @@ from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
-from app.telemetry.replay import RunRecording
+from app.telemetry.replay import run_recording
 from tests.gui.windows import press
 from tests.unit.telemetry.test_trace import INVENTORY, TELEMETRY, by_watch
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -164,7 +164,7 @@ def test_pause_holds_and_restart_begins_again(qtbot: QtBot, theme: Theme) -> Non
     qtbot.addWidget(view)
     view.show()
     controller = ReplayController(view)
-    controller.play(RunRecording(RUN_ON_GPUS), speed=1000.0)
+    controller.play(run_recording(RUN_ON_GPUS), speed=1000.0)
     replay = view.replay
     assert replay is not None
     qtbot.waitUntil(lambda: "Completed" in replay.live.displayed_text(), timeout=LIMIT_MS)

@@ -9,7 +9,7 @@ from app.events import RunEnded, RunStarted
 from app.fields import SLOW_FIELDS, Sample, SlowSample
 from app.records import StoredRun
 from app.samples import HOST, DeviceLost
-from app.telemetry.replay import Event, Replay, RunRecording
+from app.telemetry.replay import Event, Replay, run_recording
 from tests.fakes.evidence import AS_REQUESTED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Block, PhaseStarted, Progress
@@ -32,11 +32,11 @@ def of_kind(found: list[Event], kind: type) -> list[Event]:
 
 
 def everything(run: StoredRun) -> list[Event]:
-    return [timed.event for timed in RunRecording(run).events()]
+    return [timed.event for timed in run_recording(run).events()]
 
 
 def test_everything_comes_back_in_the_order_of_its_time() -> None:
-    times = [timed.t_ns for timed in RunRecording(RUN).events()]
+    times = [timed.t_ns for timed in run_recording(RUN).events()]
     assert times == sorted(times)
     found = everything(RUN)
     assert isinstance(found[0], RunStarted)
@@ -74,7 +74,7 @@ def test_slow_samples_and_a_lost_card_come_at_their_time() -> None:
 @pytest.mark.parametrize("speed", [1.0, 4.0, 16.0])
 def test_time_passes_as_it_did_or_faster(speed: float) -> None:
     clock = Clock()
-    replay = Replay(RunRecording(RUN), speed=speed, clock=clock)
+    replay = Replay(run_recording(RUN), speed=speed, clock=clock)
     assert len(of_kind(list(replay.read()), Sample)) == 3, "those at the very start"
     assert replay.next_s == pytest.approx(0.1 / speed)
     clock.now_s += 1.0 / speed
@@ -88,7 +88,7 @@ def test_time_passes_as_it_did_or_faster(speed: float) -> None:
 
 def test_a_pause_stops_time_and_a_new_speed_goes_on_from_there() -> None:
     clock = Clock()
-    replay = Replay(RunRecording(RUN), clock=clock)
+    replay = Replay(run_recording(RUN), clock=clock)
     clock.now_s += 2.0
     replay.read()
     replay.pause()
@@ -103,7 +103,7 @@ def test_a_pause_stops_time_and_a_new_speed_goes_on_from_there() -> None:
 
 def test_restart_plays_all_of_it_again() -> None:
     clock = Clock()
-    replay = Replay(RunRecording(RUN), speed=1000.0, clock=clock)
+    replay = Replay(run_recording(RUN), speed=1000.0, clock=clock)
     clock.now_s += 1.0
     first = list(replay.read())
     replay.restart()
@@ -114,7 +114,7 @@ def test_restart_plays_all_of_it_again() -> None:
 
 def test_a_jump_makes_what_was_before_due_at_once_and_lies_behind_what_was_read_too() -> None:
     clock = Clock()
-    recording = RunRecording(RUN)
+    recording = run_recording(RUN)
     assert recording.measure_ns is not None
     measure_s = (recording.measure_ns - recording.start_ns) / 1e9
     replay = Replay(recording, clock=clock)
@@ -130,7 +130,7 @@ def test_a_jump_makes_what_was_before_due_at_once_and_lies_behind_what_was_read_
 
 def test_a_flood_is_read_in_parts() -> None:
     clock = Clock()
-    replay = Replay(RunRecording(RUN), speed=1000.0, clock=clock)
+    replay = Replay(run_recording(RUN), speed=1000.0, clock=clock)
     clock.now_s += 1.0
     assert len(replay.read(limit=100)) == 100
     assert not replay.ended
@@ -139,4 +139,4 @@ def test_a_flood_is_read_in_parts() -> None:
 def test_a_run_that_goes_on_has_no_end_to_play() -> None:
     running = stored_run(run_row(2, outcome=None))
     assert not of_kind(everything(running), RunEnded)
-    assert RunRecording(running).end_ns == running.anchor_t_ns + 12 * S
+    assert run_recording(running).end_ns == running.anchor_t_ns + 12 * S

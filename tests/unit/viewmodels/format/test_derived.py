@@ -9,7 +9,7 @@ import pytest
 from app.fields import SLOW_FIELDS
 from app.records import Phase, StoredRun
 from app.samples import Device, FieldInfo
-from app.telemetry.replay import RunRecording
+from app.telemetry.replay import run_recording
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import DetailGroup, run_detail
 from app.viewmodels.run.live import describe_replay, format_position
@@ -117,9 +117,9 @@ def test_a_pruned_run_says_so() -> None:
 
 
 def test_a_replay_names_run_cards_and_day_and_offers_no_gpu() -> None:
-    assert describe_replay(RunRecording(run()), UTC) == "Replay of run 14 · 2× H200 · 2025-10-09"
-    assert describe_replay(RunRecording(stored_run(run_row(3))), UTC) == "Replay of run 3 · CPU · 2025-10-09"
-    machine = RunRecording(run()).inventory
+    assert describe_replay(run_recording(run()), UTC) == "Replay of run 14 · 2× H200 · 2025-10-09"
+    assert describe_replay(run_recording(stored_run(run_row(3))), UTC) == "Replay of run 3 · CPU · 2025-10-09"
+    machine = run_recording(run()).inventory
     assert machine.machine.gpus == ()
     assert [device.device for device in machine.devices] == ["host", "GPU-0", "GPU-1"]
     assert format_position(12.0, 130.0) == "0:12 of 2:10"

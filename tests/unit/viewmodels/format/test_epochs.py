@@ -11,7 +11,7 @@ from app.cli.main import main
 from app.records import StoredRun
 from app.report.documents import run_document
 from app.storage.store import Store
-from app.telemetry.replay import RunRecording
+from app.telemetry.replay import run_recording
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.run.timeline import Phases
@@ -79,7 +79,7 @@ def test_show_prints_them(run: StoredRun, database_path: Path, capsys: pytest.Ca
 
 
 def test_a_replay_has_them_when_they_were_tested(run: StoredRun) -> None:
-    played = [timed for timed in RunRecording(run).events() if isinstance(timed.event, Epoch)]
+    played = [timed for timed in run_recording(run).events() if isinstance(timed.event, Epoch)]
     assert [timed.event for timed in played] == list(EPOCHS)
     assert [timed.t_ns for timed in played] == [4 * S, 5 * S, 6 * S]
 
