@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from app.analysis.summary import phases_with_energy, summarise
 from app.environment_keys import HOST_KEY
 from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, RunRescuedError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
-from app.fields import Sample, SlowSample
 from app.log import log_folder, run_number
 from app.paths import PROGRAM, RUNS_SUFFIX, open_private, program_version
 from app.recording import head_line
@@ -36,17 +35,17 @@ from workloads.protocol import Calibration, DataReady, Flops, RunSpec, encode
 
 _log = logging.getLogger("variantscope.run")
 _LOCK_TRY_S = 0.1
-"""How long a batch waits for another program that writes: the worker is watched between two tries."""
+"""How long a batch of a run that goes on here waits for its turn: the worker is watched between two tries."""
 _LOCK_WAIT_S = 60.0
 """How long the end of a run waits for a locked database."""
 
 _BATCH_S = 0.5
 _MOST_LINES, _MOST_CHARS = 10_000, 2_000_000
 """Of the first lines of a log, and of the last ones, that are stored."""
-_MAX_BATCH_BYTES = 48_000_000
-_EVENT_BYTES = 700
-"""About what a sample takes: a tuple-like object and its numbers."""
-_THINNED = (Sample, SlowSample, LogLine)
+_BATCH_EVENTS = 20_000
+"""A batch of so many is written before its time: of a recording that is played, much comes in little time."""
+_MOST_EVENTS = 80_000
+"""About 56 MB, half an hour of one GPU, wait for a locked database."""
 _RESCUE_LEVEL = 1
 """How hard a recording is compressed while its run goes on, from 1 to 9."""
 
@@ -128,9 +127,8 @@ class StoreSink:
     """Stores a run's events, from `RunStarted` to `RunEnded`, and passes each on with what only the store knows.
 
     The first gets the run's number, the last its figures. Events between are written in batches, each one transaction,
-    every half second. While another program keeps the database locked they are kept in memory: samples and log lines up
-    to a limit, then fewer and fewer of them; blocks, phases and all else in any case. Of a long log the first and the
-    last lines are stored. A run with a rescue goes on in that where the database is lost.
+    every half second. While another program keeps the database locked they are kept in memory. Of a long log the first
+    and the last lines are stored. A run with a rescue goes on in that where the database is lost, or locked for long.
 
     Attributes:
         run: The run's number; None until it has begun.
@@ -149,15 +147,12 @@ class StoreSink:
         self._lost = ""
         self._listeners = FanOut(listeners)
         self._batch: list[StoredEvent] = []
-        self._batch_bytes = 0
         self._log_lines = 0
         self._log_chars = 0
         self._last_lines: deque[LogLine] = deque()
         self._last_chars = 0
         self._left_out = 0
         self._stored_lines = 0
-        self._dropped = 0
-        self._is_locked = False
         self._written_s = time.monotonic()
         self._started: RunStarted | None = None
         self._flops: int | None = None
@@ -199,13 +194,13 @@ class StoreSink:
             environment=event.environment,
             purpose=event.purpose,
         )
-        self._store.wait_at_most(_LOCK_TRY_S)
         self._numbered = run_number.set(self.run)
         _log.info("starts: %s %s", event.spec.workload, event.spec.variant)
         self._started = msgspec.structs.replace(event, run=self.run)
         self._host = event.environment.get(HOST_KEY, "")
         self._devices = [device.device for device in event.devices if device.kind == "gpu"] or [CPU]
         if self._has_rescue:
+            self._store.wait_at_most(_LOCK_TRY_S)
             with contextlib.suppress(OSError):
                 self._rescue = Rescue(self._store.path)
             self._record(event)
@@ -254,16 +249,16 @@ class StoreSink:
             case DataReady():
                 self._ready_ms = event.time_ns / 1e6 / event.steps
             case Calibration(device=device):
-                self._add(msgspec.structs.replace(event, device=calibrated_device(device, self._host)))
+                self._batch.append(msgspec.structs.replace(event, device=calibrated_device(device, self._host)))
             case _ if isinstance(event, StoredEvent):
-                self._add(event)
-        # Of a recording that is played, much comes in little time.
-        is_large = self._batch_bytes > _MAX_BATCH_BYTES / 4 and not self._is_locked
+                self._batch.append(event)
+        is_large = bool(self._batch) and len(self._batch) % _BATCH_EVENTS == 0
         if self.run is not None and (is_large or time.monotonic() - self._written_s >= _BATCH_S):
             try:
                 self.flush()
             except DatabaseLockedError:
-                pass
+                if len(self._batch) > _MOST_EVENTS:
+                    self._lose(self._still_locked())
             except DatabaseGoneError as error:
                 self._lose(error)
 
@@ -337,8 +332,11 @@ class StoreSink:
             self._listeners.handle(Waiting(t_ns, f"{self._store.path} is locked by another program; {wait}"))
             return time.monotonic() + _LOCK_WAIT_S
         if time.monotonic() > end_s:
-            self._lose(DatabaseGoneError(f"{self._store.path} stayed locked by another program."))
+            self._lose(self._still_locked())
         return end_s
+
+    def _still_locked(self) -> DatabaseGoneError:
+        return DatabaseGoneError(f"{self._store.path} stayed locked by another program.")
 
     def _number(self) -> int:
         assert self.run is not None, "the run has begun"
@@ -347,68 +345,35 @@ class StoreSink:
     def flush(self) -> None:
         """Write the batch; raises `DatabaseError`, and keeps the batch where the database is locked."""
         self._written_s = time.monotonic()
-        batch = self._batch
-        if self._dropped:
-            note = f"(while the database was locked, {self._dropped:,} samples and log lines were dropped)"
-            batch = [*batch, LogLine(max(event.t_ns for event in batch if isinstance(event, _THINNED)), note)]
         try:
-            self._store.write(self._number(), batch, first_log_line=self._stored_lines)
+            self._store.write(self._number(), self._batch, first_log_line=self._stored_lines)
         except DatabaseLockedError:
-            self._is_locked = True
             raise
         except DatabaseError as error:
             self.failure = error
             raise
-        self._stored_lines += sum(isinstance(event, LogLine) for event in batch)
-        self._batch, self._batch_bytes, self._dropped, self._is_locked = [], 0, 0, False
+        self._stored_lines += sum(isinstance(event, LogLine) for event in self._batch)
+        self._batch = []
 
     def _end_log(self) -> None:
         """Add the last lines of a long log to the next batch: no more will come."""
         if self._left_out:
-            self._add(LogLine(self._last_lines[0].t_ns, f"(… {self._left_out:,} lines left out: the log is too long)"))
-        for line in self._last_lines:
-            self._add(line)
+            note = f"(… {self._left_out:,} lines left out: the log is too long)"
+            self._batch.append(LogLine(self._last_lines[0].t_ns, note))
+        self._batch += self._last_lines
         self._last_lines.clear()
 
     def _add_log_line(self, line: LogLine) -> None:
         self._log_lines += 1
         self._log_chars += len(line.text)
         if self._log_lines <= _MOST_LINES and self._log_chars <= _MOST_CHARS:
-            self._add(line)
+            self._batch.append(line)
             return
         self._last_lines.append(line)
         self._last_chars += len(line.text)
         while len(self._last_lines) > _MOST_LINES or (len(self._last_lines) > 1 and self._last_chars > _MOST_CHARS):
             self._last_chars -= len(self._last_lines.popleft().text)
             self._left_out += 1
-
-    def _add(self, event: StoredEvent) -> None:
-        self._batch.append(event)
-        if isinstance(event, _THINNED):
-            self._batch_bytes += _size_bytes(event)
-            if self._batch_bytes > _MAX_BATCH_BYTES:
-                self._thin()
-
-    def _thin(self) -> None:
-        """Drop every second sample of each device, and every second line of the log."""
-        seen: Counter[tuple[type, str]] = Counter()
-        batch: list[StoredEvent] = []
-        self._batch_bytes = 0
-        for event in self._batch:
-            if isinstance(event, _THINNED):
-                kind = type(event), "" if isinstance(event, LogLine) else event.device
-                seen[kind] += 1
-                if seen[kind] % 2 == 0:
-                    self._dropped += 1
-                    continue
-                self._batch_bytes += _size_bytes(event)
-            batch.append(event)
-        self._batch = batch
-
-
-def _size_bytes(event: Sample | SlowSample | LogLine) -> int:
-    """Return about how much memory an event takes."""
-    return _EVENT_BYTES + (len(event.text) if isinstance(event, LogLine) else 0)
 
 
 def stored_calibration(store: Store, spec: RunSpec, devices: Sequence[str], host: str) -> Calibration | None:

@@ -1,5 +1,6 @@
 """The store's sink writes batches, and keeps a log that has an end."""
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from app.environment_keys import HOST_KEY
-from app.errors import DatabaseLockedError
+from app.errors import RunRescuedError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.log import run_number
 from app.runs import sinks
@@ -39,9 +40,9 @@ class EventList:
         self.events.append(event)
 
 
-def started(store: RunStore, *listeners: Sink) -> tuple[StoreSink, int]:
+def started(store: RunStore, *listeners: Sink, has_rescue: bool = False) -> tuple[StoreSink, int]:
     """A sink whose run has begun, and the run's number."""
-    sink = StoreSink(store, listeners)
+    sink = StoreSink(store, listeners, has_rescue=has_rescue)
     sink.handle(RunStarted(uid="uid-1", spec=SPEC, t_ns=0, utc_ns=UTC_NS, devices=(GPU, HOST_DEVICE)))
     assert sink.run is not None
     return sink, sink.run
@@ -99,44 +100,37 @@ def test_facts_are_stored_at_once_and_what_has_no_row_is_passed_over(database_pa
         assert store.load(run).environment["keras"] == "3.15.1"
 
 
-def test_batches_outlast_a_lock_and_samples_grow_fewer_but_nothing_else(
-    database_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("more", [0, 1])
+def test_batches_outlast_a_lock_until_they_are_too_large(
+    database_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
-    monkeypatch.setattr(sinks, "_BATCH_S", 0.0)
+    monkeypatch.setattr(sinks, "_BATCH_S", 3600.0)
     monkeypatch.setattr(sinks, "_LOCK_TRY_S", 0.0)
-    monkeypatch.setattr(sinks, "_MAX_BATCH_BYTES", 100 * sinks._EVENT_BYTES)
-    samples = [msgspec.structs.replace(SAMPLES[0], t_ns=t_ns) for t_ns in range(1000)]
+    monkeypatch.setattr(sinks, "_BATCH_EVENTS", 100 + more)
+    monkeypatch.setattr(sinks, "_MOST_EVENTS", 100)
     with RunStore.open(database_path) as store:
-        sink, run = started(store)
-        lock = sqlite3.connect(database_path)
-        lock.execute("BEGIN IMMEDIATE")
-        events: list[RunEvent] = [*PHASES, *BLOCKS, *samples, EnvironmentInfo(environment={"keras": "3"})]
-        for event in events:
-            sink.handle(event)
-        assert (sink.failure, store.load(run).blocks.steps.size) == (None, 0)
-        with pytest.raises(DatabaseLockedError):
-            sink.flush()
-        lock.close()
-        sink.flush()
-        stored = store.load(run)
-    assert (len(stored.phases), stored.blocks.steps.size) == (len(PHASES), len(BLOCKS))
-    assert stored.environment["keras"] == "3"
-    left = stored.samples[0].t_ns.size
-    assert 50 <= left <= 100
-    note = f"(while the database was locked, {1000 - left} samples and log lines were dropped)"
-    assert [line.text for line in stored.log] == [note]
+        sink, _ = started(store, has_rescue=True)
+        with contextlib.closing(sqlite3.connect(database_path)) as lock:
+            lock.execute("BEGIN IMMEDIATE")
+            for t_ns in range(100 + more):
+                sink.handle(msgspec.structs.replace(SAMPLES[0], t_ns=t_ns))
+        sink.handle(ENDED)
+    if more:
+        assert (sink.stored, isinstance(sink.failure, RunRescuedError)) == (None, True)
+    else:
+        assert (sink.stored and sink.stored.samples[0].t_ns.size, sink.failure) == (100, None)
 
 
 def test_what_comes_faster_than_its_time_is_stored_whole(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "_BATCH_S", 3600.0)
-    monkeypatch.setattr(sinks, "_MAX_BATCH_BYTES", 100 * sinks._EVENT_BYTES)
+    monkeypatch.setattr(sinks, "_BATCH_EVENTS", 100)
     with RunStore.open(database_path) as store:
         sink, run = started(store)
-        for t_ns in range(1_000):
+        for t_ns in range(250):
             sink.handle(msgspec.structs.replace(SAMPLES[0], t_ns=t_ns))
+        assert store.load(run).samples[0].t_ns.size == 200
         sink.handle(ENDED)
-        stored = store.load(run)
-    assert (stored.samples[0].t_ns.size, stored.log) == (1_000, ())
+        assert store.load(run).samples[0].t_ns.size == 250
 
 
 @pytest.mark.parametrize(("host", "name"), [("", "cpu"), ("box", "cpu of box")])
