@@ -19,8 +19,7 @@ from app.errors import (
     UserError,
 )
 from app.paths import open_private
-from app.storage.file_guard import log_path, uses_foreign_log
-from app.storage.files import KnownDatabase, disk_space
+from app.storage.files import KnownDatabase, disk_space, log_path, uses_foreign_log
 from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
 

@@ -1,8 +1,10 @@
 """File-level helpers that do not open the database: whether it is still there, free disk space, atomic output."""
 
 import contextlib
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
@@ -130,7 +132,7 @@ def file_fingerprint(path: Path) -> FileFingerprint:
     A write goes to the write-ahead log and later to the database (https://www.sqlite.org/wal.html). Readers too create
     and delete an empty log, so an empty log counts as none.
     """
-    return tuple(map(_mtime_and_size, (path, path.with_name(f"{path.name}-wal"))))
+    return tuple(map(_mtime_and_size, (path, log_path(path))))
 
 
 def _mtime_and_size(path: Path) -> tuple[int, int]:
@@ -139,6 +141,57 @@ def _mtime_and_size(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return (found.st_mtime_ns, found.st_size) if found.st_size else (0, 0)
+
+
+_LOCKS = Path("/proc/locks")
+_LOOKS = 5
+_LOOK_S = 0.01
+
+
+def log_path(path: Path) -> Path:
+    """Return the write-ahead log of the database at `path`."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def index_path(path: Path) -> Path:
+    """Return the index of that log."""
+    return path.with_name(f"{path.name}-shm")
+
+
+def uses_foreign_log(path: Path) -> bool:
+    """Return whether a program that is open uses the log at `path`, but with another database than the one there.
+
+    While a connection has the log open it holds a lock on the log's index and one on its database, and it takes the
+    latter first. Linux lists all locks (https://man7.org/linux/man-pages/man5/proc_locks.5.html); elsewhere this is
+    never true.
+    """
+    for _ in range(_LOOKS):
+        try:
+            index, database = _lock_id(index_path(path)), _lock_id(path)
+            owners = _lock_owners(index, database)
+        except OSError:
+            return False
+        if owners[index] <= owners[database]:
+            return False
+        # A list that was read while locks changed may be neither the old nor the new state.
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _lock_id(path: Path) -> str:
+    """Return a file's name in the list of locks; raises `OSError`."""
+    found = path.stat()
+    return f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+
+
+def _lock_owners(*files: str) -> dict[str, set[str]]:
+    """Return the ids of the processes that have a lock on each of these files; raises `OSError`."""
+    owners: dict[str, set[str]] = {file: set() for file in files}
+    for line in _LOCKS.read_text(encoding="ascii").splitlines():
+        _, *words = line.split()
+        if words[0] == "POSIX" and words[4] in owners:
+            owners[words[4]].add(words[3])
+    return owners
 
 
 @contextlib.contextmanager

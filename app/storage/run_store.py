@@ -1,10 +1,17 @@
-"""The store of a run in progress: it notices when its file is another one, and has room for the run's end."""
+"""The store of a run in progress: it notices when its file is another one, and has room for the run's end.
+
+SQLite finds a database's write-ahead log by name. When a file is replaced while a connection is open, its log stays
+behind, and the next program that opens the new file writes the old one's pages into it
+(https://www.sqlite.org/howtocorrupt.html, sections 2.4 and 4.1). Nothing here opens such a file except through SQLite:
+closing a plain handle would drop the locks of all connections of this process (the same page, section 2.2).
+"""
 
 import contextlib
 import logging
 import os
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +20,116 @@ from sqlite_utils import Database
 
 from app.errors import DatabaseError, DatabaseGoneError
 from app.storage.database import read_only_error, translate_sqlite_errors
-from app.storage.file_guard import FileGuard
+from app.storage.files import index_path, log_path
 from app.storage.store import Store, StoredEvent
 
 _log = logging.getLogger("variantscope.storage")
 
 _RESERVED_BYTES = 256_000
 """Set aside for a run's end: some pages of the log."""
+_LOOKS = 5
+_LOOK_S = 0.05
+
+FileId = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class FileGuard:
+    """Watches the files of an open database.
+
+    It has a connection of its own, for reading alone: as long as that is open, closing the other one neither copies its
+    log into the database nor deletes a log by name, which may be that of a new file.
+
+    Thread: the one that made it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Begin to watch; the database must be open, and have a log.
+
+        Raises:
+            sqlite3.Error: It cannot be read.
+        """
+        self._path = path.absolute()
+        self._connection = sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)
+        self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        self._ids = {file: _file_id(file) for file in self._files()}
+        self._last_write = self._write_time()
+        self._marker: str | None = None
+
+    def expect(self, uid: str) -> None:
+        """Expect a run of that uid, which is in the file (not only its log), whenever the file was written."""
+        if self._is_stored(uid):
+            self._marker = uid
+
+    def problem(self) -> str | None:
+        """Return what happened to the file, as a part of a sentence; None where it is the one that was opened."""
+        found = _file_id(self._path)
+        if found is None:
+            return "was deleted, or its disk is gone"
+        if found != self._ids[self._path]:
+            return "was replaced by another file"
+        return "was overwritten" if self._is_overwritten() else None
+
+    def close(self) -> None:
+        """Stop watching; the other connection is still open."""
+        self._connection.close()
+
+    def abandon(self, connection: sqlite3.Connection) -> None:
+        """Close the other connection without a trace in the file that is there now, and take the old log away."""
+        if self._is_moved:
+            with contextlib.suppress(sqlite3.Error):
+                # Into the old file, wherever it is now: without its log it would lack the last runs.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.close()
+        self.close()
+        for file in self._files():
+            if file != self._path and self._ids[file] is not None and _file_id(file) == self._ids[file]:
+                file.unlink(missing_ok=True)
+
+    @property
+    def _is_moved(self) -> bool:
+        return _file_id(self._path) != self._ids[self._path]
+
+    def _files(self) -> Iterator[Path]:
+        return iter((self._path, log_path(self._path), index_path(self._path)))
+
+    def _is_overwritten(self) -> bool:
+        """Return whether the file was written, but not by a database that has the expected run."""
+        for _ in range(_LOOKS):
+            written = self._write_time()
+            if written == self._last_write:
+                return False
+            if self._marker is None or self._is_stored(self._marker):
+                self._last_write = written
+                return False
+            # SQLite may be copying its log into the file; a copy that has ended is final.
+            time.sleep(_LOOK_S)
+            if written == self._write_time():
+                return True
+        return True
+
+    def _is_stored(self, uid: str) -> bool:
+        """Return whether the file, without its log, has that run."""
+        try:
+            with contextlib.closing(sqlite3.connect(f"{self._path.as_uri()}?immutable=1", uri=True)) as file:
+                return file.execute("SELECT 1 FROM runs WHERE uid = ?", (uid,)).fetchone() is not None
+        except sqlite3.Error:
+            return False
+
+    def _write_time(self) -> tuple[int, int]:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return 0, 0
+        return found.st_mtime_ns, found.st_size
+
+
+def _file_id(path: Path) -> FileId | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class RunStore(Store):

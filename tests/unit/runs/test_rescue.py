@@ -16,8 +16,8 @@ from app.records import StoredRun
 from app.runs import sinks
 from app.runs.experiment.queue import import_with_queue
 from app.runs.sinks import StoreSink
-from app.storage import database, file_guard
-from app.storage.run_store import RunStore
+from app.storage import database, files
+from app.storage.run_store import FileGuard, RunStore
 from app.storage.store import Store
 from tests.fakes.runs import (
     BLOCKS,
@@ -155,11 +155,11 @@ def test_a_database_that_is_written_at_every_look_counts_as_overwritten(
     database_path: Path, other: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times_ns = itertools.count()
-    monkeypatch.setattr("app.storage.file_guard.time.sleep", lambda _: os.utime(database_path, ns=(0, next(times_ns))))
+    monkeypatch.setattr("app.storage.run_store.time.sleep", lambda _: os.utime(database_path, ns=(0, next(times_ns))))
     with Store.open(database_path) as store:
         keep(store, uid="earlier")
         store._db.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
-        guard = file_guard.FileGuard(database_path)
+        guard = FileGuard(database_path)
         guard.expect("earlier")
         assert guard.problem() is None
         shutil.copyfile(other, database_path)
@@ -200,9 +200,9 @@ def test_nobody_opens_a_replacement_with_the_log_of_the_old_file(database_path: 
 def test_where_locks_are_not_listed_every_log_is_taken_for_its_own(
     database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_guard, "_LOCKS", Path("/nowhere"))
+    monkeypatch.setattr(files, "_LOCKS", Path("/nowhere"))
     with Store.open(database_path):
-        assert not file_guard.uses_foreign_log(database_path)
+        assert not files.uses_foreign_log(database_path)
 
 
 def test_a_run_that_leaves_a_lock_behind_can_be_added_to_what_was_locked(
