@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from app.errors import DatabaseError, read_error
+from app.errors import DatabaseError, UserError, read_error
 from app.events import RunEnded, RunEvent, RunStarted
 from app.fields import Sample, SlowSample
 from app.recording import file_lines, open_recording, read_events
@@ -56,11 +56,16 @@ def import_recording(database: Path, file: Path, progress: TransferProgress) -> 
 def _play(run: Iterable[RunEvent], file: Path, progress: TransferProgress, staged: Path) -> None:
     with RunStore.open(staged) as store, translate_file_errors(file):
         sink = StoreSink(store)
-        for event in run:
-            if isinstance(event, RunEnded):
-                sink.flush()
-                check_staged(staged, file, progress)  # figures are computed of values that can be
-            sink.handle(event)
+        try:
+            for event in run:
+                if isinstance(event, RunEnded):
+                    sink.flush()
+                    check_staged(staged, file, progress)  # figures are computed of values that can be
+                sink.handle(event)
+        except UserError as error:
+            if isinstance(error.__cause__, OverflowError):
+                raise ProtocolError("not the recording of a run, for it has a number of 64 bits or more") from error
+            raise
         if sink.failure is not None:
             raise sink.failure
 

@@ -110,9 +110,8 @@ class Rescue:
 
     def close(self) -> None:
         """Close the file; one without a name is gone."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._unnamed:
             self._lines.close()
-            self._unnamed.close()
 
     def _go_on_in(self, folder: Path) -> Path:
         path = folder / self._name
@@ -215,9 +214,14 @@ class StoreSink:
                 self._rescue.write(event)
             except OSError as error:
                 _log.warning("the run has no rescue any more: %s", error)
-                self._rescue = None
+                self._end_rescue()
                 if self._lost:
                     self.failure = DatabaseError(f"{self._lost}, but not all of it ({error.strerror}).")
+
+    def _end_rescue(self) -> None:
+        if self._rescue is not None:
+            self._rescue.close()
+            self._rescue = None
 
     def _lose(self, error: DatabaseGoneError) -> None:
         """Go on in the rescue alone, from here on; raises the error where there is none."""
@@ -226,7 +230,7 @@ class StoreSink:
         try:
             path = self._rescue.keep()
         except OSError:
-            self._rescue = None
+            self._end_rescue()
             raise error from None
         self._lost = f"{str(error).rstrip('.')}; the run is in {path}"
         self.failure = RunRescuedError(
@@ -287,8 +291,7 @@ class StoreSink:
         if self._lost:
             self._record(event)
             outcome = replace(outcome, reason=f"{outcome.reason or ''} {self._lost}.".strip())
-        if self._rescue is not None:
-            self._rescue.close()
+        self._end_rescue()
         _log.info("ended: %s, %s examples/s. %s", outcome.name, summary.throughput, outcome.reason or "")
         self.ended = RunEnded(run=self._number(), t_ns=event.t_ns, outcome=outcome, summary=summary)
         self._listeners.handle(self.ended)

@@ -111,6 +111,7 @@ def changed(**values: object) -> RunStarted:
         (lines(changed(devices=(GPU, GPU)), ENDED), "a device twice"),
         (lines(changed(devices=(msgspec.structs.replace(GPU, absent={"x": "\x1b[2J"}),)), ENDED), "devices.absent"),
         (lines(STARTED, EnvironmentInfo(environment={"keras": "3"}), ENDED).replace(b'"3"', b'"\\u0000"'), "an event"),
+        (lines(STARTED, msgspec.structs.replace(SAMPLES[0], power_mw=2**63), ENDED), "a number of 64 bits"),
         (HEAD.replace(b'"version":1', b'"version":2'), "a recording of program version 1.2.3"),
         (HEAD + b"[" * 4_000_000 + b"\n", "not an event of a run"),
         (HEAD + b"[" * 10_000_000 + b"\n", "a line of more than 4.0.MiB"),

@@ -1,5 +1,6 @@
 """A database that is replaced, deleted or overwritten during a run: the run is rescued, the other file left alone."""
 
+import errno
 import itertools
 import os
 import shutil
@@ -15,7 +16,7 @@ from app.log import run_number
 from app.records import StoredRun
 from app.runs import sinks
 from app.runs.experiment.queue import import_with_queue
-from app.runs.sinks import StoreSink
+from app.runs.sinks import Rescue, StoreSink
 from app.storage import database, files
 from app.storage.run_store import FileGuard, RunStore
 from app.storage.store import Store
@@ -230,6 +231,25 @@ def test_a_rescue_file_goes_elsewhere_where_none_can_be_made(
     sink = measure(folder / database_path.name, lambda: folder.rename(tmp_path / "gone"))
     rescued(sink, tmp_path)
     assert len(list(state.glob("profiles-rescued-*.vscope"))) == 1
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_rescue_that_cannot_be_written_further(
+    database_path: Path, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    write = Rescue.write
+
+    def fail(rescue: Rescue, event: RunEvent) -> None:
+        if event == (ENDED if is_lost else BLOCKS[2]):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(rescue, event)
+
+    monkeypatch.setattr(Rescue, "write", fail)
+    sink = measure(database_path, database_path.unlink if is_lost else lambda: None)
+    if is_lost:
+        assert "but not all of it (No space left on device)" in str(sink.failure)
+    else:
+        assert (sink.failure, sink.stored is not None) == (None, True), "the database has it"
 
 
 def test_a_run_without_a_rescue_says_what_happened(database_path: Path) -> None:
