@@ -9,6 +9,7 @@ import contextlib
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -21,8 +22,8 @@ from workloads.protocol import MOST_MESSAGE_BYTES, TAG, Count, Name, ProtocolErr
 RECORDING_VERSION = 1
 CUT = b"\x18\n"
 """Ends a line that its writer was killed in; JSON has no such byte (cancel, ASCII)."""
-MOST_RECORDING_BYTES = 4_000_000_000
-"""What is read of a recording in a file, after it was decompressed."""
+MOST_RECORDING_BYTES, MOST_RECORDING_EVENTS = 4_000_000_000, 30_000_000
+"""What is read of a recording in a file, after it was decompressed: a week of one GPU has 24 million events."""
 _GZIP = b"\x1f\x8b"
 _BEGINNING = b'{"type":"recording"'
 _EVENT: msgspec.json.Decoder[RunEvent] = msgspec.json.Decoder(RunEvent)
@@ -96,13 +97,13 @@ def file_lines(file: BinaryIO) -> Iterator[bytes]:
         ProtocolError: It is longer than any recording, has a line that is, or was damaged on its way.
     """
     try:
-        while line := file.readline(MOST_MESSAGE_BYTES):
+        for number, line in enumerate(iter(partial(file.readline, MOST_MESSAGE_BYTES), b"")):
             if len(line) == MOST_MESSAGE_BYTES:
                 raise ProtocolError(
                     f"not a recording, for it has a line of more than {units.byte_size(MOST_MESSAGE_BYTES)}"
                 )
-            if file.tell() > MOST_RECORDING_BYTES:
-                raise ProtocolError(f"longer than any recording, {units.byte_size(MOST_RECORDING_BYTES)}")
+            if number > MOST_RECORDING_EVENTS or file.tell() > MOST_RECORDING_BYTES:
+                raise ProtocolError("longer than any recording")
             yield line
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ProtocolError(f"damaged or only half copied ({error})") from None

@@ -1,5 +1,7 @@
 """Replay of a stored run in the whole window."""
 
+import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from app.gui.window import HISTORY, MONITOR, RUN
 from app.storage.store import Store
 from app.telemetry.replay import run_recording
 from tests.gui.windows import press
+from tests.unit.runs.test_recording_import import ENDED, EVENTS, STARTED, lines
 from tests.unit.telemetry.test_trace import INVENTORY, TELEMETRY, by_watch
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -114,11 +117,20 @@ def test_a_file_that_is_no_trace_is_said(qtbot: QtBot, workbench: Workbench, tmp
     assert not workbench.replay.playing
 
 
-def test_runs_that_are_opened_as_a_file_are_added_when_the_user_agrees(
-    qtbot: QtBot, workbench: Workbench, tmp_path: Path
-) -> None:
-    with Store.open(tmp_path / "night.vscope") as there:
+def write_database(path: Path) -> None:
+    with Store.open(path) as there:
         keep(there, RUN_ON_GPUS)
+
+
+def write_recording(path: Path) -> None:
+    path.write_bytes(gzip.compress(lines(STARTED, *EVENTS, ENDED)))
+
+
+@pytest.mark.parametrize("write", [write_database, write_recording])
+def test_runs_that_are_opened_as_a_file_are_added_when_the_user_agrees(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    write(tmp_path / "night.vscope")
     workbench.opener.open_file(tmp_path / "night.vscope")
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=LIMIT_MS)
     press(workbench, "&Add them")

@@ -133,13 +133,17 @@ def test_what_is_no_run_is_refused_in_one_sentence(file: Path, database_path: Pa
     assert run_number.get() is None
 
 
-def test_a_file_of_many_lines_ends_at_a_limit(file: Path, database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["MOST_RECORDING_BYTES", "MOST_RECORDING_EVENTS"])
+def test_a_file_of_many_lines_ends_at_a_limit(
+    file: Path, database_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     text = lines(STARTED, *(LogLine(t_ns, "x") for t_ns in range(1_000)), ENDED)
+    size = len(text) if limit == "MOST_RECORDING_BYTES" else text.count(b"\n") - 1
     file.write_bytes(gzip.compress(text))
-    monkeypatch.setattr(recording, "MOST_RECORDING_BYTES", len(text) - 1)
+    monkeypatch.setattr(recording, limit, size - 1)
     with pytest.raises(DatabaseError, match="longer than any recording"):
         import_with_queue(database_path, file)
-    monkeypatch.setattr(recording, "MOST_RECORDING_BYTES", len(text))
+    monkeypatch.setattr(recording, limit, size)
     assert import_with_queue(database_path, file).runs == (1,)
 
 
