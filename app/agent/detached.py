@@ -61,6 +61,8 @@ _ORDER, _BOOT, _LINES, _PID, _LOCK, _STDERR, _WEIGHTS = (
 )
 """The files in a run's folder."""
 _UID = re.compile(r"[0-9a-f]{8,64}")
+_REMOVED = "removed-"
+"""Begins the name of a folder that is being removed."""
 _READ_BYTES = 1 << 18
 _LOOK_S = 0.05
 _BLOCKED_S = 60
@@ -271,13 +273,16 @@ class _Spooler:
         """Return the runs, the oldest first; remove those that nobody wanted for too long."""
         spools, unreadable = [], 0
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
+            if folder.name.startswith(_REMOVED):
+                shutil.rmtree(folder, ignore_errors=True)  # by a process that was killed meanwhile
+                continue
             try:
                 spool = _spool(folder)
             except (OSError, msgspec.DecodeError):
                 unreadable += folder.is_dir()
                 continue
             if not spool.goes_on and time.time_ns() - spool.changed_utc_ns > SPOOL_DAYS * _DAY_S * 1e9:
-                shutil.rmtree(folder)
+                _remove_folder(folder)
             else:
                 spools.append(spool)
         return SpoolsListed(tuple(sorted(spools, key=lambda spool: spool.run.utc_ns)), unreadable)
@@ -295,8 +300,7 @@ class _Spooler:
         elif folder.is_dir() and _goes_on(folder):
             self._refuse("The run goes on still; only one that is over can be removed.")
         else:
-            with contextlib.suppress(FileNotFoundError):  # another may be removing it
-                shutil.rmtree(folder)
+            _remove_folder(folder)
             self._say(SpoolsListed(()))
 
     def _find(self, uid: str) -> Path | None:
@@ -332,6 +336,14 @@ class _Spooler:
     @staticmethod
     def _say(report: SpoolReport | FilePart) -> None:
         _write(msgspec.json.encode(report) + b"\n")
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a run's folder, whose lock another process may be opening: that would make the file anew in between."""
+    removed = folder.with_name(f"{_REMOVED}{folder.name}-{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):  # another may be removing it
+        folder.rename(removed)
+        shutil.rmtree(removed)
 
 
 def _spool(folder: Path) -> Spool:

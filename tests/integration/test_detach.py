@@ -156,6 +156,13 @@ def test_two_programs_fetch_one_run_whole_each_into_its_own_database(
     assert list(folder.iterdir()) == []
 
 
+def test_what_a_removal_that_was_killed_left_is_removed(link: SpoolLink, folder: Path) -> None:
+    left = folder / "removed-1234-5"
+    left.mkdir(parents=True)
+    assert link.listed().unreadable == 0
+    assert not left.exists()
+
+
 def test_a_run_that_another_removed_is_over(tmp_path: Path) -> None:
     assert not detached._goes_on(tmp_path / "removed")
     tmp_path.joinpath("over").mkdir()
