@@ -210,10 +210,7 @@ class Agent:
     ) -> None:
         """Do what was ordered and say what it returns, or why it could not be done.
 
-        Args:
-            number: The order's.
-            work: Returns the answer; None where it was said already.
-            say: Says it; None is at once.
+        `work` returns None where it was said already; without `say` it is said at once.
         """
         try:
             report = work()

@@ -139,12 +139,7 @@ class _RecordingFile:
 
 
 def make_run(folder: Path, guard: int) -> None:
-    """Make the run of a folder, which has its order.
-
-    Args:
-        folder: The folder.
-        guard: A file that closes when the guard is gone.
-    """
+    """Make the run of a folder, which has its order; the file `guard` closes when the guard is gone."""
     run = _read_order(folder)
     start_ns = time.monotonic_ns()
 

@@ -122,10 +122,7 @@ def _orphans(scratch: Path) -> list[psutil.Process]:
 def end_abandoned(folder: Path, prefix: str, new_s: float = _NEW_S) -> None:
     """End what agents of this user left that are gone like their guards.
 
-    Args:
-        folder: Where scratch folders are.
-        prefix: How their names begin.
-        new_s: A folder that changed since is left alone: it may have been made just now, and not be locked yet.
+    A scratch folder that changed within `new_s` is left alone: it may have been made just now, and not be locked yet.
     """
     for scratch in folder.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # gone by now, or another user's

@@ -205,10 +205,8 @@ class AgentDriver:
     def run(self, gpus: int, cpus: float, nodes: Sequence[str]) -> None:
         """Place an agent, and pass its lines on until it ends; then end this process.
 
-        Args:
-            gpus: How many GPUs it gets, of one node; 0 sees none.
-            cpus: How many processors Ray counts as used by it.
-            nodes: Ids of the nodes it may be on, the preferred one first.
+        Its GPUs are of one node; with 0 it sees none. Ray counts `cpus` processors as used by it. `nodes` are ids of
+        those it may be on, the preferred one first.
         """
         from app.agent.ray_actor import AgentActor
 

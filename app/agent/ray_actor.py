@@ -26,9 +26,6 @@ def agent_environment(gpus: int) -> dict[str, str]:
 
     Ray gives indices of GPUs in NVML's order, which CUDA's is only if it is told so. An actor without GPUs sees all of
     them in Ray 2.60: its agent must not.
-
-    Args:
-        gpus: How many GPUs the actor has.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     for name in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "PYTHONUNBUFFERED"):

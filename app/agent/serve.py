@@ -31,9 +31,7 @@ _decoder: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 def serve(scratch: Path, guard: int) -> int:
     """Follow the orders on stdin until the program is gone, and end everything; return the exit status.
 
-    Args:
-        scratch: An empty folder, which is removed at the end.
-        guard: A file that closes when the guard is gone.
+    The folder `scratch` is empty, and is removed at the end. The file `guard` closes when the guard is gone.
     """
     os.set_blocking(1, True)
     outbox = Outbox(claim_output())
@@ -90,10 +88,7 @@ def _configure_log() -> None:
 def read_orders(stdin: int, guard: int, lost_s: float = LOST_S) -> Iterator[Order]:
     """Yield the orders until stdin closes.
 
-    Args:
-        stdin: Where they come from.
-        guard: A file that closes when the guard is gone.
-        lost_s: After how many seconds in which nothing came the program is lost.
+    The file `guard` closes when the guard is gone. The program is lost after `lost_s` seconds in which nothing came.
 
     Raises:
         ProtocolError: Something else came; its text ends a sentence.
