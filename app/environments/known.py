@@ -57,10 +57,8 @@ def command_to_add(host: str = "") -> str:
 def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None) -> tuple[str, ...]:
     """Return what is installed into an environment.
 
-    Args:
-        name: Its name, which says it if no packages do.
-        packages: Requirements of pip; none for a known environment.
-        cuda: Whether with CUDA's libraries; None for those of this machine's driver.
+    Without `packages`, which are requirements of pip, the name says it. `cuda` is whether with CUDA's libraries; None
+    for those of this machine's driver.
 
     Raises:
         InstallError: The name is unknown.
@@ -86,12 +84,7 @@ def _distribution(cuda: bool | None) -> str:
 
 
 def choose_python(requirements: Sequence[str], minor: int = sys.version_info.minor) -> str:
-    """Return, as uv takes it, a Python that has wheels of the framework: this one, else one that uv finds or fetches.
-
-    Args:
-        requirements: What is to be installed.
-        minor: Minor version of the Python that this program runs by.
-    """
+    """Return, as uv takes it, a Python with wheels of the framework: this one, else one that uv finds or fetches."""
     matches = (_FRAMEWORK.match(requirement) for requirement in requirements)
     version = next((match[1] for match in matches if match), "")
     newest = next((each.newest_python for each in KNOWN if each.framework == version), KNOWN[0].newest_python)

@@ -53,11 +53,7 @@ def manage_environments(action: Action, request: EnvironmentRequest, report: Rep
 
     One counts as added once its stamp is written. One that was interrupted is made anew, from what uv kept.
 
-    Args:
-        action: What to do.
-        request: Which one, and what to make it of.
-        report: Gets how far it is.
-        uv: Path of uv; "" is the one that is found here.
+    `report` gets how far it is. `uv` is a path; "" is the one that is found here.
 
     Raises:
         InstallError: It cannot be made, or was cancelled (`CancelledError`).

@@ -50,13 +50,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """An environment on this machine.
 
     Attributes:
-        name: Its name.
-        folder: Its folder.
         state: `unfinished` where its making or its removal was interrupted, `broken` where its Python is gone.
         framework: The framework's version; None if there is none.
-        python: Version of its Python.
         packages: What was to be installed.
-        size_bytes: Its size on disk.
     """
 
     name: str

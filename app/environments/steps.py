@@ -61,11 +61,7 @@ def nvidia_driver() -> bool:
 def explain(title: str, log: str, path: Path, again: str = "start again") -> str:
     """Return one sentence on why an install step failed.
 
-    Args:
-        title: Title of the step.
-        log: Its output.
-        path: File with the output.
-        again: What to do once the reason is mended.
+    `log` is its output, which the file has too; `again` is what to do once the reason is mended.
     """
     if _FULL in log or "os error 28" in log:
         return f"{title} failed: {DISK_FULL} {again}."
@@ -89,14 +85,9 @@ def run_step(
 ) -> None:
     """Run one step, with its output in a file.
 
-    Args:
-        title: Title of the step.
-        command: The command.
-        log: The file that its output is written to.
-        watch: Gets the last line that it printed and the seconds since it began, several times a second; returns
-            whether to go on.
-        held: Open files that the command keeps open, such as a lock: should this process be killed, it may live on.
-        again: What to do once the reason of a failure is mended.
+    `watch` gets the last line that it printed and the seconds since it began, several times a second; it returns
+    whether to go on. `held` are open files that the command keeps open, such as a lock: should this process be killed,
+    it may live on. `again` is what to do once the reason of a failure is mended.
 
     Raises:
         InstallError: The step failed, or was cancelled (`CancelledError`).
@@ -164,9 +155,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def locked(path: Path, on_wait: Callable[[], bool]) -> Iterator[int]:
     """Hold the lock of a folder or file for as long as the handle is open, here or in a command that keeps it.
 
-    Args:
-        path: What to lock; a file is made.
-        on_wait: Called several times a second while another program holds it; returns whether to go on waiting.
+    A file is made. `on_wait` is called several times a second while another program holds the lock; it returns whether
+    to go on waiting.
 
     Raises:
         CancelledError: The wait was given up.
