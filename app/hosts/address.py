@@ -58,7 +58,6 @@ class Address:
     """Where a host is and how it is reached.
 
     Attributes:
-        kind: How it is reached.
         host: Its name, its address, or its name in the user's ssh config; the container of docker; "" for this machine.
         user: The user there, "" for that of the user's ssh config.
         port: None for that of the user's ssh config.

@@ -88,10 +88,7 @@ class SpoolLink:
     ) -> "SpoolLink":
         """Open the spool of a host.
 
-        Args:
-            entry: The host.
-            notify: Gets a sentence for what is waited for; on any thread.
-            is_cancelled: Returns whether to wait no longer.
+        `notify` gets a sentence for what is waited for, on any thread.
 
         Raises:
             UserError: It cannot be reached, or has none; with what to do.
@@ -161,11 +158,8 @@ class SpoolLink:
 def detach_run(spec: RunSpec, services: RunServices, link: SpoolLink, hz: float) -> str:
     """Start a run on a host that goes on without this program; return its uid.
 
-    Args:
-        spec: What to run, checked for the host.
-        services: With the host, and the database that will have the run.
-        link: The host's spool.
-        hz: Readings a second.
+    The spec is checked for the host. The services have the host, and the database that will have the run. Telemetry has
+    `hz` readings a second.
 
     Raises:
         UserError: It cannot be started.
@@ -212,11 +206,7 @@ class Attachment:
     def __init__(self, link: SpoolLink, spool: Spool, database: Path, notify: Callable[[str], None]) -> None:
         """Take the run and where it shall be stored.
 
-        Args:
-            link: The host's spool.
-            spool: The run.
-            database: The database.
-            notify: Gets a sentence while the run waits for its devices, and where its weights cannot be stored.
+        `notify` gets a sentence while the run waits for its devices, and where its weights cannot be stored.
         """
         self._link = link
         self._spool = spool
@@ -247,9 +237,7 @@ class Attachment:
     def fetch(self, sinks: Sequence[Sink], *, keep: bool = False) -> StoredRun | None:
         """Play the run's recording into the database, to its end; return it as stored.
 
-        Args:
-            sinks: Get its events.
-            keep: Whether its recording stays on the host.
+        The sinks get its events. With `keep` its recording stays on the host.
 
         Returns:
             The run; None where `leave` came first.

@@ -24,7 +24,6 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A host that the user has named.
 
     Attributes:
-        name: How the user calls it.
         address: Where it is, as `parse_address` reads it.
         python: The Python that runs the agent there; "" for that of the address, or one that is found.
         interpreter: The Python or environment of runs that name none; as `python`.

@@ -248,7 +248,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         ready: Whether the agent starts now.
         error: A word for what is wrong.
         detail: More about it, in the host's words.
-        folder: The folder of the agents.
     """
 
     python: Name = ""
@@ -273,9 +272,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def script(address: Address, module: str = _AGENT) -> str:
     """Return the script of a POSIX shell that finds a Python, receives what is missing, and becomes the agent.
 
-    Args:
-        address: The host: its `python` is the only one to try, its `interpreter` that of runs that name none.
-        module: The agent's module and arguments.
+    The `python` of the address is the only one to try, its `interpreter` that of runs that name none. `module` is the
+    agent's, with its arguments.
     """
     return SCRIPT.format(
         variables=f"export {DEFAULT_VARIABLE}={_quoted_path(address.interpreter)}" if address.interpreter else "",
@@ -294,11 +292,7 @@ def _quoted_path(path: str) -> str:
 def prepare(channel: Channel, lines: Iterator[bytes], name: str, notify: Callable[[str], None]) -> Prepared:
     """Send the host what it lacks; the next line is the agent's first.
 
-    Args:
-        channel: The way to the script.
-        lines: What comes from it.
-        name: The host as sentences call it.
-        notify: Gets a sentence if something large is sent.
+    `lines` are what comes from the script. `notify` gets a sentence if something large is sent.
 
     Raises:
         UserError: The host cannot run the agent; with what to do.

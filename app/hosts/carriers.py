@@ -62,7 +62,6 @@ class Carrier:
         failures: What its errors mean, the first that fits counts.
         wrap: Makes the script the command's last word.
         waiting: Reads what it waits for from its stderr.
-        environment: Environment variables that it needs.
     """
 
     address: Address
@@ -101,9 +100,8 @@ class Carrier:
     def explain(self, exit_status: int, said: str) -> str:
         """Return why the carrier ended, in one sentence with what to do.
 
-        Args:
-            exit_status: Of its command; a negative one is the signal that ended it.
-            said: What it wrote to its stderr, and to its stdout where that was no message.
+        A negative exit status is the signal that ended it. `said` is what it wrote to its stderr, and to its stdout
+        where that was no message.
         """
         address = self.address
         names = {
@@ -125,12 +123,9 @@ class Carrier:
 
 
 def ssh_carrier(address: Address, failures: Sequence[Failure] = (), waiting: Waiting | None = None) -> Carrier:
-    """Return the carrier of a host that ssh reaches.
+    """Return the carrier of a host that ssh reaches; those of Slurm and Ray are reached so, too.
 
-    Args:
-        address: The host; those of Slurm and Ray are reached so, too.
-        failures: More ways to fail, which are looked for first.
-        waiting: Reads what is waited for from stderr.
+    `failures` are more ways to fail, which are looked for first. `waiting` reads what is waited for from stderr.
     """
     options = [word for option in _SSH_OPTIONS for word in ("-o", option)]
     return Carrier(

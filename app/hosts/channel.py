@@ -57,10 +57,7 @@ class ProcessChannel:
     def __init__(self, carrier: Carrier, script: str, notify: Callable[[str], None] = lambda _: None) -> None:
         """Start the command.
 
-        Args:
-            carrier: The way to the host.
-            script: What runs there.
-            notify: Gets a sentence when the carrier says what it waits for; on the thread that reads stderr.
+        `notify` gets a sentence when the carrier says what it waits for, on the thread that reads stderr.
 
         Raises:
             UserError: The command cannot be started.

@@ -29,11 +29,9 @@ class HostCheck:
     """What was found of one host.
 
     Attributes:
-        entry: The host.
         problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.
         round_trip_ms: Of its link; None if it was not reached.
         python: Version and path of the Python that runs the agent.
-        inventory: Its devices.
         processes: The processes on each GPU, by its UUID; one is missing if the driver did not tell in time.
         inspected: Users of those processes, space at home, and the framework; None of a cluster, whose nodes differ.
         cache: The folder of the agent's files there, and the space in it in bytes.

@@ -80,10 +80,7 @@ class RemoteSampler:
     def __init__(self, link: Link, environments: tuple[str, ...], hz: float) -> None:
         """Have the agent say it; raises `TelemetryError` where the link is lost.
 
-        Args:
-            link: The link.
-            environments: Names of those that the host had when it was reached.
-            hz: Readings a second.
+        `environments` are names of those that the host had when it was reached. Telemetry has `hz` readings a second.
         """
         self._link = link
         self._environments = environments
@@ -177,13 +174,7 @@ class RemoteRun:
     ) -> None:
         """Prepare a run; for the rest see `app.runs.maker.LocalRun`.
 
-        Args:
-            link: The link to its host.
-            files: The agent's folder.
-            start: The worker's order, complete; its weights are brought to its path before the run ends.
-            host: The host.
-            emit: Gets every event, in order. A `UserError` of it ends the run.
-            timeouts: How long its worker may take.
+        `files` is the agent's folder. The weights are brought to the path in `start` before the run ends.
         """
         self._link = link
         self._files = files
@@ -339,7 +330,6 @@ class Connection:
 
     Attributes:
         host: Where runs are made; the same class as this machine, with other parts.
-        hello: What the agent said of itself.
         prepared: What was found on the host, and sent there, before the agent started; None if it was there already.
 
     Thread: any.
@@ -376,17 +366,11 @@ def connect(
 ) -> Connection:
     """Start the agent on a host, sending it there first if need be, and return once it and its clock are known.
 
-    Its telemetry is started, too; the inventory may come later.
+    Its telemetry is started, too, with `hz` readings a second; the inventory may come later.
 
-    Args:
-        carrier: The way to the host.
-        name: The host as the user calls it.
-        hz: Readings a second.
-        notify: Gets a sentence for what is waited for, and later when the host falls silent, is heard again or is lost;
-            on any thread.
-        is_cancelled: Returns whether to connect no longer; called several times a second.
-        module: The agent's module and arguments, as `python -m` takes them.
-        limits: How long the host may be silent.
+    `notify` gets a sentence for what is waited for, and later when the host falls silent, is heard again or is lost; on
+    any thread. `is_cancelled` is called several times a second. `module` is the agent's with its arguments, as
+    `python -m` takes them.
 
     Raises:
         UserError: It cannot be reached, or cannot serve; with what to do.
@@ -427,13 +411,6 @@ def open_channel(
 ) -> Opened:
     """Start a module of the agent on a host, sending it there first if need be; for the rest see `connect`.
 
-    Args:
-        carrier: The way to the host.
-        name: The host as the user calls it.
-        notify: Gets a sentence for what is waited for; on any thread.
-        is_cancelled: Returns whether to connect no longer; called several times a second.
-        module: The module and its arguments, as `python -m` takes them.
-
     Raises:
         UserError: It cannot be reached, or cannot run it; with what to do.
     """
@@ -465,15 +442,8 @@ def serve(
 ) -> Connection:
     """Make a connection of a channel whose next line is an agent's first.
 
-    Args:
-        channel: The agent's stdin and stdout.
-        lines: What comes, from `channel.lines()`.
-        name: The host as the user calls it.
-        kind: The kind of its carrier.
-        hz: Readings a second.
-        notify: Gets a sentence when the host falls silent, is heard again or is lost; on any thread.
-        prepared: What was found before the agent started.
-        limits: How long the host may be silent.
+    `lines` are what comes, from `channel.lines()`; `kind` is that of its carrier. `notify` gets a sentence when the
+    host falls silent, is heard again or is lost; on any thread. `prepared` is what was found before the agent started.
 
     Raises:
         UserError: The agent does not begin as one.
@@ -515,13 +485,7 @@ def _environment(link: Link, hello: AgentHello, kind: str, inventory: Inventory)
 def _in_thread(
     work: Callable[[], Prepared], waiting: str, notify: Callable[[str], None], is_cancelled: Callable[[], bool]
 ) -> Prepared:
-    """Return the result of work that may wait for the host.
-
-    Args:
-        work: What waits.
-        waiting: Told when it takes long.
-        notify: Gets that.
-        is_cancelled: Returns whether to wait no longer.
+    """Return the result of work that may wait for the host; `notify` gets the sentence `waiting` when it takes long.
 
     Raises:
         UserError: It failed, or was cancelled.

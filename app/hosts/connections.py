@@ -173,9 +173,7 @@ class Connections:
     def connect(self, name: str, hz: float = OVERVIEW_HZ) -> None:
         """Begin to connect to a host, or try again; one that is connected stays, unless it reads too seldom.
 
-        Args:
-            name: Its name in the book, or an address.
-            hz: Readings a second.
+        The name is that in the book, or an address. Telemetry has `hz` readings a second.
         """
         with self._lock:
             former = self._slots.get(name)
@@ -226,11 +224,9 @@ class Connections:
         return host
 
     def wait_host(self, name: str, is_cancelled: Callable[[], bool] = lambda: False) -> "Host":
-        """Connect to a host for runs, if it is not connected, and return it.
+        """Connect to a host for runs, if it is not connected, and return it; in Slurm's queue that may take hours.
 
-        Args:
-            name: Its name, or an address.
-            is_cancelled: Returns whether to wait no longer: in Slurm's queue that may take hours.
+        The name is that in the book, or an address.
 
         Raises:
             UserError: It cannot be reached, or the wait was cancelled.

@@ -156,7 +156,6 @@ class Link:
 
     Attributes:
         name: The host as sentences call it.
-        clock: Its clock.
         routes: Who waits for what is reported.
 
     Thread: any.
@@ -170,14 +169,10 @@ class Link:
         notify: Callable[[str], None] = lambda _: None,
         limits: LinkLimits | None = None,
     ) -> None:
-        """Take a channel whose next line is an agent's first.
+        """Take a channel, an agent's stdin and stdout, whose next line is its first.
 
-        Args:
-            channel: The agent's stdin and stdout.
-            name: The host as sentences call it.
-            notify: Gets a sentence when the host falls silent, when it is heard again and when it is lost; on threads
-                of the link.
-            limits: How long it may be silent.
+        `notify` gets a sentence when the host falls silent, when it is heard again and when it is lost; on threads of
+        the link.
         """
         self.name = name
         self.clock = HostClock()
@@ -245,11 +240,6 @@ class Link:
 
     def ask(self, number: int, order: Order, answer_type: type[Answer]) -> Answer:
         """Send an order with this number and wait for its answer.
-
-        Args:
-            number: Of the order.
-            order: The order.
-            answer_type: What answers it.
 
         Raises:
             LinkLostError: The link is lost before.

@@ -38,12 +38,8 @@ def open_host(
 ) -> HostConnection:
     """Connect to the host that a word of `--on` names, as `app.hosts.connection.connect` does.
 
-    Args:
-        word: The name of one of the user's hosts, or an address; several with commas between them are a pool.
-        consent: Returns whether to connect to an address that was never allowed.
-        hz: Readings a second.
-        notify: Gets a sentence for what is waited for, and when the host falls silent or is lost; on any thread.
-        is_cancelled: Returns whether to connect no longer.
+    The word is the name of one of the user's hosts, or an address; several with commas between them are a pool.
+    `consent` returns whether to connect to an address that was never allowed.
 
     Raises:
         UsageError: No host has that name, or it is no address.
@@ -70,12 +66,6 @@ def open_entry(
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> HostConnection:
     """Connect to a host of the user's, as `open_host` does.
-
-    Args:
-        entry: The host.
-        hz: Readings a second.
-        notify: Gets a sentence for what is waited for, and when the host falls silent or is lost.
-        is_cancelled: Returns whether to connect no longer.
 
     Raises:
         UserError: It cannot be reached, or cannot serve; with what to do.

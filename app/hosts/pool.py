@@ -30,12 +30,8 @@ _RETRY_S = 0.2
 def merged_inventory(inventories: Sequence[Inventory], name: str, card: str = "") -> Inventory:
     """Return the inventory of a pool: the devices of all members, and for runs the cards of one kind.
 
-    Runs that are compared are so on one kind of card.
-
-    Args:
-        inventories: Those of the members.
-        name: The pool's name.
-        card: A part of the name of the cards that runs use; "" for those of which there are most.
+    Runs that are compared are so on one kind of card. `card` is a part of its name; "" is the kind of which there are
+    most.
 
     Raises:
         UserError: No member has such a card.
@@ -128,11 +124,7 @@ class Pool(Host):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPool(Pool):
-    """Hosts that the user named together, each with an agent of its own.
-
-    Attributes:
-        hosts: The hosts.
-    """
+    """Hosts that the user named together, each with an agent of its own."""
 
     hosts: tuple[Host, ...]
 

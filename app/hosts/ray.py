@@ -73,10 +73,6 @@ class RayCluster:
     def wait_probed(self, notify: Notify, is_cancelled: Callable[[], bool]) -> None:
         """Wait until the driver is connected and knows the GPUs of all nodes.
 
-        Args:
-            notify: Gets a sentence for what is waited for.
-            is_cancelled: Returns whether to wait no longer.
-
         Raises:
             UserError: There is no cluster, or none that can be used; with what to do.
         """
@@ -153,7 +149,6 @@ class RayPool(Pool):
     """The nodes of a cluster with one kind of card. Each run has an agent of its own, on the node where Ray places it.
 
     Attributes:
-        cluster: Its nodes.
         carrier: The way to its head.
         cpus: How many processors Ray counts for each run.
         head_silent_s: How long the head may leave a driver without an answer.
@@ -323,12 +318,8 @@ def connect_cluster(
 ) -> ClusterConnection:
     """Start the driver on a cluster's head node, and return its nodes as a pool once their GPUs are known.
 
-    Args:
-        carrier: The way to the head node.
-        name: The cluster as the user calls it.
-        notify: Gets a sentence for what is waited for; on any thread.
-        is_cancelled: Returns whether to connect no longer; called several times a second.
-        head_silent_s: How long the head may leave its driver without an answer.
+    `notify` gets a sentence for what is waited for, on any thread; `is_cancelled` is called several times a second.
+    `head_silent_s` is how long the head may leave its driver without an answer.
 
     Raises:
         UserError: It cannot be reached, or has no cluster that can be used; with what to do.

@@ -39,9 +39,7 @@ class ScratchFiles:
     def send(self, path: Path, watch: Callable[[], None] = lambda: None) -> str:
         """Return the name of a copy of this file there; one that is there already is not sent again.
 
-        Args:
-            path: The file.
-            watch: Called before each piece; what it raises ends the copy.
+        `watch` is called before each piece; what it raises ends the copy.
 
         Raises:
             UserError: It cannot be read here, or not be written there.
@@ -134,10 +132,7 @@ class RemoteJobs:
     ) -> Kind:
         """Run a job there, with the files that it reads, and bring those here that it writes.
 
-        Args:
-            request: The job; its paths are of this machine.
-            result_type: Type of its result.
-            is_overdue: Returns whether to end the job, called several times per second; None for no limit.
+        The paths of the request are of this machine. `is_overdue` is called several times a second; None for no limit.
 
         Raises:
             JobError: The job failed.
