@@ -92,13 +92,7 @@ def needs(words: Sequence[str], *, driver: bool) -> tuple[list[str], bool]:
 
 
 def app_arguments(words: Sequence[str], platform: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `python -m app`: the user's, or the quick comparison where no window can be shown.
-
-    Args:
-        words: The user's arguments.
-        platform: `sys.platform`.
-        environment: The environment variables.
-    """
+    """Return the arguments of `python -m app`: the user's, or the quick comparison where no window can be shown."""
     display = platform != "linux" or environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
     return list(words) if words or display else ["experiment", "--preset", "quick"]
 
@@ -111,12 +105,7 @@ def next_step(stamp: Stamp | None, wanted: Stamp) -> str:
 
 
 def apt_commands(packages: Sequence[str], need: str, host: Host) -> list[list[str]]:
-    """Return the apt-get commands that install packages.
-
-    Args:
-        packages: The packages.
-        need: Why they are needed, for the message.
-        host: How packages can be installed here.
+    """Return the apt-get commands that install packages; `need` is why they are needed, for the message.
 
     Raises:
         InstallError: The user may not run them; it says what to type.
@@ -137,12 +126,7 @@ def read_stamp(folder: Path) -> Stamp | None:
 
 
 def run_logged(title: str, command: Sequence[str], folder: Path) -> None:
-    """Run one install step with its output in the log, and show its progress every second.
-
-    Args:
-        title: Title of the step.
-        command: The command.
-        folder: The checkout.
+    """Run one install step with its output in the log of the checkout, and show its progress every second.
 
     Raises:
         InstallError: The step failed.
@@ -203,13 +187,7 @@ def installer(python: Path, uv: str | None) -> list[str]:
 
 
 def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
-    """Install pyproject's packages with those of the extras into .venv, and put the checkout on its path.
-
-    Args:
-        folder: The checkout.
-        uv: Path of uv, if there is one.
-        extras: Names of the extras.
-    """
+    """Install pyproject's packages with those of the extras into .venv, and put the checkout on its path."""
     import tomllib  # only here: the version of Python must be checked first
 
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
@@ -235,10 +213,7 @@ def try_processor(folder: Path) -> None:
 def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
     """Return whether Qt finds its system libraries, after installing them where this is possible.
 
-    Args:
-        folder: The checkout.
-        host: How packages can be installed here.
-        must: Whether Qt must be able to start.
+    `must` is whether Qt must be able to start.
 
     Raises:
         InstallError: It must, and the libraries are missing.
@@ -260,10 +235,7 @@ def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
 def prepare(folder: Path, extras: list[str], qt: bool) -> None:
     """Make sure that .venv has the extras; quick where it has them already.
 
-    Args:
-        folder: The checkout.
-        extras: Names of the extras.
-        qt: Whether Qt must be able to start.
+    `qt` is whether Qt must be able to start.
     """
     requirements = b"".join((folder / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
