@@ -39,7 +39,6 @@ class ReadOptions:
         limit_s: Seconds it may take, the framework's import included.
         notify: Takes a sentence for the user.
         wait_for_stop: Sleeps so many seconds; returns whether to give up.
-        leases: Leases of this machine.
         consent: Returns whether a text may be read that was never allowed: reading it runs it.
     """
 
@@ -73,10 +72,7 @@ def parse_workload_path(word: str) -> tuple[Path, str] | None:
 def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> Workload:
     """Return the program's workload of that name, or the custom one of `file.py:name`.
 
-    Args:
-        word: Name of the workload.
-        database: Where texts of files are stored.
-        options: How to read a text that was never read; None to read none.
+    The database stores texts of files. Without options a text that was never read is not read.
 
     Raises:
         UsageError: There is no such workload or file.
@@ -94,13 +90,9 @@ def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> 
 
 
 def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOptions | None) -> tuple[Workload, ...]:
-    """Return custom workloads of a file; a text that is stored is not read again.
+    """Return custom workloads of a file; a text that the database stores is not read again.
 
-    Args:
-        path: The file.
-        name: Function that makes the workload; "" for all of the file.
-        database: Where texts of files are stored.
-        options: How to read a text that was never read; None to read none.
+    `name` is the function that makes the workload; "" for all of the file. Without options no text is read.
 
     Raises:
         UsageError: There is no such file.

@@ -106,11 +106,8 @@ def _git_output(root: Path, *words: str) -> bytes | None:
 def processor_state(cpus: Path = _CPUS, cgroups: Path = Path("/sys/fs/cgroup")) -> dict[str, str]:
     """Return which processors this process may use, for how much of the time, and how their clocks are governed.
 
-    What the system does not report is absent. A worker inherits both limits.
-
-    Args:
-        cpus: Linux's folder of processors.
-        cgroups: Its folder of control groups.
+    What the system does not report is absent. A worker inherits both limits. `cpus` and `cgroups` are Linux's folders
+    of processors and of control groups.
     """
     governors = {_read(path) for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     switches = (words.get(_read(cpus / name)) for name, words in _TURBO_FILES)

@@ -64,7 +64,6 @@ class EqualityChecker:
 
     Attributes:
         baseline: The variant whose weights and batch all others start from.
-        services: Where jobs run, and where custom workloads are stored.
         notify: Takes a sentence for the user.
         may_continue: Returns whether to go on; asked several times a second.
 
@@ -155,14 +154,7 @@ class EqualityChecker:
             lease.release()
 
     def _compared(self, found: _Computed, reference: _Computed, utc_ns: int, explained: float) -> EqualityCheck:
-        """Return the check of two results.
-
-        Args:
-            found: That of the variant.
-            reference: That of the baseline.
-            utc_ns: When the check began.
-            explained: What rounding explains of the loss.
-        """
+        """Return the check of two results, begun at `utc_ns`; `explained` is what rounding explains of the loss."""
         pairs = zip(found.result.batch, reference.result.batch, strict=False)
         if len(found.result.batch) != len(reference.result.batch) or not all(
             math.isclose(one, other, rel_tol=_BATCH_TOLERANCE, abs_tol=_BATCH_TOLERANCE) for one, other in pairs

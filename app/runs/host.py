@@ -139,13 +139,11 @@ class Host:
         wait_for_stop: Callable[[float], bool],
         devices: Sequence[str] = (),
     ) -> Lease | None:
-        """Lease the devices of a run, and wait until they are free.
+        """Lease the devices of a run that this machine can make, and wait until they are free.
 
-        Args:
-            spec: The run; this machine can make it.
-            notify: Called once with a sentence if the run has to wait.
-            wait_for_stop: Sleeps so many seconds; returns whether to wait no longer.
-            devices: The devices to choose from, the preferred one first; empty for all that the run may use.
+        `notify` is called once with a sentence if the run has to wait. `wait_for_stop` sleeps so many seconds; it
+        returns whether to wait no longer. `devices` are those to choose from, the preferred one first; empty for all
+        that the run may use.
 
         Returns:
             The lease; None if the wait was given up.

@@ -47,10 +47,7 @@ class JobCrashedError(JobError):
 def leased(leases: DeviceLeases, candidates: Sequence[str], notify: Notify) -> Iterator[str]:
     """Lease one of these devices, so that no run measures on it during the job.
 
-    Args:
-        leases: Leases of the machine.
-        candidates: Devices to choose from, the preferred one first.
-        notify: Gets a sentence if the job has to wait.
+    The preferred one is the first. `notify` gets a sentence if the job has to wait.
     """
     waiting = "A run uses this device; waiting until it is free."
     lease = leases.wait(candidates, 1, on_wait=lambda: notify(waiting), wait_for_stop=sleep_unstoppable)
@@ -64,10 +61,7 @@ def leased(leases: DeviceLeases, candidates: Sequence[str], notify: Notify) -> I
 def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None) -> Kind:
     """Run a job in a new process and return its result.
 
-    Args:
-        request: The job.
-        result_type: Type of its result.
-        is_overdue: Returns whether to end the job, called several times per second; None for no limit.
+    `is_overdue` returns whether to end the job, called several times per second; None for no limit.
 
     Raises:
         JobError: The job failed.

@@ -119,11 +119,9 @@ class Launcher(Protocol):
     def launch(self, start: Start, post: Post) -> Worker:
         """Start a new worker.
 
-        Thread: the one that waits for the worker; on Linux the worker dies with it.
+        `post` gets each event of the worker, on threads of the launcher.
 
-        Args:
-            start: What the worker is to do.
-            post: Gets each event of the worker, on threads of the launcher.
+        Thread: the one that waits for the worker; on Linux the worker dies with it.
 
         Raises:
             OSError: The worker cannot be started; its text ends a sentence for the user.
@@ -159,12 +157,10 @@ class ProcessSpec:
 
     @classmethod
     def current(cls, command: tuple[str, ...], interpreter: str = "") -> "ProcessSpec":
-        """Return the spec for this process's environment and folder as they are now.
+        """Return the spec of a command `python -m module …` for this process's environment and folder as they are now.
 
-        Args:
-            command: The command `python -m module …`.
-            interpreter: Python, or name or folder of the environment, to use in place of this process's own; "" for
-                that.
+        `interpreter` is a Python, or name or folder of the environment, to use in place of this process's own; "" for
+        that.
 
         Raises:
             UserError: This machine has no Python of that name or path.
@@ -242,10 +238,8 @@ class LocalWorker(Generic[Said]):
     ) -> None:
         """Take a process that was started with three pipes.
 
-        Args:
-            process: The process.
-            post: Gets each event of it, on threads of its own.
-            decode: Returns the message on a line; raises `ProtocolError`.
+        `post` gets each event of it, on threads of its own. `decode` returns the message on a line; it raises
+        `ProtocolError`.
         """
         self._process = process
         self._post = post

@@ -78,11 +78,7 @@ class DeviceLeases(ABC):
 
     @abstractmethod
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
-        """Lease the first `count` free devices.
-
-        Args:
-            candidates: Devices to choose from, the preferred one first.
-            count: How many are needed.
+        """Lease the first `count` free devices; the preferred one of the candidates is the first.
 
         Returns:
             The lease; None, with nothing held, if fewer are free.
@@ -103,11 +99,8 @@ class DeviceLeases(ABC):
 
         Who waits for the CPU has it before those that come later: an experiment frees it for moments only.
 
-        Args:
-            candidates: Devices to choose from, the preferred one first.
-            count: How many are needed.
-            on_wait: Called once if they are not free at once.
-            wait_for_stop: Sleeps so many seconds; returns whether to wait no longer.
+        The preferred one of the candidates is the first. `on_wait` is called once if they are not free at once.
+        `wait_for_stop` sleeps so many seconds; it returns whether to wait no longer.
 
         Returns:
             The lease; None if the wait was given up.

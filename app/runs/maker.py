@@ -183,13 +183,10 @@ class LocalRun:
     def __init__(
         self, start: Start, host: Host, emit: Callable[[RunEvent], None], timeouts: WorkerTimeouts | None = None
     ) -> None:
-        """Prepare a run.
+        """Prepare a run of this machine.
 
-        Args:
-            start: The worker's order, complete; its devices are leased.
-            host: This machine.
-            emit: Gets every event, in order. A `UserError` of it, such as a full disk, ends the run.
-            timeouts: How long its worker may take.
+        The order `start` is complete; its devices are leased. `emit` gets every event, in order. A `UserError` of it,
+        such as a full disk, ends the run.
         """
         self._start = start
         self._host = host

@@ -30,7 +30,6 @@ class WorkerExit:
         finished: Its last message; None if it ended without.
         exit_code: Its exit status; a negative one is the signal that ended it.
         started: It said hello.
-        stop_requested: The user stopped the run.
         fault: Why the program ended the worker: no progress, a broken protocol, a full disk.
         gpu_lost: A sentence about a GPU that stopped answering during the run.
         fatal_message: Text of the log's fatal line.

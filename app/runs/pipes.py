@@ -54,9 +54,7 @@ class Allowance:
 def message_lines(pipe: BinaryIO, wait: Callable[[float], object]) -> Iterator[bytes]:
     """Yield the lines of a message pipe, as fast as messages may come; one that is too long for a message is cut.
 
-    Args:
-        pipe: The pipe.
-        wait: Waits for so many seconds, or returns earlier where the worker is gone and nothing more will come.
+    `wait` waits for so many seconds, or returns earlier where the worker is gone and nothing more will come.
     """
     allowance = Allowance(_MESSAGES_PER_S, _MESSAGE_BURST)
     while line := pipe.readline(MOST_MESSAGE_BYTES):

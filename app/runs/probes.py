@@ -29,11 +29,7 @@ class CalibrationResult(NamedTuple):
 def calibrate(host: Host, store: Store, precisions: Sequence[str], notify: Notify) -> Iterator[CalibrationResult]:
     """Calibrate every GPU, or the processor if there is none, and store each rate as it comes.
 
-    Args:
-        host: The machine.
-        store: Where rates are stored.
-        precisions: Precisions to calibrate in; empty for all that the machine has.
-        notify: Takes a sentence for the user.
+    Without precisions it is in all that the machine has. `notify` takes a sentence for the user.
 
     Raises:
         UserError: The machine does not have one of the precisions.

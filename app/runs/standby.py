@@ -58,10 +58,7 @@ class StandbyLauncher:
     def __init__(self, leases: DeviceLeases, wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
         """Start no worker yet.
 
-        Args:
-            leases: Leases of the host.
-            wanted: Returns whether to have standby workers; called before each is started, on the launcher's thread.
-            command: The command of a worker.
+        `wanted` returns whether to have standby workers; it is called before each is started, on the launcher's thread.
         """
         self._importing = _ImportLease(leases)
         self._wanted = wanted
@@ -211,9 +208,7 @@ class _StandbyWorker:
     def __init__(self, process_spec: ProcessSpec, on_imported: Callable[[], None]) -> None:
         """Start the worker.
 
-        Args:
-            process_spec: What to start it with.
-            on_imported: Called once, when it has imported or has ended.
+        `on_imported` is called once, when it has imported or has ended.
 
         Raises:
             OSError: It cannot be started.
@@ -246,9 +241,7 @@ class _StandbyWorker:
     def serve(self, start: Start, post: Post) -> Worker | None:
         """Give it an order.
 
-        Args:
-            start: What it is to do.
-            post: Gets every event, the earlier ones first; if it died, the last lines of its log.
+        `post` gets every event, the earlier ones first; if it died, the last lines of its log.
 
         Returns:
             The worker; None if it is gone.

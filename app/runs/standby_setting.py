@@ -31,11 +31,8 @@ def environment_choice() -> str:
 def is_standby_wanted(feed: TelemetryFeed, stored_choice: Callable[[], str | None] = lambda: None) -> bool:
     """Return whether to have standby workers: by the variable, else by the setting, else by the machine.
 
-    Waits until the machine is known. False if telemetry or the database does not answer.
-
-    Args:
-        feed: Telemetry of the machine.
-        stored_choice: Reads the setting; None is automatic.
+    Waits until the machine is known. False if telemetry or the database does not answer. The stored choice None is
+    automatic.
     """
     try:
         choice = environment_choice() or stored_choice()

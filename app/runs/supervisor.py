@@ -74,12 +74,9 @@ class MessageOrder:
     def __init__(
         self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here, *, is_greeted: bool = False
     ) -> None:
-        """Wait for `Hello` of a worker that is started at `start`.
+        """Wait for `Hello` of a worker that is started at `start`, on the clocks of its host, which `now` reads.
 
-        Args:
-            start: When the run began, on the clocks of its host.
-            now: Returns this moment on them.
-            is_greeted: Whether `Hello` was said to another, and `Finished` will be.
+        `is_greeted` is whether `Hello` was said to another, and `Finished` will be.
         """
         self._now = now
         self._last_ns = self._start_ns = start.t_ns - start.error_ns - _CLOCK_ERROR_NS
@@ -284,15 +281,11 @@ class Supervisor:
         clock: ClockAnchor,
         now: Callable[[], ClockAnchor] = now_here,
     ) -> None:
-        """Prepare to watch a worker.
+        """Prepare to watch a worker, just launched.
 
-        Args:
-            worker: The worker, just launched.
-            inbox: What it and the telemetry say, and requests to stop.
-            limits: How long it may take for what.
-            emit: Gets every event of the run, in order.
-            clock: The clocks of the host before the worker's start, which the worker's have to agree with.
-            now: Returns this moment on the host's clocks.
+        The inbox has what it and the telemetry say, and requests to stop. `emit` gets every event of the run, in order.
+        `clock` are the clocks of the host before the worker's start, which the worker's have to agree with; `now` reads
+        them.
         """
         self._worker = worker
         self._clock, self._now = clock, now
@@ -369,8 +362,7 @@ class Supervisor:
     def drain(self, is_awaited: Callable[[], bool]) -> None:
         """Forward telemetry that is still under way when the worker is gone, two seconds at most.
 
-        Args:
-            is_awaited: Returns whether telemetry is missing still; called before each item.
+        `is_awaited` returns whether telemetry is missing still; it is called before each item.
 
         Raises:
             UserError: A sink cannot store an event.

@@ -37,12 +37,7 @@ class Edit:
 
     @classmethod
     def make(cls, database: Path, change: Callable[[Store], Result]) -> tuple[Result, Self | None]:
-        """Make a change, and return its result with what undoes it; None where it changed nothing.
-
-        Args:
-            database: The database.
-            change: Changes it.
-        """
+        """Make a change, and return its result with what undoes it; None where it changed nothing."""
         with Store.open(database) as store:
             result, changes = store.library.record(lambda: change(store))
         return result, cls(database, changes) if changes.statements else None

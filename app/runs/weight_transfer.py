@@ -47,11 +47,6 @@ class TrialResult:
 def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
     """Return the file of a run's weights: the one given, else that next to the database.
 
-    Args:
-        run: The run.
-        database: The database that it is stored in.
-        path: The file, if the user names one.
-
     Raises:
         UserError: The run saved no weights.
     """
@@ -70,13 +65,9 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
 
 
 def transfer_targets(trained: RunSpec, into: Sequence[str], gpus: int, machine: Machine) -> TransferTargets:
-    """Return the variants to try.
+    """Return the variants in which to try the weights of a trained one.
 
-    Args:
-        trained: The variant whose weights were saved.
-        into: Implementations; empty for all.
-        gpus: GPUs to try them on; 0 is the CPU.
-        machine: The machine.
+    `into` are implementations; empty for all. With 0 GPUs they are tried on the CPU.
 
     Raises:
         UserError: A named implementation, or every one, cannot be tried here.
@@ -117,14 +108,7 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
 
 
 def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: Notify) -> TrialResult:
-    """Load the weights into a variant, and compare its outputs with those of the run's own model on the same inputs.
-
-    Args:
-        run: The run that saved the weights.
-        weights: Their file.
-        spec: The variant to load them into.
-        host: The machine.
-        notify: Takes a sentence for the user.
+    """Load a run's weights into a variant, and compare its outputs with those of the run's model to the same inputs.
 
     Raises:
         JobError: It failed.
@@ -155,14 +139,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
 def export_model(
     run: RunRow, weights: Path, paths: Sequence[Path], leases: DeviceLeases, notify: Notify
 ) -> OutputDifference:
-    """Make a plain Keras model of a run's weights.
-
-    Args:
-        run: The run that saved the weights.
-        weights: Their file.
-        paths: Where to write it: `.keras` files, or folders for a SavedModel.
-        leases: Leases of this machine.
-        notify: Takes a sentence for the user.
+    """Make a plain Keras model of a run's weights at each of the paths: a `.keras` file, or a folder for a SavedModel.
 
     Raises:
         JobError: It failed.

@@ -177,13 +177,7 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
         return Grid(figures=figures, columns=columns, rows=self.rows, cells=tuple(map(cells, columns)))
 
     def variant(self, row: TableRow, column: TableColumn, variants: Sequence[RunSpec]) -> RunSpec | None:
-        """Return the variant of a cell, None if none fits; raise `UserError` if several do.
-
-        Args:
-            row: The row of the cell.
-            column: The column of the cell.
-            variants: The variants to choose from.
-        """
+        """Return the variant of a cell, None if none fits; raise `UserError` if several do."""
         return self._find_variant({**self.settings, **column.settings, **row.settings}, variants)
 
     def baseline_of(self, column: TableColumn, variants: Sequence[RunSpec]) -> RunSpec | None:
@@ -213,8 +207,6 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     """Time and accuracy of whole trainings by batch size, number of GPUs and layout, all seeds of a variant together.
 
     Attributes:
-        title: Its title.
-        workload: The workload.
         settings: Those of its variants.
         margin_points: Accuracies that differ by less, in percentage points, count as the same.
         claims: What the article says of it.

@@ -41,12 +41,7 @@ def replicated_articles(
     """Return the articles of which these runs replicate two variants or more.
 
     Runs of different environments are separate, and so are reference runs. Presets share variants: an article is left
-    out if another has all of its runs and more.
-
-    Args:
-        runs: The runs.
-        files: The user's preset files, read after the program's presets.
-        find: Finds workloads by name, and custom ones.
+    out if another has all of its runs and more. The user's preset files are read after the program's presets.
     """
     presets = _readable_presets([*preset_names(), *files], find)
     stored = {run.row.run: run for run in runs}

@@ -30,8 +30,6 @@ class Experiment:
     """An experiment so far.
 
     Attributes:
-        plan: What it runs.
-        state: How far it came.
         runs: All its runs that count, with or without a result.
         planned: Runs in all.
         done: Those of them that have a result.
@@ -68,13 +66,9 @@ class Experiment:
     def from_runs(
         cls, plan: Plan, state: ExperimentState, runs: Sequence[RunHeader], machine: Machine | None = None
     ) -> "Experiment":
-        """Return the experiment with these runs.
+        """Return the experiment with these runs, which count, and in this state if any run is left.
 
-        Args:
-            plan: The plan.
-            state: Its state if any run is left.
-            runs: The runs that count.
-            machine: Variants that it refuses run only once; None refuses none.
+        Variants that the machine refuses run only once; None refuses none.
         """
         rows = [run.row for run in runs]
         rest = remaining_runs(plan, rows, machine)
@@ -95,11 +89,6 @@ def expected_s(spec: RunSpec, runs: Sequence[RunRow], aggregate: Callable[[list[
 
     Without any: the seconds it measures, and the overhead of other runs of its workload, else of any workload. Without
     any run at all: the seconds it measures.
-
-    Args:
-        spec: The run.
-        runs: Stored runs to estimate from.
-        aggregate: Makes one figure from those of several runs.
     """
     return _DurationModel(runs, aggregate).expected_s(spec)
 
@@ -109,13 +98,8 @@ def time_left(
 ) -> tuple[float, int]:
     """Return the expected seconds of the runs that remain, by the median of runs like them, and how many those are.
 
-    These are the stored runs of their workloads, else all; of none, the seconds are a lower bound.
-
-    Args:
-        plan: The plan, which says how many of its runs may run concurrently.
-        counted: Stored runs that count for it.
-        alike: Stored runs to estimate from.
-        machine: The machine with the GPUs they share; what it refuses takes no time. None refuses none.
+    These are the stored runs of their workloads in `alike`, else all; of none, the seconds are a lower bound. The plan
+    says how many runs may share the GPUs of the machine. What that refuses takes no time; None refuses none.
     """
     remaining = remaining_runs(plan, counted, machine)
     refused = [spec for spec in plan.specs if machine and check(spec, machine)]
@@ -175,14 +159,9 @@ def expected_resolution(
 ) -> ExpectedResolution | None:
     """Return how small a difference the repeats of a plan can show; None where no two variants are compared.
 
-    The spread between processes is that of the plan's own variants in this environment, else that of any variants of
-    its workloads on this hardware.
-
-    Args:
-        plan: The plan.
-        counted: Stored runs that count for it.
-        stored: Stored runs on the same hardware.
-        machine: The machine; a variant that it refuses is not compared. None refuses none.
+    The spread between processes is that of the plan's own variants in this environment, the runs `counted`, else that
+    of any variants of its workloads on this hardware, the runs `stored`. A variant that the machine refuses is not
+    compared; None refuses none.
     """
     possible = plan.variants if machine is None else runnable(plan.variants, machine)
     workloads = [spec.workload for spec in possible]

@@ -87,10 +87,7 @@ class IdleWait:
     def __init__(self, host: Host, limits: IdleLimits, state: IdleState | None = None) -> None:
         """Begin to listen to a host's telemetry.
 
-        Args:
-            host: Where the runs are made.
-            limits: How long to wait.
-            state: What waits on other hosts of the experiment know, too; None if there is no other host.
+        `state` is what waits on other hosts of the experiment know, too; None if there is no other host.
         """
         self._host = host
         self._limits = limits
@@ -116,11 +113,9 @@ class IdleWait:
         self._unsubscribe()
 
     def wait(self, devices: Collection[str], continue_waiting: ContinueWaiting) -> Mapping[str, str]:
-        """Wait until a run on these devices would be undisturbed, or for the longest time allowed.
+        """Wait until a run on devices that it has leased would be undisturbed, or for the longest time allowed.
 
-        Args:
-            devices: The devices it has leased.
-            continue_waiting: Called several times per second; ends the wait by returning False.
+        `continue_waiting` is called several times per second; it ends the wait by returning False.
 
         Returns:
             How that went, for the run's environment.

@@ -72,7 +72,6 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         question: What it answers.
         repeats: Runs per variant.
-        matrix: Its variants.
         until: Target precision that ends it earlier, as `0.5%`; "" for none.
         portability: Its weight transfers.
         instead: Values for parameters whose own value cannot run on a machine.
@@ -114,7 +113,6 @@ class NamedPreset:
     Attributes:
         key: What finds it again: the name of one that comes with the program, else the absolute path of its file.
         name: Its name, which a user's file may share with one that comes with the program.
-        preset: The preset.
         custom_workloads: The custom workloads it names, by what it calls them; empty if they were not looked for.
     """
 
@@ -134,12 +132,7 @@ class NamedPreset:
         return (None if machine.gpus else self.preset.cpu) or self.preset.gpu
 
     def plan(self, machine: Machine, repeats: int | None = None, until_pct: float | None = None) -> Plan:
-        """Return the plan as a machine can run it.
-
-        Args:
-            machine: The machine.
-            repeats: Runs per variant instead of the file's.
-            until_pct: Target precision instead of the file's.
+        """Return the plan as a machine can run it, with these repeats and this precision, else the file's.
 
         Raises:
             UsageError: The file names something unknown.
@@ -217,9 +210,7 @@ def list_user_preset_file(database: Path, file: str, *, listed: bool = True) -> 
 def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:
     """Load a preset by its name, or by the path of its file.
 
-    Args:
-        name: The name or the path.
-        find: Finds the custom workloads that it names; without it the preset has no plan.
+    `find` finds the custom workloads that it names; without it the preset has no plan.
 
     Raises:
         UsageError: There is none of that name, or it names an unknown workload.

@@ -36,12 +36,10 @@ class QueueRunner:
         self._current: tuple[int, ExperimentSession] | None = None
 
     def run(self, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None) -> None:
-        """Run the entries until none waits or `stop` is called.
+        """Run the entries with these numbers, or all, until none waits or `stop` is called.
 
-        Args:
-            only: Numbers of the entries to run, None for all.
-            failed: Called with the reason when an entry cannot be run, as on a full disk; it is paused, and the others
-                are run. Without it the reason is raised.
+        `failed` is called with the reason when an entry cannot be run, as on a full disk; it is paused, and the others
+        are run. Without it the reason is raised.
 
         Raises:
             UserError: An entry cannot be run, and `failed` is None.

@@ -101,12 +101,10 @@ def _differing_keys(pairs: dict[str, tuple[str | None, str | None]]) -> list[str
 
 
 def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | None = None) -> EnvironmentFingerprint:
-    """Return the fingerprint of a run that would start now.
+    """Return the fingerprint of a run that would start now on the host of an inventory.
 
-    Args:
-        inventory: Of the host it would be made on.
-        environment: What that host says of itself, where it may be another one than the program's own machine. Its
-            framework may not be known before a run.
+    `environment` is what that host says of itself, where it may be another one than the program's own machine. Its
+    framework may not be known before a run.
     """
     gpus = frozenset(gpu.name for gpu in inventory.machine.gpus)
     if environment is not None and HOST_KEY in environment:
@@ -154,7 +152,6 @@ class ReusableRuns:
     """Which stored runs count for an experiment.
 
     Attributes:
-        runs: Those that count.
         excluded: How many do not, as their environments differ.
         excluded_due_to: In what these differ.
         imported: How many count although their environments differ, as the experiment made them on another machine.

@@ -102,10 +102,7 @@ def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
     every few runs affects all alike where each meets its cycle at all positions: so of several random orders of a round
     the one is taken whose variants have met theirs the least. docs/statistics.md compares it with other orders.
 
-    Args:
-        variants: Their number.
-        repeats: Number of rounds.
-        seed: That of the order; None is forwards and backwards in turn, as in entries of before.
+    Without a seed it is forwards and backwards in turn, as in entries of before.
     """
     if seed is None:
         rounds = (range(variants) if repeat % 2 == 0 else range(variants - 1, -1, -1) for repeat in range(repeats))
@@ -172,12 +169,9 @@ def matching_keys(made: RunSpec) -> set[Hashable]:
 
 
 def remaining_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
-    """Return the runs that remain, in order.
+    """Return the runs that remain after those that count, in order.
 
-    Args:
-        plan: The plan.
-        runs: The runs that count.
-        machine: Variants that it refuses run only once; None refuses none.
+    Variants that the machine refuses run only once; None refuses none.
     """
     return [spec for one_round in remaining_rounds(plan, runs, machine) for spec in one_round]
 
@@ -185,10 +179,7 @@ def remaining_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None =
 def remaining_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[list[RunSpec]]:
     """Return the remaining runs by rounds with at most one run per variant; each weight transfer is its own round.
 
-    Args:
-        plan: The plan.
-        runs: The runs that count.
-        machine: Variants that it refuses run only once; None refuses none.
+    Variants that the machine refuses run only once; None refuses none.
     """
     return [*_comparison_rounds(plan, runs, machine), *([spec] for spec in _transfer_specs(plan, runs))]
 
@@ -253,10 +244,7 @@ def _was_lost(outcome: Outcome) -> bool:
 def lost_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
     """Return the runs to make again at once, one per variant: those that were lost.
 
-    Args:
-        plan: The plan.
-        runs: The runs that count.
-        machine: Variants that it refuses run only once; None refuses none.
+    Variants that the machine refuses run only once; None refuses none.
     """
     runs_by_variant = RunsByVariant(runs)
 
@@ -348,10 +336,7 @@ class DeviceBalancer:
     def __init__(self, variants: int, machine: Machine, unit: Callable[[str], str] = str) -> None:
         """Begin without runs.
 
-        Args:
-            variants: How many are compared.
-            machine: What they run on.
-            unit: Over what they are spread, by device: where a node's GPUs cannot be chosen, that is the node.
+        `unit` is over what they are spread, by device: where a node's GPUs cannot be chosen, that is the node.
         """
         self._variants = variants
         self._machine = machine
@@ -373,9 +358,7 @@ class DeviceBalancer:
     def choose(self, specs: Sequence[RunSpec], busy: Collection[str]) -> RunSpec:
         """Return the run whose variant lacks the free devices most; the first of equals.
 
-        Args:
-            specs: Runs on the same number of GPUs.
-            busy: Devices that are in use.
+        All are on the same number of GPUs. `busy` are devices in use.
         """
 
         def deficit_on_free(spec: RunSpec) -> float:

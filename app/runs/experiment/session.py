@@ -53,10 +53,8 @@ class PlannedRun:
     """One run of an experiment, before it begins.
 
     Attributes:
-        spec: What runs.
         position: Its position among the runs of the experiment, from 1.
         total: The number of these.
-        lease: Its devices.
         environment: What is known of its environment before it begins.
     """
 
@@ -201,13 +199,9 @@ class ExperimentSession:
     def __init__(
         self, entry: QueueEntry, services: RunServices, listener: QueueListener, is_next: Callable[[], bool]
     ) -> None:
-        """Prepare a session.
+        """Prepare a session of an entry that this process owns.
 
-        Args:
-            entry: An entry that this process owns.
-            services: What runs need.
-            listener: Follows the runs.
-            is_next: Returns whether the next run is still one of this entry and plan; asked before each.
+        `is_next` returns whether the next run is still one of this entry and plan; it is asked before each.
         """
         self.entry = entry
         self._plan = plan = entry_plan(entry)
@@ -393,10 +387,8 @@ class ExperimentSession:
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
         """Lease what a run needs, if that is still the queue's next, and wait until it is free.
 
-        Args:
-            spec: The run.
-            devices: The devices it may use, the preferred one first.
-            sleep_or_give_up: Sleeps so many seconds; returns whether to wait no longer.
+        The preferred device is the first. `sleep_or_give_up` sleeps so many seconds; it returns whether to wait no
+        longer.
 
         Returns:
             The lease, empty for a run that the host refuses anyway; None if the wait was given up.

@@ -22,13 +22,7 @@ def run_to_transfer(transfer: WeightTransfer, runs: Sequence[RunHeader]) -> RunH
 
 
 def latest_trial(run: RunHeader, implementation: str, gpus: int) -> PortabilityResult | None:
-    """Return the newest trial of a run's weights in an implementation, on the CPU or on a GPU.
-
-    Args:
-        run: The run that saved them.
-        implementation: The implementation that loaded them.
-        gpus: 0 for the CPU.
-    """
+    """Return the newest trial of a run's weights in an implementation, on the CPU (0 GPUs) or on a GPU."""
     trials = [
         trial
         for trial in run.portability
@@ -60,10 +54,7 @@ def pending_trials(plan: Plan, runs: Sequence[RunHeader]) -> list[TransferTrial]
 def runs_with_weights(plan: Plan, runs: Sequence[RunHeader], database: Path) -> tuple[RunHeader, ...]:
     """Return the runs without those whose weights are gone before all of their trials were made: these are made again.
 
-    Args:
-        plan: The plan.
-        runs: Its runs.
-        database: Their database, next to which weights are stored.
+    Weights are stored next to the runs' database.
     """
     pending = [trial.run.row for trial in pending_trials(plan, runs)]
     missing = [row.run for row in pending if not weights_file(row, database, None).exists()]
@@ -75,12 +66,7 @@ def run_pending_trials(
 ) -> list[RunHeader]:
     """Make and store the pending trials; return the runs with them.
 
-    Args:
-        plan: The plan.
-        runs: Its runs.
-        services: What jobs need.
-        notify: Gets a sentence per trial.
-        may_continue: Returns whether to begin another trial.
+    `notify` gets a sentence per trial; `may_continue` returns whether to begin another one.
 
     Raises:
         UserError: A file of weights is missing, or an implementation cannot run on this machine.
