@@ -64,9 +64,7 @@ class Backend(Protocol):
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
         """Configure the framework for a variant and return it ready to step; after `import_framework`.
 
-        Args:
-            spec: The complete run spec.
-            source: The file of a custom workload; its own errors are raised as they come.
+        The spec is complete. Errors of a custom workload's own source are raised as they come.
 
         Raises:
             RefusedError: The variant's data cannot be used, or the framework lacks what the variant needs.
@@ -81,9 +79,7 @@ class Backend(Protocol):
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:
         """Measure the rate of a large matrix product on the first device.
 
-        Args:
-            precision: A value of the parameter `precision`.
-            gpu_uuids: The GPUs of `import_framework`; none is the CPU.
+        The GPUs are those of `import_framework`; none is the CPU.
 
         Returns:
             The rate, or None, with a line in the log, if the device cannot do it now.

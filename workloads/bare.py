@@ -27,11 +27,7 @@ def bare_task(spec: RunSpec, gpu_uuids: Sequence[str] = ()) -> Task:
 def time_steps(task: Task, warmup_steps: int, seconds: float, steps: int) -> tuple[int, float]:
     """Return steps and seconds of one plain loop with one synchronisation at its end.
 
-    Args:
-        task: The variant.
-        warmup_steps: Steps after the first that are not timed.
-        seconds: How long to measure if `steps` is 0.
-        steps: How many steps to measure.
+    Warm-up steps come after the first, and are not timed. It measures so many seconds if `steps` is 0.
     """
     for _ in range(1 + warmup_steps):
         result = task.step()

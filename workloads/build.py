@@ -46,9 +46,7 @@ def import_libraries(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
 def build(spec: RunSpec, source: Source | None = None) -> Task:
     """Return the variant ready to step; after `import_libraries`.
 
-    Args:
-        spec: The complete run spec.
-        source: The file of a custom workload; its own errors are raised as they come.
+    The spec is complete. Errors of a custom workload's own source are raised as they come.
 
     Raises:
         RefusedError: The variant's data cannot be used.

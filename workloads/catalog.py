@@ -157,12 +157,9 @@ _SWITCH_VALUES: Mapping[str, bool] = {
 
 
 def complete(name: str, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """Return the complete run spec of a built-in workload; defaults fill what is not given.
+    """Return the complete run spec of a built-in workload; defaults for the machine fill what is not given.
 
-    Args:
-        name: The workload.
-        settings: Values by parameter. Without `gpus` it is one GPU if there is one, else the CPU at sizes that fit it.
-        machine: The machine, for the defaults.
+    Without `gpus` it is one GPU if there is one, else the CPU at sizes that fit it.
 
     Raises:
         UsageError: A workload, parameter or value that does not exist or is out of range.
@@ -171,12 +168,7 @@ def complete(name: str, settings: Mapping[str, Value], machine: Machine) -> RunS
 
 
 def fill_defaults(chosen: Workload, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """Return the complete run spec of any workload; that of a custom one names the state of its file.
-
-    Args:
-        chosen: The workload.
-        settings: Values by parameter, as for `complete`.
-        machine: The machine, for the defaults.
+    """Return the complete run spec of any workload, as `complete` does; that of a custom one names its file's state.
 
     Raises:
         UsageError: As `complete` does.
@@ -191,11 +183,6 @@ def fill_defaults(chosen: Workload, settings: Mapping[str, Value], machine: Mach
 
 def combinations(chosen: Workload, lists: Mapping[str, Sequence[Value]], machine: Machine) -> list[RunSpec]:
     """Return every combination of values as a complete run spec, each once, the last parameter varying fastest.
-
-    Args:
-        chosen: The workload.
-        lists: The values of each parameter.
-        machine: The machine, for the defaults.
 
     Raises:
         UsageError: As `complete` does, and for more than `MAX_VARIANTS`.
@@ -278,14 +265,7 @@ def precision_refusal(precision: str, machine: Machine) -> str | None:
 
 
 def refusal_reason(spec: RunSpec, name: str, value: Value, machine: Machine) -> str | None:
-    """Return why a value cannot be chosen, or None if it can.
-
-    Args:
-        spec: The complete spec with the other values.
-        name: The parameter.
-        value: The value to try.
-        machine: The machine to run on.
-    """
+    """Return why a value cannot be chosen, with the other values of a complete spec, or None if it can."""
     changed = RunSpec(workload=spec.workload, variant={**spec.variant, name: value})
     unknown = _unknown_choices(changed)
     # A form tries each value of each parameter: only the rules that name it are looked at.

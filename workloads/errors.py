@@ -92,12 +92,8 @@ def outcome_of(
 ) -> Finished:
     """Return how a run ends that raised an error.
 
-    Args:
-        error: The error.
-        variant: The run's variant, for the message of a device without memory.
-        peak_bytes: The allocator's peak, None if unknown.
-        source: The file of a custom workload: errors in it are reported with file and line.
-        known: The backend's explanation of the error.
+    `peak_bytes` is the allocator's peak, None if unknown. Errors in the source of a custom workload are reported with
+    file and line. `known` is the backend's explanation of the error.
     """
     source_name = f"{file_name(source)}: " if source else ""
     if isinstance(error, RefusedError):

@@ -47,7 +47,6 @@ class Framework:
         version_key: The environment key that holds its version.
         devices_key: The environment key that holds the devices it sees.
         library_keys: Environment keys of the libraries that decide how fast a step is.
-        labels: Each of its environment keys as a reader knows it.
         variable_prefixes: How the names of the environment variables begin that change what it does, or how fast.
         default_variables: Those that every worker sets, to these values, where the user has not set them.
         own_variables: Those of them that the worker itself sets, by the devices of a run or always alike.

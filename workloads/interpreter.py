@@ -95,8 +95,7 @@ def missing_python(interpreter: str) -> str | None:
 def installed_framework(interpreter: str = "") -> str | None:
     """Return the framework's version in a virtual environment, or None where its packages do not say; imports nothing.
 
-    Args:
-        interpreter: The environment's name or folder, or its Python; empty is this program's own.
+    `interpreter` is the environment's name or folder, or its Python; empty is this program's own.
     """
     import importlib.metadata
 

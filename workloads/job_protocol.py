@@ -49,12 +49,10 @@ class ComputeGradients(msgspec.Struct, frozen=True, kw_only=True, tag="compute_g
     """The job of computing the loss and the gradients of a first step, in inference the outputs; nothing is updated.
 
     Attributes:
-        spec: What to compute, and how.
         gpu_uuids: The GPUs in replica order; none is the CPU.
         parts: Equal parts of the batch that are computed one by one and averaged, as its GPUs share it on one of them.
         path: The .npz file to write: `names`, and the arrays `gradient0`, `start0` … by weight.
         start_path: Such a file whose weights to start from; None starts from the seed's, and writes them.
-        source: The file of a custom workload.
     """
 
     spec: RunSpec

@@ -7,17 +7,7 @@ from workloads.schema import Choice, Parameter
 def integer_parameter(
     name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object
 ) -> Parameter:
-    """Return a parameter that is a whole number.
-
-    Args:
-        name: Its name.
-        label: Its name on the screen.
-        help: One sentence on what it does.
-        default: The value where none is given.
-        minimum: The least value, inclusive.
-        maximum: The largest value, inclusive.
-        more: Other attributes of `Parameter`.
-    """
+    """Return a parameter that is a whole number; `more` are other attributes of `Parameter`."""
     return Parameter(
         name=name,
         kind="integer",
@@ -263,11 +253,8 @@ def common_parameters(
 ) -> tuple[Parameter, ...]:
     """Return the parameters that every workload has.
 
-    Args:
-        batch_size: The default batch size on GPUs.
-        cpu_batch_size: The default batch size on the CPU.
-        example: The word for one item of the data.
-        data: The parameters that choose the data.
+    `batch_size` is the default on GPUs. `example` is the word for one item of the data; `data` are the parameters that
+    choose them.
     """
     return (
         integer_parameter(

@@ -33,10 +33,7 @@ _IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features"
 class ProcessorSupport(msgspec.Struct, frozen=True, kw_only=True):
     """What one environment computes on one processor, without XLA.
 
-    Attributes:
-        framework: The version of the framework that was tried.
-        onednn: Whether it uses oneDNN.
-        image_layouts: By precision, the layouts in which it trains on images.
+    `framework` is the version that was tried; `image_layouts` are, by precision, those in which it trains on images.
     """
 
     framework: str
@@ -47,8 +44,7 @@ class ProcessorSupport(msgspec.Struct, frozen=True, kw_only=True):
 def read_support(interpreter: str = "") -> ProcessorSupport | None:
     """Return what an environment computes here; None if it was not tried with this processor and these variables.
 
-    Args:
-        interpreter: The environment's name or folder, or its Python; empty is the one of runs that name none.
+    `interpreter` is the environment's name or folder, or its Python; empty is the one of runs that name none.
     """
     chosen = interpreter or default_interpreter()
     python = find_python(chosen) if chosen else Path(sys.prefix, "bin", "python")

@@ -88,11 +88,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TA
 
     Attributes:
         protocol: `PROTOCOL_VERSION` of the program.
-        spec: What to run.
         gpu_uuids: The GPUs in replica order; none is the CPU.
         weights_path: Where to save the weights on the worker's host; None saves none.
         calibrate: Whether to calibrate the first device after the measured part.
-        source: The file of a custom workload.
     """
 
     protocol: int
@@ -137,9 +135,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block", tag_field=TA
     """A few steps timed together between two device synchronisations.
 
     Attributes:
-        phase: The phase that the steps belong to.
         first_step: Number of the first one, from 0 over the whole run, compile and warm-up steps included.
-        steps: How many steps.
         examples: Examples over all replicas.
         start_ns: When the first step began.
         end_ns: When the last step ended on all devices.
@@ -163,7 +159,6 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=TA
 
     Attributes:
         epoch: Its number; the first is 1.
-        steps: Its steps.
         examples: Its examples over all replicas.
         start_ns: When its training began.
         end_ns: When its training ended.
@@ -234,7 +229,6 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
         busy_ns: The part of the span in which a kernel ran.
         compute_ns: The part in which a kernel ran that does not communicate.
         communication_ns: The part in which one ran that does, hidden behind computing or not.
-        kernels: How many ran.
         host_wait_ns: The part of the span in which none ran since the host had not begun to launch the next one; None
             where the trace has no launches.
         kernel_wait_ns: The part between kernels that were launched in time and ran one after the other.
@@ -275,7 +269,6 @@ class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         start_ns: When its first kernel began, on the clock of `t_ns`.
         duration_ns: Until the next step's first kernel; without a next one, until its own last kernel's end.
-        streams: The streams that it used.
         kernels: Its first kernels, in the order in which they began.
         left_out: How many more it had than a message takes.
     """
@@ -306,7 +299,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
         span_ns: Their time, summed over the devices.
         busy_ns: The part of it in which a kernel ran, summed over the devices.
         kernels: The kernels, the one that took longest first.
-        devices: The time of each device.
         timeline: One of the steps, kernel by kernel.
     """
 
@@ -377,12 +369,7 @@ def decode_start(line: bytes) -> Start:
 
 
 def decode(decoder: "msgspec.json.Decoder[Decoded]", line: bytes, what: str) -> Decoded:
-    """Return what is on a line.
-
-    Args:
-        decoder: The decoder of what is expected.
-        line: The line.
-        what: What is expected, for the error.
+    """Return what is on a line; `what` names what is expected there, for the error.
 
     Raises:
         ProtocolError: It is something else.

@@ -22,10 +22,8 @@ class RecurrentConfig:
         bias_count: Biases of each gate: 2 are the input's and the recurrent product's.
         state_parts: Tensors that a step hands on to the next.
         cudnn_gates: The gates in cuDNN's order, by their places in Keras's.
-        layers: Layers, one on top of the other.
         units: Hidden units per layer and direction.
         features: Inputs per time step of the first layer.
-        bidirectional: Whether each layer reads in both directions.
         activation: The function of the cell's input and output.
         dropout: Share of each layer's inputs left out in training.
         recurrent_dropout: Share of each layer's own last outputs left out in training.
@@ -109,19 +107,18 @@ def weight_shapes(config: RecurrentConfig) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpPattern:
-    """The operations that a forward pass through the layers is made of.
+    """The operations that a forward pass through the layers is made of; a loop is one over time.
 
     Attributes:
         cudnn: cuDNN calls.
         blocks: Block-fused calls.
-        loops: Loops over time.
         products: Matrix products per iteration of each loop.
         batched: Batched matrix products per iteration of each loop.
         cells: Block cells per iteration of each loop.
         transposed: Whether batched products read their first operand transposed.
         kernel: Whether an iteration calls code compiled by XLA.
-        fully_compiled: Whether XLA compiled the loops themselves: their products are then as XLA left them, so only
-            the existence of loops can be seen.
+        fully_compiled: Whether XLA compiled the loops themselves: their products are then as XLA left them, so only the
+            existence of loops can be seen.
     """
 
     cudnn: int = 0
@@ -180,7 +177,6 @@ class Implementation:
         drops_between_layers: Whether its dropout leaves out what goes from layer to layer alone, other values at each
             step; others leave out each layer's inputs, the same at all steps of a sequence.
         combines_inputs: Whether it makes the products of inputs before the loop, so that `input_steps` applies.
-        activations: The activations it has.
         limits: What it cannot do.
     """
 

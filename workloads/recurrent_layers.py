@@ -13,11 +13,9 @@ from workloads.recurrent import Implementation, RecurrentConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentLayer:
-    """One kind of recurrent layer.
+    """One kind of recurrent layer: the sizes of a stack of them, and every implementation.
 
-    Attributes:
-        config: The sizes of a stack of them.
-        implementations: Every implementation, in the order of the form; the rungs of the ladder in theirs.
+    Implementations are in the order of the form, the rungs of the ladder in theirs.
     """
 
     config: type[RecurrentConfig]

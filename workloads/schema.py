@@ -30,15 +30,12 @@ class Parameter:
 
     Attributes:
         name: Its name on the command line and in a variant.
-        kind: The type of its values.
         label: Its name on the screen.
         help: One sentence on what it does.
-        default: The value where none is given.
         cpu_default: The default where `gpus` is 0, if it is another one.
         choices: The values of a `choice`.
         minimum: The least number, inclusive.
         maximum: The largest number, inclusive.
-        unit: The unit of a number.
         unset: What the least number, or no text, stands for, if that is no value like the others.
         advanced: Folded away in the form of a run.
         common: Open in the form of an experiment; the others are folded away there.
@@ -136,10 +133,7 @@ def label_from_name(name: str) -> str:
 def unknown_name_message(what: str, word: str, known: Iterable[str]) -> str:
     """Return the sentence for an unknown word, with the nearest known one.
 
-    Args:
-        what: What the word should name, such as `workload`.
-        word: The unknown word.
-        known: The known ones.
+    `what` is what the word should name, such as `workload`.
     """
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)

@@ -43,7 +43,6 @@ class Layer:
     """One layer of a custom model.
 
     Attributes:
-        name: Its name in the model.
         kind: Its class.
         layout: `channels_first` or `channels_last`; "" if it works on nothing with channels.
         recurrent: Whether it reads sequences step by step.
@@ -139,9 +138,7 @@ def plan_of(variant: Variant) -> TrainingPlan:
 def planned_steps(variant: Variant, images: int) -> int:
     """Return the steps from the first to the last measured one; 0 where time ends them.
 
-    Args:
-        variant: The variant.
-        images: The training images of an epoch.
+    `images` is the number of training images of an epoch.
     """
     plan = plan_of(variant)
     measured = plan.epochs * (images // int(variant["batch_size"])) or plan.steps
@@ -186,12 +183,8 @@ class Loop:
     ) -> None:
         """Store what the loop needs.
 
-        Args:
-            task: The variant.
-            plan: How long to run.
-            report: Sends a message.
-            stop: Returns whether to stop.
-            first_step_done: Called after the first step, outside its timing.
+        `report` sends a message; `stop` returns whether to stop. `first_step_done` is called after the first step,
+        outside its timing.
         """
         self._task = task
         self._plan = plan

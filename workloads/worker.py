@@ -96,12 +96,8 @@ class Worker:
     ) -> None:
         """Store what the run needs.
 
-        Args:
-            start: The order.
-            report: Sends a message to the program.
-            stopped: Returns whether the program asked to stop.
-            order_ns: When the order came, in `time.monotonic_ns()`.
-            environment: What to report of this process besides what the run finds.
+        The order came at `order_ns`, in `time.monotonic_ns()`. `report` sends a message to the program, and `stopped`
+        returns whether that asked to stop. `environment` is what to report of this process besides what the run finds.
         """
         self._start = start
         self._backend = backend_of(start.spec.workload)

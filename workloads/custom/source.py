@@ -46,11 +46,6 @@ def public_functions(module: ModuleType) -> Iterator[FunctionType]:
 def find_function(name: str, module: ModuleType, source: Source) -> FunctionType:
     """Return a function of the file.
 
-    Args:
-        name: Its name.
-        module: The loaded file.
-        source: The file, for the message.
-
     Raises:
         CustomWorkloadError: There is none of that name; the message names those there are.
     """

@@ -24,10 +24,7 @@ _BUDGET_S = 0.3
 def calibrate(tf_device: str, device: str, precision: str) -> Calibration | None:
     """Measure a device in a precision that TensorFlow is set to.
 
-    Args:
-        tf_device: Its name in TensorFlow, such as `GPU:0`.
-        device: Its UUID, or `cpu`.
-        precision: A value of the parameter `precision`.
+    `tf_device` is its name in TensorFlow, such as `GPU:0`; `device` is its UUID, or `cpu`.
 
     Returns:
         The rate, or None, with a line in the log, if the device cannot do it now, for instance without free memory.

@@ -54,14 +54,10 @@ class Adam:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A learning rate that changes from step to step, down to 0 at the end, where it stays.
+    """A learning rate that changes from step to step, down to 0 at the end, where it stays; `peak` is the highest.
 
-    Attributes:
-        kind: `cosine`: peak (1 + cos(pi p)) / 2 at the share p of all steps, without restarts (Loshchilov and Hutter
-            2017, "SGDR"). `one_cycle`: in a straight line up to the peak, and down (Smith and Topin 2018,
-            "Super-convergence").
-        peak: The highest rate.
-        steps: All steps.
+    `cosine` is peak (1 + cos(pi p)) / 2 at the share p of all steps, without restarts (Loshchilov and Hutter 2017,
+    "SGDR"). `one_cycle` goes in a straight line up to the peak, and down (Smith and Topin 2018, "Super-convergence").
     """
 
     kind: Literal["cosine", "one_cycle"]

@@ -49,16 +49,10 @@ class Images:
             self._classes = tf.constant(split.classes)
 
     def shuffled(self, part: BatchSlice, seed: int, first: int, *, augmented: bool) -> tf.data.Dataset:
-        """Return batches in another order for every pass over the images.
+        """Return batches in another order for every pass over the images, from batch number `first` on.
 
         A pass leaves out what does not fill a batch. Batch number and seed decide everything, so that replicas which
-        take parts of the same batch agree.
-
-        Args:
-            part: The replica's part of each batch.
-            seed: Seed of the order and the crops.
-            first: Number of the first batch.
-            augmented: Whether to crop and mirror.
+        take parts of the same batch agree. `augmented` is whether to crop and mirror.
         """
         batches_per_pass = self.count // part.batch
 
@@ -148,10 +142,8 @@ def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], 
 def crop(images: tf.Tensor, crops: tf.Tensor, layout: str) -> tf.Tensor:
     """Return crops of images with a border of zeros, as large as the images and in the same layout.
 
-    Args:
-        images: [n, channels, height, width] or [n, height, width, channels].
-        crops: First row, first column, and 1 to mirror, [n, 3].
-        layout: NCHW or NHWC.
+    Images are [n, channels, height, width] (NCHW) or [n, height, width, channels] (NHWC). Crops are first row, first
+    column, and 1 to mirror, [n, 3].
     """
     channels_first = layout == "NCHW"
     count, shape = images.shape[0], list(images.shape)
@@ -223,11 +215,6 @@ def training_queue(stored: ImageData, variant: Variant, replicas: Replicas) -> P
 
     The steps before the measured part take the end of a pass, so that the measured part begins with one.
 
-    Args:
-        stored: The images.
-        variant: The complete variant.
-        replicas: The devices to copy to.
-
     Raises:
         RefusedError: The images do not fill a batch.
     """
@@ -247,13 +234,7 @@ def training_queue(stored: ImageData, variant: Variant, replicas: Replicas) -> P
 
 
 def evaluation_queue(stored: ImageData, variant: Variant, replicas: Replicas) -> PrefetchQueue:
-    """Return the queue of test images in their order, not cropped.
-
-    Args:
-        stored: The images.
-        variant: The complete variant.
-        replicas: The devices to copy to.
-    """
+    """Return the queue of test images in their order, not cropped."""
     images = Images(stored.test, str(variant["layout"]))
     return PrefetchQueue(images.in_order, int(variant["batch_size"]), replicas, Preprocessing(stored.train, variant))
 

@@ -76,11 +76,9 @@ def gpu_limits_bytes() -> list[int]:
 
 
 def replicas_on(devices: Sequence[str], all_reduce: str | None = None) -> Replicas:
-    """Return replicas on these devices, mirrored if there are several.
+    """Return replicas on these devices of TensorFlow, mirrored if there are several.
 
-    Args:
-        devices: Their names in TensorFlow.
-        all_reduce: How they exchange gradients: nccl, hierarchical, one_device; None for TensorFlow's own choice.
+    They exchange gradients by `all_reduce`: nccl, hierarchical, one_device; None for TensorFlow's own choice.
 
     Raises:
         RefusedError: nccl on devices that are not GPUs.

@@ -81,10 +81,8 @@ def plain_model(spec: RunSpec, timesteps: int) -> keras.Model:
 def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weights.Array) -> keras.Model:
     """Return scaling and the network's layers, all Keras's own, channels last, in float32, with their weights.
 
-    Args:
-        saved: The weights; the model's inputs are images as its reference has them, before scaling.
-        mean: What is subtracted from each colour.
-        deviation: By what it is divided then.
+    The model's inputs are images as the reference has them, before scaling: of each colour the mean is subtracted, then
+    it is divided by the deviation.
     """
     inputs = keras.Input(saved.reference.inputs.shape[1:], name="images")
     scaled = keras.layers.Rescaling((1 / deviation).tolist(), (-mean / deviation).tolist())(inputs)
@@ -116,13 +114,7 @@ class WeightsKeeper:
     """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
 
     def __init__(self, model: Model, replicas: Replicas, stored: ImageData | None) -> None:
-        """Store what it needs.
-
-        Args:
-            model: The model in training.
-            replicas: The replicas that train it.
-            stored: The images that it trains on, None for synthetic data.
-        """
+        """Store what it needs; without `stored` images the model trains on synthetic data."""
         self._model = model
         self._replicas = replicas
         self._stored = stored
@@ -185,13 +177,9 @@ def _reference_sequences(variant: Variant) -> Reference:
 
 
 def model_outputs(model: Model, reference: Reference, variant: Variant, replicas: Replicas) -> weights.Array:
-    """Return a model's outputs in inference, in its variant's precision.
+    """Return a model's outputs in inference, in its variant's precision, on the first replica's device.
 
-    Args:
-        model: The model.
-        reference: Its inputs; images are scaled and laid out first.
-        variant: The model's variant.
-        replicas: The first one's device computes.
+    The inputs are those of the reference; images are scaled and laid out first.
     """
     values = reference.inputs
     if reference.scaling is not None:

@@ -52,12 +52,7 @@ class JoinedOptimizer:
     """
 
     def __init__(self, weights: Sequence[tf.Variable], optimizer: Callable[[Sequence[tf.Variable]], Optimizer]) -> None:
-        """Copy the weights.
-
-        Args:
-            weights: The weights to update.
-            optimizer: Makes the optimizer of given variables.
-        """
+        """Copy the weights to update; `optimizer` makes the optimizer of given variables."""
         groups = [[weight for weight in weights if _is_vector(weight) is vector] for vector in (False, True)]
         self._groups = [group for group in groups if group]
         self._joined = [_joined_variable(group) for group in self._groups]
@@ -105,15 +100,8 @@ def inspection_of(
 ) -> Inspection:
     """Return what a task can be asked, of what its steps recorded and of its model.
 
-    Args:
-        model: The model.
-        answers: Returns its outputs for inputs, in training or not.
-        batches: What the steps take.
-        replicas: Where they run.
-        trains: Whether the steps train it.
-        eager_steps: As in `Inspection`, like those that follow.
-        loss: The last step's.
-        without_gradient: Names of weights.
+    `answers` returns the model's outputs for inputs, in training or not. `batches` are what the steps take.
+    `eager_steps`, `loss` and `without_gradient` are as in `Inspection`.
     """
     return Inspection(
         eager_steps=eager_steps,
@@ -188,11 +176,7 @@ class Accuracy:
 def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: ImageData | None = None) -> Task:
     """Make the model and its data on the devices, and the step that joins them; nothing is traced or compiled yet.
 
-    Args:
-        recipe: How to make the model, the optimizer and synthetic data.
-        variant: The complete variant.
-        replicas: The devices that compute.
-        stored: Stored images in place of the recipe's data.
+    Stored images take the place of the recipe's data.
 
     Raises:
         RefusedError: The stored images do not fill a batch.

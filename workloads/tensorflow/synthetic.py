@@ -33,15 +33,9 @@ def adding_problem(
     answer has a mean squared error of 1/6 (Hochreiter and Schmidhuber 1997, experiment 4). With `running` the targets
     are [batch, timesteps, 1]: at each step the sum of the marked values so far.
 
-    Args:
-        seed: Seed of the data.
-        index: Number of the batch.
-        batch: Sequences.
-        timesteps: Steps per sequence.
-        features: Inputs per step, at least 2.
-        padding: `fixed`, or `right_padded` or `left_padded`: a sequence takes from half of the steps to all of them,
-            the others are zero, and the inputs are (sequences, lengths [batch]).
-        running: Whether there is a target at every step.
+    `index` is the number of the batch; there are at least 2 features. `padding` is `fixed`, or `right_padded` or
+    `left_padded`: a sequence takes from half of the steps to all of them, the others are zero, and the inputs are
+    (sequences, lengths [batch]).
     """
     keys = _random_keys(seed, index, 5)
     values = tf.random.stateless_uniform([batch, timesteps], keys[0])
@@ -77,13 +71,8 @@ def _random_indices(bounds: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 def synthetic_images(seed: int, index: int, batch: int, layout: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Return images [batch, 32, 32, 3] (NCHW: [batch, 3, 32, 32]) and classes [batch]: class patterns under noise.
 
-    Classes are int64, since TensorFlow keeps int32 tensors in host memory, to be copied at every step.
-
-    Args:
-        seed: Seed of the data.
-        index: Number of the batch.
-        batch: Images.
-        layout: NCHW or NHWC.
+    Classes are int64, since TensorFlow keeps int32 tensors in host memory, to be copied at every step. `index` is the
+    number of the batch.
     """
     keys = _random_keys(seed, index, 2)
     coarse = tf.random.stateless_normal([CLASSES, 4, 4, COLOURS], [seed, -1])

@@ -43,10 +43,7 @@ _DATA_FORMATS = {"NCHW": "channels_first", "NHWC": "channels_last"}
 def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
     """Return the Keras layer of a description.
 
-    Args:
-        spec: The description.
-        initial: Its initial weights, in the order of `cnn.weight_shapes`.
-        layout: NCHW or NHWC.
+    The initial weights are in the order of `cnn.weight_shapes`; the layout is NCHW or NHWC.
     """
     made = create_keras_layer(spec, layout)
     if isinstance(spec, cnn.Conv | cnn.Norm | cnn.Dense):
@@ -111,13 +108,7 @@ _MOMENTUM = 0.99
 
 
 def native_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """Return the layer of TensorFlow's own operations of a description.
-
-    Args:
-        spec: The description.
-        initial: Its initial weights, in the order of `cnn.weight_shapes`.
-        layout: NCHW or NHWC.
-    """
+    """Return the layer of TensorFlow's own operations of a description, as `keras_layer` does."""
     match spec:
         case cnn.Conv():
             return _Conv(spec, initial, layout)
@@ -207,13 +198,7 @@ class BatchNorm:
 
 
 def native_xla_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """Return the same layer of a description as `native_layer`, with an average pooling that XLA fuses.
-
-    Args:
-        spec: The description.
-        initial: Its initial weights, in the order of `cnn.weight_shapes`.
-        layout: NCHW or NHWC.
-    """
+    """Return the same layer of a description as `native_layer`, with an average pooling that XLA fuses."""
     if isinstance(spec, cnn.Pool) and spec.method == "average":
         return Function(lambda images: _mean_pool(images, layout))
     return native_layer(spec, initial, layout)

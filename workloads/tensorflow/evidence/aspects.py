@@ -108,8 +108,6 @@ class Aspect:
     """One property of a run as requested and as it ran.
 
     Attributes:
-        name: The aspect.
-        requested: The variant's value.
         actual: The observed value; None if it could not be seen.
         reason: One sentence if it could not be seen, is not as requested, or was chosen by the framework.
         note: What else is worth knowing.

@@ -52,14 +52,10 @@ class TracedStep:
 
 
 def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
-    """Return where one step begins and ends, in picoseconds; None where the trace does not tell.
+    """Return where one of these steps begins and ends, in picoseconds; None where the trace does not tell.
 
     Among several it is one from their middle: the host is ahead of the GPU then as it is in a long run. A step ends
     where the next one begins, on the stream that is busiest with kernels that every step ran alike.
-
-    Args:
-        events: What ran in all steps.
-        steps: How many steps that is.
     """
     if not events:
         return None
@@ -73,12 +69,7 @@ def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
 
 
 def step_timeline(step: TracedStep | None, kernels: Sequence[Kernel]) -> StepTimeline | None:
-    """Return a step as a message has it: at most so many of its first kernels; None without any.
-
-    Args:
-        step: The step.
-        kernels: All kernels by name.
-    """
+    """Return a step as a message has it: at most so many of its first kernels; None without any."""
     if step is None:
         return None
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}

@@ -110,9 +110,7 @@ class Trace:
     """What ran in some steps under the profiler: on GPUs kernels and copies, on the CPU TensorFlow's operations.
 
     Attributes:
-        steps: Traced steps.
         kernels: By name, over all devices, the one that took longest first.
-        times: The time of each device.
         events: How many kernels or operations ran in all.
         programs: The products of XLA's programs.
         op_times_ns: The time of products by the operation or instruction that started them, over all devices.
@@ -146,13 +144,9 @@ class Trace:
 
 
 def read(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int] = lambda utc_ns: utc_ns) -> Trace:
-    """Return the trace in the bytes of an `.xplane.pb`.
+    """Return the trace of some steps on the GPUs, or on the CPU, in the bytes of an `.xplane.pb`.
 
-    Args:
-        data: The bytes.
-        steps: How many steps were traced.
-        gpu: Whether to read the GPUs or the CPU.
-        to_monotonic: Converts nanoseconds since 1970, the profile's clock, to those of the monotonic clock.
+    `to_monotonic` converts nanoseconds since 1970, the profile's clock, to those of the monotonic clock.
     """
     space = xplane_pb2.XSpace.FromString(data)
     plane_pattern, launches = (_GPU_PLANE, _launches(space)) if gpu else (_HOST_PLANE, {})
@@ -327,9 +321,8 @@ def _occupancy_pct(details: str, resident: int) -> float | None:
     That is its theoretical occupancy, which registers and shared memory limit, or less if its grid is too small:
     NVIDIA, Nsight Compute, "Occupancy" and "Waves per SM".
 
-    Args:
-        details: The kernel's launch, as in the profile.
-        resident: Threads that the GPU can hold; 0 if not known.
+    `details` are the kernel's launch, as in the profile. `resident` is how many threads the GPU can hold; 0 if not
+    known.
     """
     found = _KERNEL_DETAILS.search(details)
     if found is None or not (theoretical_pct := float(found[7])):

@@ -35,12 +35,9 @@ from workloads.tensorflow.recurrent.wavefront import Wavefront
 def next_state(inputs: Sequence[tf.Tensor], recurrent: Sequence[tf.Tensor], output: tf.Tensor) -> State:
     """Return the state after a step: h' = u h + (1 - u) tanh(x + s(r) y), where u = s(z); s is the sigmoid.
 
-    z and r are the sums of the update and the reset gate, x and y those of the candidate.
-
-    Args:
-        inputs: The input's part of the sums of update gate, reset gate and candidate; all of one shape.
-        recurrent: The recurrence's part of each.
-        output: The output before the step.
+    z and r are the sums of the update and the reset gate, x and y those of the candidate. `inputs` and `recurrent` are
+    the input's and the recurrence's part of the sums of update gate, reset gate and candidate; all of one shape.
+    `output` is that before the step.
     """
     update = tf.sigmoid(inputs[0] + recurrent[0])
     candidate = tf.tanh(inputs[2] + tf.sigmoid(inputs[1] + recurrent[1]) * recurrent[2])
@@ -50,10 +47,8 @@ def next_state(inputs: Sequence[tf.Tensor], recurrent: Sequence[tf.Tensor], outp
 def state_from_sums(inputs: tf.Tensor, recurrent: tf.Tensor, output: tf.Tensor) -> State:
     """Return the state after a step.
 
-    Args:
-        inputs: The input's part of the sums of all gates, side by side on the axis 1: [batch, 3 units].
-        recurrent: The recurrence's part.
-        output: The output before the step, [batch, units].
+    `inputs` and `recurrent` are the input's and the recurrence's part of the sums of all gates, side by side on the
+    axis 1: [batch, 3 units]. `output` is that before the step, [batch, units].
     """
     return next_state(tf.split(inputs, GATES, 1), tf.split(recurrent, GATES, 1), output)
 

@@ -41,12 +41,8 @@ from workloads.tensorflow.recurrent.wavefront import Wavefront
 def next_state(i: tf.Tensor, f: tf.Tensor, g: tf.Tensor, o: tf.Tensor, cell: tf.Tensor) -> State:
     """Return the state after a step: c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'); s is the sigmoid.
 
-    Args:
-        i: The input gate's sum, before its activation; all of one shape.
-        f: The forget gate's.
-        g: The cell candidate's.
-        o: The output gate's.
-        cell: The cell before the step.
+    i, f, g and o are the sums of input gate, forget gate, cell candidate and output gate, before their activation; all
+    of one shape, like the cell before the step.
     """
     cell = tf.sigmoid(f) * cell + tf.sigmoid(i) * tf.tanh(g)
     return tf.sigmoid(o) * tf.tanh(cell), cell
@@ -55,10 +51,8 @@ def next_state(i: tf.Tensor, f: tf.Tensor, g: tf.Tensor, o: tf.Tensor, cell: tf.
 def state_from_sums(sums: tf.Tensor, cell: tf.Tensor, axis: int) -> State:
     """Return the state after a step.
 
-    Args:
-        sums: The sums of all four gates side by side, in the order i, f, g, o.
-        cell: The cell before the step.
-        axis: The axis on which the gates lie side by side.
+    `sums` are those of all four gates side by side on the axis, in the order i, f, g, o; `cell` is that before the
+    step.
     """
     i, f, g, o = tf.split(sums, GATES, axis)
     return next_state(i, f, g, o, cell)

@@ -69,10 +69,8 @@ class Stack(Protocol):
         The backward direction's last output is that of the first step in time. All are [batch, timesteps, directions *
         units], in the order of time; those at padding mean nothing.
 
-        Args:
-            inputs: [batch, timesteps, features].
-            valid: Which steps are no padding, [batch, timesteps]; padding changes no state. None if all are true steps.
-            training: Whether dropout applies.
+        Inputs are [batch, timesteps, features]. `valid` says which steps are no padding, [batch, timesteps], None
+        if all are true steps; padding changes no state. `training` is whether dropout applies.
         """
 
 
@@ -157,14 +155,9 @@ def run_loop(
 ) -> tuple[State, tf.Tensor | None]:
     """Run a step over time.
 
-    Args:
-        step: The step; it reads the nest of slices of its time.
-        inputs: Any nest of tensors [timesteps, ...].
-        state: The state before the first step.
-        unroll: Steps per iteration of the loop; those left at the end follow it.
-        backwards: Whether the last time comes first.
-        sequence: Whether every step's output is wanted.
-        output: What of the state after a step is its output.
+    The step reads the nest of slices of its time: `inputs` are any nest of tensors [timesteps, ...]. An iteration of
+    the loop makes `unroll` steps; those left at the end follow it. With `backwards` the last time comes first. `output`
+    says what of the state after a step is its output.
 
     Returns:
         The state after all steps, and every step's output in the order of time if `sequence` is set, else None.
@@ -235,13 +228,7 @@ def in_groups(product: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, step
 
 
 def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
-    """Return the tensor with zeros at the end of an axis.
-
-    Args:
-        tensor: The tensor.
-        axis: The axis.
-        width: The wanted length of the axis; a tensor that has it is returned unchanged.
-    """
+    """Return the tensor with zeros at the end of an axis, up to a width; one that has it is returned unchanged."""
     missing = width - tensor.shape[axis]
     if not missing:
         return tensor
@@ -251,10 +238,7 @@ def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
 def valid_steps(lengths: tf.Tensor, timesteps: int, *, left: bool) -> tf.Tensor:
     """Return which steps are true ones, not padding, as [batch, timesteps].
 
-    Args:
-        lengths: True steps of each sequence, [batch].
-        timesteps: Steps of the padded sequences.
-        left: Whether the padding comes first.
+    `lengths` are the true steps of each sequence, [batch]. With `left` the padding comes first.
     """
     positions = tf.range(timesteps, dtype=lengths.dtype)
     return (positions >= timesteps - lengths[:, tf.newaxis]) if left else (positions < lengths[:, tf.newaxis])

@@ -69,10 +69,8 @@ def _packed_parameters(parts: Sequence[Weights], order: Sequence[int]) -> tf.Ten
 
     cuDNN adds a bias to the input's and to the recurrent product; of a cell with one bias the first is zero.
 
-    Args:
-        parts: The weights of all directions, layer by layer.
-        order: The places of cuDNN's gates among the cell's (cudnnGetRNNWeightParams: an LSTM's are input, forget,
-            cell, output; a GRU's reset, update, candidate).
+    Parts are the weights of all directions, layer by layer. `order` has the places of cuDNN's gates among the cell's
+    (cudnnGetRNNWeightParams: an LSTM's are input, forget, cell, output; a GRU's reset, update, candidate).
     """
 
     def ordered(tensor: tf.Tensor) -> tf.Tensor:
