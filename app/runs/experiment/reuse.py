@@ -213,17 +213,10 @@ def reusable_runs(
     """Return the stored runs that need not be made again: the entry's own, and recent ones of others.
 
     A run that was refused elsewhere counts only if it is refused here too. Reference runs never count: an experiment is
-    about the user's machine.
+    about the user's machine. What the entry has made counts wherever and whenever that was.
 
-    Args:
-        store: The stored runs.
-        plan: The plan.
-        fingerprint: The environment of a run made now.
-        machine: The machine it would run on; None where that is not known.
-        entry: The unfinished experiment; None for one that is not queued. What it has made counts wherever and whenever
-            that was.
-        throttle_filter: Decides which runs count, and keeps that in mind for those to come.
-        stored: All rows of the store, where they were read already.
+    `fingerprint` is the environment of a run made now. `throttle_filter` decides which runs count, and keeps that in
+    mind for those to come. `stored` are all rows of the store, where they were read already.
     """
     own_runs = frozenset[int]() if entry is None else runs_of_entry(store, entry)
     results = matching_results(store.each_run() if stored is None else stored, plan)
