@@ -42,13 +42,7 @@ NO_CHANGES = Changes()
 
 
 def record(db: Database, path: Path, change: Callable[[], Result]) -> tuple[Result, Changes]:
-    """Make a change, and return its result with what undoes it.
-
-    Args:
-        db: The open database.
-        path: Its file.
-        change: Changes it, in transactions of its own.
-    """
+    """Make a change, in transactions of its own, and return its result with what undoes it."""
     with translate_sqlite_errors(path), _recording(db.conn) as statements:
         result = change()
         return result, Changes(statements())
@@ -56,11 +50,6 @@ def record(db: Database, path: Path, change: Callable[[], Result]) -> tuple[Resu
 
 def undo(db: Database, path: Path, done: Changes) -> Changes:
     """Undo a change in one transaction, and return what makes it again.
-
-    Args:
-        db: The open database.
-        path: Its file.
-        done: What to undo.
 
     Raises:
         UserError: All that it changed has been changed again since, or is gone.
@@ -77,13 +66,7 @@ def undo(db: Database, path: Path, done: Changes) -> Changes:
 
 
 def can_undo(db: Database, path: Path, done: Changes) -> bool:
-    """Return whether `undo` would undo anything; the database stays as it is.
-
-    Args:
-        db: The open database.
-        path: Its file.
-        done: What to undo.
-    """
+    """Return whether `undo` would undo anything; the database stays as it is."""
     connection = db.conn
     with translate_sqlite_errors(path):
         connection.execute("BEGIN IMMEDIATE")

@@ -211,13 +211,7 @@ class Library:
             set_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 
     def earlier_runs(self, run: int, excluding: Sequence[int], limit: int) -> list[int]:
-        """Return earlier runs of the variant of a run that ended well, newest first.
-
-        Args:
-            run: The run; the others started before it.
-            excluding: Runs to leave out.
-            limit: The most runs to return.
-        """
+        """Return earlier runs of the variant of a run that ended well, at most `limit`, newest first."""
         with translate_sqlite_errors(self.path):
             found = self._db.execute(
                 "SELECT earlier.run FROM runs AS earlier JOIN runs AS this USING (workload, variant)"
@@ -232,16 +226,11 @@ class Library:
     def save_experiment(
         self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None
     ) -> int:
-        """Store that these runs make up an experiment; return its number.
+        """Store that these runs make up an experiment, in this order; return its number.
 
         One of that name and those variants that has one of the runs, and no other result, gets the others too.
 
-        Args:
-            runs: The runs, in order.
-            name: Name of the experiment.
-            preset: Name of its preset, if any.
-            plan: JSON with `variants`.
-            utc_ns: When it began, in nanoseconds since 1970; None is now.
+        `plan` is JSON with `variants`. It began at `utc_ns`, in nanoseconds since 1970; None is now.
         """
         now_ns = time.time_ns() if utc_ns is None else utc_ns
         with transaction(self._db, self.path):

@@ -69,14 +69,10 @@ class _Group(NamedTuple):
 def match_runs(db: Database, text: str, conditions: Sequence[str], values: Sequence[Any]) -> Matches | None:
     """Return the runs that hold every word of a search; None for a search without words.
 
-    A plain word may be in any field. In a note or a reason it counts only where no field before that holds it in any
-    of these runs: a note that names the version of a library is not what a search for an implementation means.
+    A plain word may be in any field. In a note or a reason it counts only where no field before that holds it in any of
+    these runs: a note that names the version of a library is not what a search for an implementation means.
 
-    Args:
-        db: The database.
-        text: The words.
-        conditions: SQL on `runs` that narrows the search.
-        values: The values of its placeholders.
+    The conditions are SQL on `runs` that narrows the search; `values` are those of its placeholders.
 
     Raises:
         UserError: The search has too many words.
@@ -288,9 +284,7 @@ def _narrowed(query: RunQuery, without: Collection[str], found: Matches | None) 
 def _count_groups(groups: Sequence[Sequence[Any]], selected: Mapping[str, tuple[str, ...]]) -> dict[str, Counter[str]]:
     """Count the values in groups of runs; a facet's own choice does not narrow it.
 
-    Args:
-        groups: Rows of the value of each facet, and the number of runs.
-        selected: What is chosen by facet.
+    A group is the value of each facet, and the number of runs. `selected` is what is chosen by facet.
     """
     counts: dict[str, Counter[str]] = {name: Counter() for name in _OF_RUN}
     for *found, count in groups:

@@ -26,12 +26,9 @@ _HOST_LOAD = ("load_pct", "worker_load_pct")
 def load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> Iterator[SampleColumns]:
     """Yield the samples of a run, device by device.
 
-    Args:
-        db: The database.
-        row: The run.
-        fields: Names of the fields to read, only of the devices that it trained on: its GPUs, else the host, and of the
-            host next to GPUs only its load. Those that a device is known not to report are not read: that would take as
-            long as if they had values. None reads all.
+    With `fields` only those are read, and only of the devices that it trained on: its GPUs, else the host, and of the
+    host next to GPUs only its load. Those that a device is known not to report are not read: that would take as long as
+    if they had values. None reads all.
     """
     on_gpus = bool(row.gpu_names) and row.spec.variant.get("gpus") != 0
     for device_id, lost_t_ns, device in _load_devices(db, row.run):
@@ -129,14 +126,7 @@ def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int)
 
 
 def insert_samples(db: Database, run: int, fast: Sequence[Sample], slow: Sequence[SlowSample]) -> None:
-    """Insert samples of a run's devices.
-
-    Args:
-        db: The database, in a transaction.
-        run: Number of the run.
-        fast: Samples of the fast fields.
-        slow: Samples of the slow fields.
-    """
+    """Insert samples of a run's devices, in the caller's transaction."""
     if not fast and not slow:
         return
     ids = dict(db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
@@ -163,12 +153,9 @@ def _count_implausible(db: Database, ids: Mapping[str, int], samples: Iterable[S
 
 
 def insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
-    """Insert a run's evidence, its kernels, the times of its devices, and one step.
+    """Insert a run's evidence, its kernels, the times of its devices, and one step, in the caller's transaction.
 
-    Args:
-        db: The database, in a transaction.
-        run: Number of the run.
-        evidence: Its evidence; the kernels are ranked by their order.
+    The kernels are ranked by their order.
     """
     rows.insert(db.conn, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
     ranked = ((run, rank, *rows.values(kernel, rows.KERNEL_COLUMNS)) for rank, kernel in enumerate(evidence.kernels))
@@ -222,13 +209,7 @@ def load_epochs(db: Database, run: int) -> tuple[Epoch, ...]:
 
 
 def insert_checks(db: Database, run: int, checks: Iterable[PortabilityResult | EqualityCheck]) -> None:
-    """Insert checks of a run.
-
-    Args:
-        db: The database, in a transaction.
-        run: Number of the run.
-        checks: Portability checks of its saved weights, and checks of what its variant computes.
-    """
+    """Insert checks of a run's saved weights, and of what its variant computes, in the caller's transaction."""
     for check in checks:
         if isinstance(check, EqualityCheck):
             rows.insert(db.conn, "equality", ("run", *rows.EQUALITY_COLUMNS), [(run, *rows.equality_values(check))])
@@ -252,24 +233,16 @@ def load_equality(db: Database, run: int) -> tuple[EqualityCheck, ...]:
 
 
 def save_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:
-    """Store a device's calibration; it replaces an older one of the same precision.
+    """Store a device's calibration, in the caller's transaction; it replaces an older one of the same precision.
 
-    Args:
-        db: The database, in a transaction.
-        calibration: The measured rate.
-        utc_ns: When it was measured, in nanoseconds since 1970.
+    It was measured at `utc_ns`, in nanoseconds since 1970.
     """
     values = (*rows.values(calibration, rows.CALIBRATION_COLUMNS), utc_ns)
     rows.insert(db.conn, "calibrations", (*rows.CALIBRATION_COLUMNS, "utc_ns"), [values], statement="INSERT OR REPLACE")
 
 
 def load_calibration(db: Database, device: str, precision: str) -> Calibration | None:
-    """Return a device's calibration.
-
-    Args:
-        db: The database.
-        device: UUID of the GPU, or the host.
-        precision: Precision of the matrix product.
+    """Return the calibration of a device, the UUID of a GPU or the host, for matrix products in a precision.
 
     Returns:
         The calibration; None where the device was not calibrated in this precision.

@@ -39,19 +39,13 @@ def load_experiments(db: Database, experiment: int | None = None) -> list[Stored
 def save_experiment(
     db: Database, runs: Sequence[int], *, uid: str, name: str, preset: str | None, plan: str, utc_ns: int
 ) -> int:
-    """Save runs as an experiment and return its number.
+    """Save runs as an experiment, in the caller's transaction, and return its number.
 
     An experiment of the same name and variants that has one of the runs, and no other result, is extended: more or
     fewer repeats make no other experiment.
 
-    Args:
-        db: An open database, within a transaction.
-        runs: The runs.
-        uid: Number of a new experiment that is the same in every database.
-        name: Its name.
-        preset: Key of its preset, if any.
-        plan: Its `Plan` as JSON.
-        utc_ns: When a new one is made.
+    A new one has this `uid`, the same in every database, and `utc_ns`. `preset` is a preset's key, `plan` a `Plan` as
+    JSON.
     """
     found = db.execute(
         "SELECT experiment FROM experiments JOIN experiment_runs USING (experiment)"
@@ -77,13 +71,7 @@ def save_experiment(
 
 
 def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
-    """Add the runs that an experiment does not have yet, after those it has.
-
-    Args:
-        db: The open database.
-        experiment: The experiment's number.
-        runs: Runs in their order.
-    """
+    """Add the runs that an experiment does not have yet, in their order, after those it has."""
     last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
     positioned = enumerate(runs, 0 if last is None else last + 1)
     db.conn.executemany(
@@ -139,13 +127,7 @@ class Queue:
         return found
 
     def add(self, *, name: str, preset: str | None, plan: str) -> int:
-        """Add an experiment at the end and return its number.
-
-        Args:
-            name: Name of the experiment.
-            preset: Key of its preset, if any.
-            plan: Its `Plan` as JSON.
-        """
+        """Add an experiment at the end and return its number; `preset` is a preset's key, `plan` a `Plan` as JSON."""
         with transaction(self._db, self.path):
             return self._add(name, preset, plan)
 
@@ -158,17 +140,10 @@ class Queue:
         is_same: Callable[[QueueEntry], bool],
         merged_plan: Callable[[QueueEntry], str],
     ) -> tuple[QueueEntry, bool]:
-        """Update the first entry that `is_same`, or add one; return it, and whether it is new.
+        """Update the first entry that `is_same`, or add one as `add` does; return it, and whether it is new.
 
-        An existing entry waits again, with its new plan, as one that was made here. One that a living process owns
-        keeps its state.
-
-        Args:
-            name: Name of the experiment.
-            preset: Key of its preset, if any.
-            plan: Its `Plan` as JSON.
-            is_same: Returns whether an entry is of the same experiment.
-            merged_plan: Returns the new plan of an existing entry.
+        An existing entry waits again, with its new plan, which `merged_plan` returns, as one that was made here. One
+        that a living process owns keeps its state.
         """
         with transaction(self._db, self.path):
             found = next(filter(is_same, self.entries()), None)

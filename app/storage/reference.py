@@ -59,14 +59,11 @@ def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:
 
 
 def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, folder: Path = FOLDER) -> list[int]:
-    """Add the reference runs to a database, each file as a whole or not at all; restore copies from the trash.
+    """Add reference runs of a folder to a database, each file as a whole or not at all; restore copies from the trash.
 
     Runs that are there already, as in the database they were measured with, stay as they are.
 
-    Args:
-        database: Path of the database.
-        progress: Hears the share that is done, and may stop it.
-        folder: Folder of the files.
+    `progress` hears the share that is done, and may stop it.
 
     Returns:
         The numbers of the reference runs in the database.

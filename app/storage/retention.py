@@ -44,12 +44,8 @@ def prune(
 ) -> Pruned:
     """Delete the samples and log lines of runs that ended more than `older_than_days` ago.
 
-    Args:
-        path: The database.
-        older_than_days: Age of the runs in days.
-        now_utc_ns: The time that age is counted from; None is now.
-        dry_run: Only count what would be deleted.
-        pack: Give the space back to the disk; without, it stays in the file for later runs, which takes no time.
+    A dry run only counts. With `pack` the space is given back to the disk; without, it stays in the file for later
+    runs, which takes no time.
 
     Raises:
         DatabaseError: A run is in progress, which would have to wait while the file is packed.

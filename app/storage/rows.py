@@ -72,13 +72,7 @@ def values(item: object, columns: Sequence[str]) -> Row:
 
 
 def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[Any]) -> Record:
-    """Return the record of a row.
-
-    Args:
-        kind: Class of the record.
-        columns: Names of the row's columns, which are the names of the record's attributes.
-        row: The row.
-    """
+    """Return the record of a row; the names of its columns are those of the record's attributes."""
     return kind(**dict(zip(columns, row, strict=True)))
 
 
@@ -87,12 +81,7 @@ def insert(
 ) -> None:
     """Insert rows into a table, in the caller's transaction.
 
-    Args:
-        connection: To the database.
-        table: Name of the table.
-        columns: Names of the rows' columns.
-        rows: The rows.
-        statement: What comes before INTO, such as `INSERT OR IGNORE`.
+    `statement` is what comes before INTO, such as `INSERT OR IGNORE`.
     """
     marks = ", ".join("?" * len(columns))
     connection.executemany(f"{statement} INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
@@ -109,12 +98,8 @@ def run_row(
 
     Its spec is complete: parameters that are newer than the run have their defaults.
 
-    Args:
-        row: The run's `RUN_COLUMNS`, `PLANNED_SQL`, and then its evidence's `EVIDENCE_LIST_COLUMNS`.
-        gpu_names: Names of its GPUs.
-        gpus: Their UUIDs.
-        tags: Its tags.
-        experiments: Numbers of the experiments that it belongs to.
+    The row is the run's `RUN_COLUMNS`, `PLANNED_SQL`, and then its evidence's `EVIDENCE_LIST_COLUMNS`. `gpus` are
+    UUIDs.
     """
     *run_values, planned, state, reason = row
     values = dict(zip(RUN_COLUMNS, run_values, strict=True))
@@ -194,13 +179,9 @@ def evidence(
     device_times: Iterable[Sequence[Any]] = (),
     timeline: StepTimeline | None = None,
 ) -> Evidence:
-    """Return the evidence of a run.
+    """Return the evidence of a run, whose row is `EVIDENCE_COLUMNS`.
 
-    Args:
-        row: Its `EVIDENCE_COLUMNS`.
-        kernels: Rows of `READ_KERNEL_COLUMNS`.
-        device_times: Rows of `DEVICE_TIME_COLUMNS`.
-        timeline: When the kernels of one step ran.
+    Kernels are rows of `READ_KERNEL_COLUMNS`, device times of `DEVICE_TIME_COLUMNS`.
     """
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
     values = {name: json.loads(value) if name in _EVIDENCE_JSON else value for name, value in pairs}

@@ -108,15 +108,9 @@ class Store:
     ) -> int:
         """Store a run that starts now; return its number.
 
-        Args:
-            spec: What it runs.
-            uid: Its id in all databases.
-            owner: The process that runs it.
-            t_ns: The start by the monotonic clock.
-            utc_ns: The same moment in nanoseconds since 1970.
-            devices: Its devices.
-            environment: What is known of the environment so far.
-            purpose: What it is made for, where not for its own result.
+        It starts at `t_ns` by the monotonic clock, the same moment as `utc_ns` in nanoseconds since 1970. `uid` is its
+        id in all databases; `owner` is the process that runs it. `environment` is what is known so far,
+        `purpose` what it is made for, where not for its own result.
 
         Raises:
             UserError: A run with this uid is stored, as by another program that fetches it too.
@@ -149,10 +143,7 @@ class Store:
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:
         """Store a batch of a run's events in one transaction.
 
-        Args:
-            run: Number of the run.
-            events: The events.
-            first_log_line: Number of the first log line among them.
+        `first_log_line` is the number of the first log line among them.
         """
         by_type: dict[type, list[Any]] = {}
         for event in events:
@@ -186,13 +177,8 @@ class Store:
     ) -> None:
         """Store how a run ended, and end its last phase.
 
-        Args:
-            run: Number of the run.
-            outcome: How it ended.
-            summary: Its metrics.
-            t_ns: The end by the monotonic clock.
-            utc_ns: The same moment in nanoseconds since 1970.
-            phases: Its phases with their energy.
+        It ended at `t_ns` by the monotonic clock, the same moment as `utc_ns` in nanoseconds since 1970. The phases
+        have their energy.
         """
         columns = (*rows.OUTCOME_COLUMNS, *rows.SUMMARY_COLUMNS, "ended_utc_ns")
         values = (*rows.outcome_values(outcome), *rows.values(summary, rows.SUMMARY_COLUMNS), utc_ns)
@@ -238,10 +224,8 @@ class Store:
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
         """Load everything stored of one run, in the trash or not, but readings that cannot be true (`plausible_run`).
 
-        Args:
-            run: Number of the run.
-            fields: Load only these, of the devices it trained on (its GPUs with the host's load, else the host), and
-                neither log nor timeline, which is faster; None loads all.
+        With `fields` only those are read, of the devices it trained on (its GPUs with the host's load, else the host),
+        and neither log nor timeline, which is faster.
 
         Raises:
             UserError: There is no run of that number.

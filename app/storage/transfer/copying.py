@@ -79,13 +79,9 @@ _LARGE_RUN_TABLES = ("blocks", "log_lines", "kernels", "step_kernels")
 
 
 def count_rows(connection: sqlite3.Connection, runs: Iterable[int], tables: Iterable[str], schema: str = "main") -> int:
-    """Count the rows of runs in large tables, which decide how long copying takes.
+    """Count the rows of runs in the large ones of these tables, which decide how long copying takes.
 
-    Args:
-        connection: To the database.
-        runs: Numbers of the runs.
-        tables: Names of the tables to count in; small ones are skipped.
-        schema: Name of the attached database.
+    `schema` is the name of the attached database.
     """
     large = {table.name for table in DEVICE_TABLES} | set(_LARGE_RUN_TABLES)
     count = 0
@@ -101,13 +97,7 @@ def count_rows(connection: sqlite3.Connection, runs: Iterable[int], tables: Iter
 
 
 def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path: Path, schema: str = "main") -> None:
-    """Check that runs can be exported.
-
-    Args:
-        connection: To the database.
-        runs: Numbers of the runs.
-        path: Path of the database, for the message.
-        schema: Name of the attached database.
+    """Check that runs can be exported; `schema` is the name of the attached database.
 
     Raises:
         UserError: A number is no run, or the run is in progress or in the trash.

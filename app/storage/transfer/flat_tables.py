@@ -114,12 +114,7 @@ class FlatRuns:
 
 @contextlib.contextmanager
 def open_flat_tables(database: Path, runs: Sequence[int], progress: TransferProgress) -> Iterator[FlatRuns]:
-    """Open the runs as flat tables.
-
-    Args:
-        database: Path of the database.
-        runs: Numbers of the runs.
-        progress: Hears the share of rows that were read, and may stop it.
+    """Open the runs as flat tables; `progress` hears the share of rows that were read, and may stop it.
 
     Raises:
         UserError: A run cannot be exported.

@@ -95,10 +95,7 @@ def _check_header(path: Path, size: int, has_log: bool) -> None:
 def open_source(source_file: SourceFile, scratch: Path, progress: TransferProgress) -> Iterator[sqlite3.Connection]:
     """Open a connection that can only read the file.
 
-    Args:
-        source_file: The file.
-        scratch: Folder for a private copy, which is made where the file has a write-ahead log.
-        progress: May stop reading.
+    `scratch` is a folder for a private copy, which is made where the file has a write-ahead log.
 
     Raises:
         DatabaseError: SQLite finds the file unusable, or it was written to meanwhile.
@@ -155,13 +152,7 @@ def _allow_reads_only(action: int, name: str | None, other: str | None, _schema:
 def check_damage(
     connection: sqlite3.Connection, source_file: SourceFile, tables: Iterable[str], progress: TransferProgress
 ) -> None:
-    """Search tables for damage, for a limited time.
-
-    Args:
-        connection: To the file.
-        source_file: The file.
-        tables: Names of the tables.
-        progress: May stop it.
+    """Search tables for damage, for a limited time; `progress` may stop it.
 
     Raises:
         DatabaseError: The file is damaged.
