@@ -91,10 +91,7 @@ class TelemetryFeed:
     ) -> None:
         """Start nothing yet.
 
-        Args:
-            hz: Readings a second.
-            start_sampler: Starts the machine's sampler.
-            now_ns: Returns now on the machine's monotonic clock.
+        There are `hz` readings a second. `now_ns` returns now on the machine's monotonic clock.
         """
         self.hz = hz
         """Readings a second."""

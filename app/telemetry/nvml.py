@@ -36,13 +36,9 @@ class GpuThread(threading.Thread):
     """
 
     def __init__(self, gpus: GpuList, index: int, slow: threading.Event, stopped: threading.Event) -> None:
-        """Make the thread of a GPU.
+        """Make the thread of a GPU by its index.
 
-        Args:
-            gpus: Where the GPU is listed.
-            index: Its index.
-            slow: Set when its slow fields are to be read.
-            stopped: Set when it is to end.
+        `slow` is set when its slow fields are to be read, `stopped` when it is to end.
         """
         super().__init__(name=f"gpu {index}", daemon=True)
         self.orders: queue.SimpleQueue[bool] = queue.SimpleQueue()

@@ -33,7 +33,6 @@ class BufferedRead:
     """A call made ready for one device, whose answer comes into a buffer; calling it gives the numbers there.
 
     Attributes:
-        function: The function of the library.
         arguments: Its arguments, the buffer among them.
         memory: The buffer.
         numbers: Where in it the numbers are.
@@ -64,12 +63,9 @@ def prepare_number(name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) 
 
 
 def prepare_structure(name: str, make: Callable[[], Any], layout: str) -> Callable[[Any], PreparedRead]:
-    """Return a function of a device that prepares a call which fills a structure.
+    """Return a function of a device that prepares a call of an NVML function which fills a structure.
 
-    Args:
-        name: The NVML function.
-        make: Makes the structure.
-        layout: What to read of it, in the notation of `struct`; `x` skips a byte.
+    `layout` is what to read of the structure, in the notation of `struct`; `x` skips a byte.
     """
 
     def prepare(handle: Any) -> PreparedRead:

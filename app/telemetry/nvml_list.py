@@ -211,9 +211,7 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[t
     NVIDIA_VISIBLE_DEVICES is the container runtime's; `void` is also in containers that get GPUs in another way.
     https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
 
-    Args:
-        gpus: All GPUs, then the MIG instances, each with the index of its GPU.
-        environment: The environment variables.
+    `gpus` are all GPUs, then the MIG instances, each with the index of its GPU.
     """
     named = environment.get("CUDA_VISIBLE_DEVICES")
     if gpus and environment.get("NVIDIA_VISIBLE_DEVICES") == "none":

@@ -281,15 +281,7 @@ def _start_log(pace: Pace) -> None:
 
 
 def _handle_commands(stdin: BinaryIO, nvml: NvmlSource, host: HostSource, output: Output, pace: Pace) -> None:
-    """Follow orders until stdin closes, then stop the source.
-
-    Args:
-        stdin: The orders.
-        nvml: Source of the GPUs' fields.
-        host: Source of the host's.
-        output: Where readings go.
-        pace: The period, which an order changes.
-    """
+    """Follow orders until stdin closes, then stop the source; an order may change the pace."""
     decoder: msgspec.json.Decoder[SamplerCommand] = msgspec.json.Decoder(SamplerCommand)
     for line in stdin:
         command = decoder.decode(line)
