@@ -41,6 +41,8 @@ atexit.register(shutil.rmtree, _LOG_FOLDER, ignore_errors=True)
 settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+MANY_OBJECTS = 100_000
+"""More than a test leaves: all that was imported is several times as many."""
 LEAVING_S = 60.0
 """Time that a process or thread may take to end after the request."""
 
@@ -120,7 +122,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     left = [f"process {name}" for name in _left_processes(processes)]
     if "qapp" in request.fixturenames:
         left += [f"{name} still running" for name in _left_qt_objects(running)]
-        if not gc.get_freeze_count():
+        if len(gc.get_objects()) > MANY_OBJECTS:
             gc.freeze()  # again: the end of the program's window thaws everything
     if left:
         pytest.fail(f"left behind: {', '.join(left)}", pytrace=False)

@@ -31,11 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def garbage_on_this_thread() -> Iterator[None]:
-    """Collect garbage on the GUI thread alone, as the program does: Qt objects must be destroyed there."""
+    """Collect garbage on the GUI thread alone, as the program does: Qt objects must be destroyed there.
+
+    `nothing_left_behind` collects what is left.
+    """
     gc.disable()
     yield
     gc.enable()
-    gc.collect()
 
 
 @pytest.fixture(autouse=True)
