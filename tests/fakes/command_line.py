@@ -80,21 +80,20 @@ class CommandLine:
             status = main([*words, "--db", str(database or self.database)])
         return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
-    def read(self, *words: str) -> dict[str, Any]:
+    def read(self, *words: str, status: int = 0) -> dict[str, Any]:
         """Run with `--json` in this process; return the document."""
-        done = self.inside(*words, "--json")
-        assert done.returncode == 0, done.stderr
-        document = json.loads(done.stdout)
-        assert isinstance(document, dict)
-        return document
+        return _document(self.inside(*words, "--json"), status)
 
     def json(self, *words: str, status: int = 0) -> dict[str, Any]:
         """Run with `--json`; return the document on stdout."""
-        done = self(*words, "--json")
-        assert done.returncode == status, done.stderr
-        document = json.loads(done.stdout)
-        assert isinstance(document, dict)
-        return document
+        return _document(self(*words, "--json"), status)
+
+
+def _document(done: "subprocess.CompletedProcess[str]", status: int) -> dict[str, Any]:
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    assert isinstance(document, dict)
+    return document
 
 
 def parse_arguments(*words: str, upper: UpperLayers | None = None) -> SimpleNamespace:

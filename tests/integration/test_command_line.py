@@ -45,9 +45,9 @@ def command_line(tmp_path: Path) -> CommandLine:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """A database with three short runs of the dummy: 1 ms a step, 50 ms a step, and one that fails."""
     line = CommandLine(tmp_path_factory.mktemp("trained"))
-    line.json("run", *dummy_arguments())
-    line.json("run", *dummy_arguments(step_ms=50.0))
-    line.json("run", *dummy_arguments(behaviour="fail"), status=1)
+    line.read("run", *dummy_arguments())
+    line.read("run", *dummy_arguments(step_ms=50.0))
+    line.read("run", *dummy_arguments(behaviour="fail"), status=1)
     return line
 
 
@@ -88,7 +88,7 @@ def test_training_with_tensorflow_gives_one_whole_document(
     assert phases == ["import", "build", "compile", "warmup", "measure", *looks, "finish"]
     assert {"tensorflow", "keras", "python", "cpu", "os", "program_version"} <= set(document["environment"])
     assert not [word for word in TENSORFLOW_NOISE if word in done.stderr], done.stderr
-    assert document == command_line.json("show", "1"), "stored as it was printed"
+    assert document == command_line.read("show", "1"), "stored as it was printed"
 
 
 def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
@@ -109,7 +109,7 @@ def test_what_did_not_complete_is_status_1(trained: CommandLine) -> None:
 
 
 def test_list_names_runs_newest_first(trained: CommandLine) -> None:
-    runs = trained.json("list")["runs"]
+    runs = trained.read("list")["runs"]
     assert [run["run"] for run in runs] == [3, 2, 1]
     for run in runs:
         assert {"run", "started_utc", "workload", "variant", "outcome", "throughput", "match", "state"} <= set(run)
@@ -120,7 +120,7 @@ def test_list_names_runs_newest_first(trained: CommandLine) -> None:
 
 
 def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
-    document = trained.json("compare", "1", "2", "3")
+    document = trained.read("compare", "1", "2", "3")
     assert {"baseline", "method", "level", "rows", "verdict", "warnings"} <= set(document)
     assert (document["baseline"], document["level"]) == (1, 0.95)
     fields = {"variant", "runs", "n", "outcomes", "throughput", "speedup", "energy_ratio", "match", "state"}
@@ -135,7 +135,7 @@ def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
 
 
 def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:
-    document = command_line.json(
+    document = command_line.read(
         "experiment", "--no-gate", *dummy_arguments(step_ms="1,60"), "--repeats", "2", "--baseline", "step_ms=60"
     )
     assert [(row["variant"]["step_ms"], row["n"]) for row in document["rows"]] == [(60.0, 2), (1.0, 2)]
@@ -146,7 +146,7 @@ def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) 
 
 
 def test_a_refused_variant_is_run_once_and_keeps_its_row(command_line: CommandLine) -> None:
-    document = command_line.json("experiment", "--no-gate", *dummy_arguments(gpus="0,64"), "--repeats", "2")
+    document = command_line.read("experiment", "--no-gate", *dummy_arguments(gpus="0,64"), "--repeats", "2")
     assert [row["outcomes"] for row in document["rows"]] == [["completed", "completed"], ["refused"]]
     assert "no run of 64 GPUs measured anything" in document["verdict"]["text"]
 
@@ -171,7 +171,7 @@ def interrupted(process: Process, line: str) -> tuple[dict[str, Any], str]:
 
 def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: CommandLine) -> None:
     words = dummy_arguments(steps=0, seconds="0.1,600")
-    command_line.json("run", *dummy_arguments(steps=0, seconds=0.1))  # whichever comes first: the other is left
+    command_line.read("run", *dummy_arguments(steps=0, seconds=0.1))  # whichever comes first: the other is left
     process = command_line.start("experiment", "--no-gate", *words, "--repeats", "2", "--json")
     document, err = interrupted(process, "[2/4] measure\n")
     assert process.returncode == 1
@@ -180,7 +180,7 @@ def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: Comma
     goes_on = "The same command goes on from here, or `python -m app queue go-on 1`."
     assert err.splitlines()[-1] == f"Stopped: 1 of 4 runs done. {goes_on}"
     assert "Traceback" not in err
-    again = command_line.json("experiment", "--no-gate", *words, "--repeats", "2", "--budget", "1m", status=1)
+    again = command_line.read("experiment", "--no-gate", *words, "--repeats", "2", "--budget", "1m", status=1)
     assert (again["state"], again["done"]) == ("out of budget", 1), "ten minutes are not begun within one"
     assert [row["runs"] for row in again["rows"]] == [[1]], "what was stopped is no result"
 
@@ -190,12 +190,12 @@ def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(comma
     words = ["experiment", "--no-gate", *dummy_arguments(steps=0, seconds=2.0, step_ms="1,2"), "--repeats", "1"]
     first = command_line.json(*words, "--budget", "4s", status=1)
     assert (first["state"], first["planned"], first["done"]) == ("out of budget", 2, 1)
-    rest = command_line.json(*words)
+    rest = command_line.read(*words)
     assert (rest["state"], rest["done"], sorted(row["runs"] for row in rest["rows"])) == ("complete", 2, [[1], [2]])
-    nothing = command_line(*words, "--json")
+    nothing = command_line.inside(*words, "--json")
     assert (nothing.returncode, json.loads(nothing.stdout)) == (0, rest), "nothing is run twice"
     assert "All 2 runs are stored: nothing is left to run." in nothing.stderr
-    more = command_line.json(*words[:-1], "2", "--budget", "0.5s", status=1)
+    more = command_line.read(*words[:-1], "2", "--budget", "0.5s", status=1)
     assert (more["planned"], more["done"], len(command_line.read("list")["runs"])) == (4, 2, 2), "more repeats go on"
     assert command_line.read("show", "1")["environment"]["planned_repeats"] == "1"
 
@@ -204,16 +204,16 @@ def test_runs_of_another_day_count_only_if_asked_for_or_made_by_an_experiment_th
     command_line: CommandLine,
 ) -> None:
     words = ["experiment", "--no-gate", *dummy_arguments(steps=0, seconds=0.1, step_ms="1,2"), "--repeats"]
-    command_line.json(*words, "1")
+    command_line.read(*words, "1")
     with contextlib.closing(sqlite3.connect(command_line.database)) as database, database:
         database.execute("UPDATE runs SET started_utc_ns = started_utc_ns - 86400000000000")
     no_time = ("--budget", "0.001s", "--json")
-    anew = command_line(*words, "1", *no_time)
+    anew = command_line.inside(*words, "1", *no_time)
     assert (anew.returncode, json.loads(anew.stdout)["done"]) == (1, 0)
     assert "--reuse counts them." in anew.stderr.splitlines()
-    counted = command_line.json(*words, "2", "--reuse", *no_time[:2], status=1)
+    counted = command_line.read(*words, "2", "--reuse", *no_time[:2], status=1)
     assert (counted["done"], counted["planned"]) == (2, 4)
-    its_own = command_line.json(*words, "2", *no_time[:2], status=1)
+    its_own = command_line.read(*words, "2", *no_time[:2], status=1)
     assert (its_own["done"], its_own["planned"]) == (2, 4), "what once counted for it counts as long as it goes on"
     assert len(command_line.read("list")["runs"]) == 2
 
@@ -233,7 +233,7 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
     assert last.startswith(
         f"Target precision reached after {document['repeats']} repeats: {document['done']} runs done. Speed-ups are"
     )
-    again = command_line(*words, "--json")
+    again = command_line.inside(*words, "--json")
     assert json.loads(again.stdout) == document, "nothing is run twice"
     assert "Nothing is left to run; --again makes every run anew." in again.stderr
 
@@ -246,22 +246,22 @@ def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLin
         assert process.poll() is None
     process.kill()
     process.communicate(timeout=LIMIT_S)
-    document = command_line.json(*words)
+    document = command_line.read(*words)
     assert (document["state"], sorted(row["runs"] for row in document["rows"])) == ("complete", [[1], [3]])
     assert command_line.read("show", "2")["outcome"] == "crashed"
 
 
 def test_running_out_of_memory_is_a_result_and_failing_is_none(command_line: CommandLine) -> None:
     words = ["experiment", "--no-gate", *dummy_arguments(behaviour="out_of_memory,fail"), "--repeats", "2"]
-    document = command_line.json(*words, status=1)
+    document = command_line.read(*words, status=1)
     assert (document["state"], document["planned"], document["done"]) == ("failed", 3, 1)
     assert [row["outcomes"] for row in document["rows"]] == [["out_of_memory"], ["failed", "failed"]]
-    again = command_line.json(*words, status=1)
+    again = command_line.read(*words, status=1)
     assert [row["runs"] for row in again["rows"]] == [document["rows"][0]["runs"], [4, 5]], "only what failed again"
 
 
 def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine) -> None:
-    done = command_line(
+    done = command_line.inside(
         "experiment", "--no-gate", *dummy_arguments(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s"
     )
     assert (done.returncode, done.stdout) == (1, "")
@@ -290,7 +290,7 @@ def test_ctrl_c_ends_watch_quietly(command_line: CommandLine) -> None:
     ],
 )
 def test_wrong_use_is_one_sentence_and_status_2(command_line: CommandLine, words: list[str], sentence: str) -> None:
-    done = command_line(*words)
+    done = command_line.inside(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(sentence)
     assert len(done.stderr.splitlines()) == 1
@@ -317,7 +317,7 @@ def test_a_database_that_cannot_be_is_one_sentence_and_status_1(
         (tmp_path / "notes.txt" / "profiles.db", "cannot be made (File exists)" if word == "run" else "There is no"),
         (tmp_path, "is a folder, not a database file"),
     ):
-        done = command_line(*words, database=path)
+        done = command_line.inside(*words, database=path)
         assert (done.returncode, done.stdout) == (1, "")
         assert part in done.stderr
         assert len(done.stderr.splitlines()) == 1
@@ -439,7 +439,7 @@ def test_a_run_on_a_fake_gpu_leases_it_by_uuid(tmp_path: Path) -> None:
 
 def test_an_experiment_of_which_nothing_can_run_measured_nothing(command_line: CommandLine) -> None:
     words = dummy_arguments(gpus=1, seed="1,2")
-    done = command_line("experiment", *words, "--repeats", "1", "--parallel", "2")
+    done = command_line.inside("experiment", *words, "--repeats", "1", "--parallel", "2")
     assert done.returncode == 1
     assert "Nothing was measured: none of 2 runs completed." in done.stderr + done.stdout
     assert "on the CPU" not in done.stderr
@@ -470,16 +470,16 @@ def test_a_gate_fails_what_is_slower_and_passes_what_is_not(command_line: Comman
     assert slower.returncode == 3, slower.stderr
     assert slower.stderr.splitlines()[-1].startswith("Failed: slower by more than 10\xa0%. ")
     assert summary.read_text("utf-8").startswith("## Failed: slower by more than 10\xa0%\n")
-    passed = command_line.json(*words, "--fail-if-slower", "90%")
+    passed = command_line.read(*words, "--fail-if-slower", "90%")
     assert (passed["gate"]["outcome"], passed["state"]) == ("passed", "complete"), "of the same runs"
 
 
 def test_a_gate_without_figures_cannot_tell(command_line: CommandLine) -> None:
     once = ["experiment", "--no-gate", *dummy_arguments(step_ms="20,40", steps=10), "--repeats", "1"]
-    alone = command_line.json(*once, "--fail-if-slower", "10%", status=4)
+    alone = command_line.read(*once, "--fail-if-slower", "10%", status=4)
     assert alone["gate"]["outcome"] == "cannot tell", "one run each has no interval"
     words = ["experiment", "--no-gate", *dummy_arguments(behaviour="train,fail"), "--repeats", "2"]
-    failed = command_line.json(*words, "--fail-if-slower", "10%", status=4)
+    failed = command_line.read(*words, "--fail-if-slower", "10%", status=4)
     assert failed["gate"]["reasons"][0].startswith("Failed: 2 of 4 runs done; some gave no result.")
 
 
