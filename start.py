@@ -43,15 +43,19 @@ libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcomm
 _STEP_WIDTH = 60
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
-# Three parts on two cores: the tests of the window and of programs wait more than they compute.
-PROCESSES = [f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray", "custom")]
-THIRD = ("tests/unit/workloads", *PROCESSES)
-SLOW = [f"tests/integration/test_{name}.py" for name in ("command_line", "queue", "queue_commands")]
-SECOND = ("tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract", *SLOW)
-IGNORED = [f"--ignore={path}" for path in (*THIRD, *SECOND)]
-CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".join(["pytest", *IGNORED]))
+# Four parts on two cores: the tests of the window and of programs wait more than they compute.
+TENSORFLOW = [
+    "tests/unit/workloads",
+    *(f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray", "custom")),
+]
+UNIT = ["tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract"]
+IGNORED = [f"--ignore={path}" for path in TENSORFLOW]
+REST = [f"--ignore={path}" for path in (*UNIT, "tests/integration")]
+CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".join(["pytest", *REST]))
 PYTEST = "pytest -p no:cacheprovider"
-BACKGROUND_CHECKS = (" ".join([PYTEST, *SECOND, *IGNORED[: len(THIRD)]]), " ".join([PYTEST, *THIRD]))
+BACKGROUND_CHECKS = tuple(
+    " ".join([PYTEST, *part]) for part in (TENSORFLOW, [*UNIT, *IGNORED], ["tests/integration", *IGNORED])
+)
 BACKGROUND_LOG = "build/background{}.log"
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)  # of pytest's short summary
 _END_LINES = 50
@@ -284,7 +288,7 @@ def run_checks(folder: Path, words: Sequence[str]) -> int:
 
 
 def run_all_checks(folder: Path) -> list[str]:
-    """Run every check, one after the other and two beside them; return the tests, or whole checks, that failed."""
+    """Run the checks one after the other and others beside them; return the tests, or whole checks, that failed."""
     (folder / "build").mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
         background = []
