@@ -1,3 +1,4 @@
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -91,10 +92,11 @@ def has_text(button: QPushButton, text: str) -> bool:
     return button.text() == text
 
 
-@pytest.fixture
-def database(database_path: Path) -> Path:
-    """Six runs: three of two variants each differ by 6.4 %, one is refused, one out of memory, one goes on."""
-    with Store.open(database_path) as store:
+@pytest.fixture(scope="module")
+def six_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs each of two variants that differ by 6.4 %; and one refused, one out of memory, one that goes on."""
+    path = tmp_path_factory.mktemp("compare") / "profiles.db"
+    with Store.open(path) as store:
         keep(store, stored_run(run_row(1, throughput=1000.0), environment={"tensorflow": "2.21.0"}))
         later = run_row(2, throughput=1064.0, units=128)
         keep(store, stored_run(later, begin_s=5000.0, environment={"tensorflow": "2.20.0"}))
@@ -105,7 +107,12 @@ def database(database_path: Path) -> Path:
             keep(store, stored_run(run_row(n + 1, throughput=1065.0 + n, units=128)))
         keep(store, stored_run(run_row(8, outcome="out_of_memory", throughput=None, units=4096), measured=False))
         keep(store, stored_run(run_row(9, outcome=None, throughput=None, units=256), measured=False))
-    return database_path
+    return path
+
+
+@pytest.fixture
+def database(six_runs: Path, database_path: Path) -> Path:
+    return shutil.copyfile(six_runs, database_path)
 
 
 @pytest.fixture

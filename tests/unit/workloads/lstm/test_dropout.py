@@ -54,6 +54,7 @@ def test_a_mask_is_one_sequences_at_all_its_steps(name: str) -> None:
     assert masked.mean() == pytest.approx(1.0, abs=0.05)
 
 
+@functools.cache
 def losses(name: str, **given: Value) -> tuple[list[float], Any]:
     """Three training losses of one batch and its outputs in inference."""
     import tensorflow as tf

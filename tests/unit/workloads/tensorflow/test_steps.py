@@ -126,7 +126,7 @@ def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, workload: s
     ("workload", "given"),
     [
         ("cnn10", {"precision": "float16", "layout": "NHWC", "weight_decay": 0.01, "schedule": "cosine", "steps": 9}),
-        ("wrn28-10", {"precision": "bfloat16", "layout": "NHWC"}),
+        ("cnn10", {"precision": "bfloat16", "layout": "NHWC"}),
         ("lstm", {}),
     ],
 )
