@@ -16,10 +16,10 @@ def command_line(tmp_path: Path) -> CommandLine:
 
 def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_line: CommandLine) -> None:
     words = ["experiment", "--no-gate", *dummy_arguments(step_ms="1,2"), "--repeats", "1"]
-    command_line.json(*words)
-    command_line.json("run", *dummy_arguments(step_ms=1))
-    command_line.json(*words, "--repeats", "2")
-    command_line.json(*words, "--again")
+    command_line.read(*words)
+    command_line.read("run", *dummy_arguments(step_ms=1))
+    command_line.read(*words, "--repeats", "2")
+    command_line.read(*words, "--again")
     with Store.open(command_line.database) as store:
         again, first = store.library.experiments()
         found = store.library.find(RunQuery(experiment=first.experiment))
@@ -34,7 +34,7 @@ def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_
 
 def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
-    mine = line.json("run", *dummy_arguments())["run"]
+    mine = line.read("run", *dummy_arguments())["run"]
     added = line.read("reference", "--add")
     assert sum(file["runs"] for file in added["files"]) == len(added["runs"]) > 60
     assert all(file["cards"] == ["NVIDIA H200"] for file in added["files"])
