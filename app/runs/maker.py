@@ -305,7 +305,7 @@ class RunMaker:
         self._needs_calibration = needs_calibration or (lambda _host, _devices: True)
         self._external_lease = lease
         self._timeouts = timeouts or WorkerTimeouts()
-        # A flag and a reference, each set once: `stop` is called by handlers of signals, too.
+        # A flag and a reference that `stop` reads once: handlers of signals call it, too.
         self._stop_reason: str | None = None
         self._making: MadeRun | None = None
 
@@ -365,7 +365,10 @@ class RunMaker:
         self._making = making = (host.remote_run or LocalRun)(start, host, self._pass, self._timeouts)
         if self._stop_reason is not None:
             making.stop(self._stop_reason)
-        making.run()
+        try:
+            making.run()
+        finally:
+            self._making = None  # it has this one's method: a cycle would keep the run's sinks
 
     def _pass(self, event: RunEvent) -> None:
         if isinstance(event, RunEnded):

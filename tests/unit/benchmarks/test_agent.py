@@ -9,7 +9,7 @@ def test_agent_and_sampler_are_measured_in_the_same_seconds(monkeypatch: pytest.
     for name in ("_WARM_S", "_SECONDS"):
         monkeypatch.setattr(agent, name, 0.5)
     own, ratio, memory = agent.measure()
-    assert own.limit == 0.1
+    assert own.limit == 1.0
     assert own.value == ratio.value > 0
     assert ratio.ratio == pytest.approx(own.value / (ratio.baseline or 0))
     assert memory.value > 10
