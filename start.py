@@ -43,16 +43,18 @@ libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcomm
 _STEP_WIDTH = 60
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
-# Five parts on two cores: most tests wait more than they compute, and those of TensorFlow take longest.
-TENSORFLOW = [f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray", "custom")]
-WORKLOADS = ["tests/unit/workloads"]
+# Four parts on two cores: the tests of the window and of programs wait more than they compute.
+TENSORFLOW = [
+    "tests/unit/workloads",
+    *(f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray", "custom")),
+]
 UNIT = ["tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract"]
-IGNORED = [f"--ignore={path}" for path in (*TENSORFLOW, *WORKLOADS)]
+IGNORED = [f"--ignore={path}" for path in TENSORFLOW]
 REST = [f"--ignore={path}" for path in (*UNIT, "tests/integration")]
 CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".join(["pytest", *REST]))
 PYTEST = "pytest -p no:cacheprovider"
 BACKGROUND_CHECKS = tuple(
-    " ".join([PYTEST, *part]) for part in (WORKLOADS, TENSORFLOW, [*UNIT, *IGNORED], ["tests/integration", *IGNORED])
+    " ".join([PYTEST, *part]) for part in (TENSORFLOW, [*UNIT, *IGNORED], ["tests/integration", *IGNORED])
 )
 BACKGROUND_LOG = "build/background{}.log"
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)  # of pytest's short summary
