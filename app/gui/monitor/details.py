@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app import units
@@ -155,6 +156,7 @@ class DetailsView(QWidget):
         self._curves = QStackedWidget()
         self._words = Scroller(horizontal=False)
         self._shown: DeviceDetails | None = None
+        self._pinned: Sequence[str] = ()
         self._build()
 
     @property
@@ -187,14 +189,24 @@ class DetailsView(QWidget):
         state = details.state
         show_text(self._state, state.reason or f"{state.symbol} {state.text}".strip())
         set_role(self._state, state.tone if state.tone in ("good", "warning", "bad") else "muted")
-        columns = 2 if self._has_two_columns(len(details.metrics)) else 1
-        self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
-        self.figures.show_figures(details.metrics, pinned, columns, "" if details.is_current else "muted")
+        self._pinned = pinned
+        self._show_figures(details)
         self._show_processes(details.processes)
         show_text(self._processes_note, details.processes_note)
         show_text(self._not_reported, details.not_reported)
         self.no_gpu.show_reason(*details.no_gpu)
         self._show_absence(details.absence)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the figures into as many columns as the room has, before the next reading comes."""
+        super().resizeEvent(event)
+        if self._shown is not None:
+            self._show_figures(self._shown)
+
+    def _show_figures(self, details: DeviceDetails) -> None:
+        columns = 2 if self._has_two_columns(len(details.metrics)) else 1
+        self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
+        self.figures.show_figures(details.metrics, self._pinned, columns, "" if details.is_current else "muted")
 
     def _show_absence(self, absence: Absence | None) -> None:
         """Show the curves, or why there is none and the way to some."""

@@ -76,6 +76,15 @@ def test_a_host_without_a_gpu_has_its_row_and_says_what_a_gpu_would_show(
     assert all(view.details.stack.panel(key).isVisible() for key in ("load_pct", "memory_bytes"))
 
 
+def test_a_window_that_becomes_narrow_has_its_figures_in_one_column_at_once(qtbot: QtBot, opened: Opened) -> None:
+    model, _ = model_of(machine(2), sample("GPU-0", power_mw=600_000))
+    view = opened(model, QSize(1400, 400))
+    wide = view.minimumSizeHint().width()
+    assert wide > 640, "two columns"
+    view.resize(640, 400)  # and no reading comes
+    qtbot.waitUntil(lambda: view.minimumSizeHint().width() <= 640)
+
+
 def test_a_lost_card_keeps_its_place_with_the_reason_over_its_columns(opened: Opened) -> None:
     model, _ = model_of(machine(2), sample("GPU-0", power_mw=600_000), sample("GPU-1", power_mw=601_000))
     model.handle(Processes(t_ns=ns(5), device="GPU-0", processes=(GpuProcess(pid=4242, name="python3"),)))
