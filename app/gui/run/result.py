@@ -11,8 +11,6 @@ from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 _ROW_PX = 3 * GRID
 _MOST_ROWS = 12
 """More of them are counted below: Compare has them all."""
-_MOST_REPEATS = 100
-"""More of them are no click's worth: what would need them is noise to be found."""
 _NAME_SHARE = 0.3
 _DOT_PX, _WHISKER_PX = 4.5, 2.0
 
@@ -162,7 +160,7 @@ class ResultView(QWidget):
         """Offer the repeats that would decide it, or no longer: while the experiment goes on they may come anyway."""
         more = self._result.more_repeats if self._result is not None else 0
         self.more_button.setText(f"Run {more:,} more of &each")
-        self.more_button.setVisible(offered and 0 < more <= _MOST_REPEATS)
+        self.more_button.setVisible(offered and more > 0)
 
     def _request_more(self) -> None:
         if self._result is not None:

@@ -110,12 +110,12 @@ def _no_difference(other: NamedResult, base: NamedResult) -> str:
     )
     statement = f"{answer} ({most}{describe_ratio_interval(low, high)}, {counts})"
     joint = _clause(f"they differ {other.joint}" if other.joint else "")
-    repeats = _clause(_describe_required_repeats(found.required_repeats))
+    repeats = _clause(describe_required_repeats(found.required_repeats))
     margin = _clause(_describe_margin(found.equivalence))
     return f"{statement}{joint}{margin}{repeats}{_clause(_energy(found, other.within))}."
 
 
-def _describe_required_repeats(found: RequiredRepeats | None) -> str:
+def describe_required_repeats(found: RequiredRepeats | None) -> str:
     """Return how narrowly more repeats would determine the speed-up, and how many."""
     if found is None:
         return ""

@@ -1,5 +1,6 @@
 """The verdict on an experiment: while it is made, for the Run screen, and at its end, for the notices."""
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -7,11 +8,11 @@ from dataclasses import dataclass
 
 from app import units
 from app.analysis.intervals import LEVEL, MIN_REPEATS, Estimate
-from app.analysis.verdict import VariantResult
+from app.analysis.verdict import VariantResult, group_but_for_seed, without_seed
 from app.records import RunRow
 from app.viewmodels.charts.model import Axis, log_axis
 from app.viewmodels.compare.comparison import default_baseline
-from app.viewmodels.compare.verdict import Verdict, compute_verdict
+from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_required_repeats
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import agree, compare_speed, is_far_from_one, percent_of
@@ -124,51 +125,66 @@ class ExperimentResult:
 
 _MOST_SPAN = 4.0
 """Of the axis beyond the ratios themselves: an interval of two noisy runs leaves it, with an arrow."""
+_MOST_OFFERED = 100
+"""Repeats that one click may ask for: what would need more is noise to be found."""
 _NO_ANSWER = "No answer yet"
 
 
 def experiment_result(variants: Sequence[RunSpec], rows: Sequence[RunRow]) -> ExperimentResult | None:
-    """Return what the runs of an experiment say so far of its variants; None where there is only one."""
-    specs = list({str(spec): spec for spec in map(with_defaults, variants)}.values())
-    rows = [row for row in rows if with_defaults(row.spec) in specs]
+    """Return what the runs of an experiment say so far of its variants; None where there is only one.
+
+    Variants that differ in their seed alone are one, and the baseline is that of Compare.
+    """
+    specs = [group[0] for group in group_but_for_seed(map(with_defaults, variants), lambda spec: spec)]
     if len(specs) < 2:
         return None
-    names = dict(zip(map(str, specs), variant_names(specs), strict=True))
+    names = variant_names(specs)
     if not rows:
-        waiting = tuple(ResultRow(name=name, change="waiting") for name in names.values())
+        waiting = tuple(ResultRow(name=name, change="waiting") for name in names)
         return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(waiting))
-    first = {str(spec): index for index, spec in reversed(list(enumerate(specs)))}
-    baseline = min(rows, key=lambda row: (first[str(with_defaults(row.spec))], row.run))
-    verdict = compute_verdict(rows, baseline.run)
-    made = {str(with_defaults(result.runs[0].spec)): result for result in verdict.results}
+    verdict = compute_verdict(rows, default_baseline(rows))
     fastest = _fastest(verdict.results)
-    shown = [_result_row(names[key], made.get(key), is_fastest=made.get(key, fastest) is fastest) for key in names]
-    shown.sort(key=lambda row: (row.change != _BASELINE, row.ratio is None, -(row.ratio or 0.0)))
+    ordered = [_result_row(name, _result_of(spec, verdict), fastest) for spec, name in zip(specs, names, strict=True)]
+    ordered.sort(key=lambda row: (row.change != _BASELINE, row.ratio is None, -(row.ratio or 0.0)))
     next_step, more_repeats = _next_step(verdict)
     return ExperimentResult(
         answer=_title(verdict) or _NO_ANSWER,
         next_step=next_step,
         more_repeats=more_repeats,
-        rows=tuple(shown),
-        axis=_axis(shown),
+        rows=tuple(ordered),
+        axis=_axis(ordered),
     )
+
+
+def _result_of(spec: RunSpec, verdict: Verdict) -> VariantResult | None:
+    """Return the result of a variant; None before its first run."""
+    wanted = without_seed(spec)
+    own = (each for each in verdict.results if without_seed(with_defaults(each.runs[0].spec)) == wanted)
+    return next(own, None)
 
 
 _BASELINE = "baseline"
 
 
 def _fastest(results: Sequence[VariantResult]) -> VariantResult | None:
-    """Return the variant that is faster than all others, the baseline or another; None if that is not known."""
-    measured = [result for result in results if result.speedup is not None]
-    first = max(measured, key=lambda result: result.speedup.value if result.speedup else 0.0, default=None)
-    if first is None or len(measured) < 2:
+    """Return the variant whose interval lies above those of all others; None where there is none.
+
+    The intervals of all ratios hold together, so that it is faster than each of them.
+    """
+    speeds = [(result, result.speedup) for result in results if result.speedup is not None]
+    if len(speeds) < 2:
         return None
-    if first.is_baseline:
-        return first if all(result.decision == "slower" for result in measured if result is not first) else None
-    return first if first.decision == "faster" else None
+    first, speed = max(speeds, key=lambda pair: pair[1].value)
+    others = [_interval(*pair)[1] for pair in speeds if pair[0] is not first]
+    return first if _interval(first, speed)[0] > max(others) else None
 
 
-def _result_row(name: str, result: VariantResult | None, *, is_fastest: bool) -> ResultRow:
+def _interval(result: VariantResult, speed: Estimate) -> tuple[float, float]:
+    """Return the interval of a ratio: the baseline's is 1, and without one it may be anything."""
+    return (1.0, 1.0) if result.is_baseline else speed.interval or (0.0, math.inf)
+
+
+def _result_row(name: str, result: VariantResult | None, fastest: VariantResult | None) -> ResultRow:
     if result is None:
         return ResultRow(name=name, change="waiting")
     count = result.throughput.n if result.throughput is not None else 0
@@ -187,7 +203,7 @@ def _result_row(name: str, result: VariantResult | None, *, is_fastest: bool) ->
         interval=_ends(speed),
         energy="" if result.is_baseline or result.energy_ratio is None else _change(result.energy_ratio.value),
         runs=runs,
-        is_fastest=is_fastest,
+        is_fastest=result is fastest,
     )
 
 
@@ -224,8 +240,9 @@ def _next_step(verdict: Verdict) -> tuple[str, int]:
     fewest = min(result.throughput.n for result in verdict.results if result.throughput is not None)
     if fewest < MIN_REPEATS:
         return f"An interval takes {MIN_REPEATS} runs of each variant.", MIN_REPEATS - fewest
-    required = [result.required_repeats.repeats for result in others if result.required_repeats is not None]
+    required = [result.required_repeats for result in others if result.required_repeats is not None]
     if required and all(result.decision == "no difference seen" for result in others):
-        more = max(required)
-        return f"About {more:,} more {units.plural('repeat', more)} of each would narrow it down.", more
+        most = max(required, key=lambda each: each.repeats)
+        worth = most.repeats if most.repeats <= _MOST_OFFERED else 0
+        return f"{units.sentence(describe_required_repeats(most))}", worth
     return f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look.", 0

@@ -6,6 +6,7 @@ import pytest
 
 from app.records import RunRow
 from app.viewmodels.compare.verdict import compute_verdict
+from app.viewmodels.experiment import verdict_text as verdict_text_module
 from app.viewmodels.experiment.verdict_text import experiment_result, verdict_text
 from tests.unit.viewmodels.stored import run_row
 
@@ -82,13 +83,45 @@ def test_a_result_says_what_it_lacks(throughputs: Sequence[Sequence[float]], nex
     assert found.next_step == next_step
 
 
-def test_more_repeats_are_named_where_no_difference_is_seen() -> None:
+def test_more_repeats_are_named_where_no_difference_is_seen_and_offered_where_they_are_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = runs((1000, 1100, 900), (1000, 1090, 920))
-    (result,) = (result for result in compute_verdict(rows, 1).results if result.required_repeats is not None)
-    assert result.required_repeats is not None
+    (required,) = (result.required_repeats for result in compute_verdict(rows, 1).results if result.required_repeats)
+    for most, offered in ((required.repeats, required.repeats), (required.repeats - 1, 0)):
+        monkeypatch.setattr(verdict_text_module, "_MOST_OFFERED", most)
+        found = experiment_result([row.spec for row in rows], rows)
+        assert found is not None
+        assert found.more_repeats == offered
+        assert f"{required.repeats} more repeats of each" in found.next_step
+
+
+@pytest.mark.parametrize(
+    ("throughputs", "fastest"),
+    [
+        (((1000, 1001, 999), (2000, 2001, 1999), (4000, 4001, 3999)), "Batch size 128"),
+        (((1000, 1001, 999), (2000, 2101, 1899), (2050, 2151, 1949)), None),  # faster than the baseline, both
+        (((1000, 1001, 999), (500, 501, 499), (250, 251, 249)), "Batch size 32"),
+        (((1000, 1101, 899), (990, 1091, 889), (250, 251, 249)), None),
+        (((1000, 1001, 999), (2000,)), None),
+    ],
+)
+def test_the_fastest_is_named_where_it_is_faster_than_all_others(
+    throughputs: Sequence[Sequence[float]], fastest: str | None
+) -> None:
+    rows = runs(*throughputs)
     found = experiment_result([row.spec for row in rows], rows)
     assert found is not None
-    assert found.next_step.startswith(f"About {result.required_repeats.repeats} more repeats of each")
+    assert [row.name for row in found.rows if row.is_fastest] == ([fastest] if fastest else [])
+
+
+def test_seeds_of_a_variant_are_one_row() -> None:
+    rows = [
+        run_row(number, batch_size=32 * (1 + number % 2), seed=number // 2, throughput=1000.0) for number in range(6)
+    ]
+    found = experiment_result([row.spec for row in rows], rows)
+    assert found is not None
+    assert [(row.name, row.runs) for row in found.rows] == [("Batch size 32", "3 runs"), ("Batch size 64", "3 runs")]
 
 
 def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
