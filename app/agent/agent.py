@@ -107,7 +107,7 @@ class Agent:
                 self._answer(number, lambda: self._start_run(order))
             case StopRun(run=number, reason=reason):
                 if (run := self._runs.get(number)) is not None:
-                    run.stop(reason)
+                    run.local.stop(reason)
             case Took(run=number, events=events):
                 if (run := self._runs.get(number)) is not None:
                     run.take(events)
@@ -141,7 +141,7 @@ class Agent:
 
         def make() -> None:
             try:
-                run.make()
+                run.local.run()
             finally:
                 del self._runs[order.number]
 

@@ -45,19 +45,16 @@ class Outbox:
 
     def answer(self, report: msgspec.Struct) -> None:
         """Say this next; returns at once."""
-        self._add_answer(report)
-
-    def offer(self, reading: msgspec.Struct) -> None:
-        """Say this next, unless too much is unsaid; returns at once."""
-        if self._answer_bytes < _MOST_UNSAID_BYTES:
-            self._add_answer(reading)
-
-    def _add_answer(self, report: msgspec.Struct) -> None:
         line = self._encoder.encode(report) + b"\n"
         with self._changed:
             self._answers.append(line)
             self._answer_bytes += len(line)
             self._changed.notify_all()
+
+    def offer(self, reading: msgspec.Struct) -> None:
+        """Say this next, unless too much is unsaid; returns at once."""
+        if self._answer_bytes < _MOST_UNSAID_BYTES:
+            self.answer(reading)
 
     def say(self, report: msgspec.Struct) -> None:
         """Say this after all that was said before; waits while much is unsaid."""
@@ -146,7 +143,9 @@ class AgentTelemetry:
 class AgentRun:
     """A run that was ordered: says its events, at most `MOST_EVENTS` more than the program has taken.
 
-    Thread: `make` one of its own; the others any.
+    `local` is the run itself, which is made on a thread of its own.
+
+    Thread: any.
     """
 
     def __init__(self, order: StartRun, host: Host, outbox: Outbox, scratch: Scratch) -> None:
@@ -157,18 +156,10 @@ class AgentRun:
         timeouts = WorkerTimeouts(hello_s=order.hello_s, message_gap_s=order.message_gap_s)
         self._number = order.number
         self._outbox = outbox
-        self._run = LocalRun(start, host, self._emit, timeouts)
+        self.local = LocalRun(start, host, self._emit, timeouts)
         # Guards what follows.
         self._changed = threading.Condition()
         self._may_say = MOST_EVENTS
-
-    def make(self) -> None:
-        """Make it, to its last event."""
-        self._run.run()
-
-    def stop(self, reason: str) -> None:
-        """Ask it to end."""
-        self._run.stop(reason)
 
     def take(self, events: int) -> None:
         """Allow so many more events."""

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import IO, Any
 
 import msgspec
@@ -163,15 +164,13 @@ def say_nodes(ray: Any, state: ClusterState, output: IO[bytes]) -> None:
     while True:
         nodes = state.nodes
         probes.update([node["NodeID"] for node in nodes])
-        now = RayNodes(tuple(sorted((_node(each, state, probes) for each in nodes), key=_by_name)), ray.__version__)
+        now = RayNodes(
+            tuple(sorted((_node(each, state, probes) for each in nodes), key=attrgetter("name"))), ray.__version__
+        )
         if now != former:
             former = now
             output.write(msgspec.json.encode(now) + b"\n")
         time.sleep(_LOOK_S)
-
-
-def _by_name(node: RayNode) -> str:
-    return node.name
 
 
 def _node(node: Mapping[str, Any], state: ClusterState, probes: NodeProbes) -> RayNode:

@@ -45,7 +45,7 @@ from app.storage.known_settings import DETACHED
 from app.storage.run_store import RunStore
 from app.storage.store import Store
 from workloads.catalog import UsageError
-from workloads.protocol import Message, ProtocolError, RunSpec, decode
+from workloads.protocol import ProtocolError, RunSpec, decode
 
 _MODULE = "app.agent.detached"
 _WEIGHTS = Path("weights.npz")
@@ -192,11 +192,6 @@ def detached_hosts(database: Path) -> dict[str, str]:
     return load_setting(database, DETACHED) or {}
 
 
-def _unbounded() -> ClockAnchor:
-    """Return the end of time: nobody here knows when the last event of a recording was written."""
-    return ClockAnchor(2**63 - 1, 0)
-
-
 class Attachment:
     """One detached run on its way into the database.
 
@@ -280,14 +275,13 @@ class Attachment:
                 match event:
                     case RunStarted():
                         if sink.run is None:  # a host may say anything, but it is one run
-                            order = MessageOrder(ClockAnchor(event.t_ns, event.utc_ns), _unbounded, is_greeted=True)
+                            order = MessageOrder.of_events(ClockAnchor(event.t_ns, event.utc_ns))
                             sink.handle(self._described(event))
                     case Waiting(reason=reason) if sink.run is None:
                         self._problem = reason
                         self._notify(f"The run waits on {self._link.entry.name}: {reason}")
                     case _ if order is not None and sink.ended is None:
-                        if isinstance(event, Message):
-                            order.check(event)
+                        order.check_event(event)
                         sink.handle(event)
         except (ProtocolError, LineTooLongError) as error:
             run, name = self._spool.run, self._link.entry.name

@@ -57,7 +57,7 @@ from app.runs.supervisor import MessageOrder
 from app.samples import Inventory, LogLine, Waiting
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
-from workloads.protocol import Message, ProtocolError, Start
+from workloads.protocol import ProtocolError, Start
 
 _STOP_S = 30.0
 """After so long a run that was stopped has ended: its worker was asked, then killed, and telemetry waited for."""
@@ -183,7 +183,7 @@ class RemoteRun:
         self._start = msgspec.structs.replace(start, weights_path=name)
         self._timeouts = timeouts
         self._emit = emit
-        self._order = MessageOrder(host.now(), host.now, is_greeted=True)
+        self._order = MessageOrder.of_events(host.now(), host.now)
         self._number = link.number()
         self._said: queue.SimpleQueue[RunReport | None] = queue.SimpleQueue()
         # Two references, which `stop` sets: why the run is to end, and since when. One that `run` sets.
@@ -266,7 +266,7 @@ class RemoteRun:
 
     def _wait_s(self) -> float:
         """Return for how long to wait for the next event: an agent ends a worker that says nothing, and one to end."""
-        return _STOP_S if self._stopped_s else self._timeouts.hello_s + self._timeouts.message_gap_s
+        return _STOP_S if self._stopped_s is not None else self._timeouts.hello_s + self._timeouts.message_gap_s
 
     def _is_overdue(self) -> bool:
         return self._stopped_s is not None and time.monotonic() > self._stopped_s + _STOP_S
@@ -274,10 +274,9 @@ class RemoteRun:
     def _decode(self, line: bytes) -> RunEvent:
         """Return an event; raises `ProtocolError`."""
         event = with_host(decode_event(line), self._link.name)
-        if isinstance(event, Message):
-            self._order.check(event)
-        elif isinstance(event, RunStarted):
+        if isinstance(event, RunStarted):
             raise ProtocolError("a begin, and it has begun")
+        self._order.check_event(event)
         return event
 
     def _pass(self, event: RunEvent) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args
+from typing import Self, get_args
 
 from app import units
 from app.environment_keys import STOOD_STILL_KEY
@@ -65,28 +65,42 @@ _SPANS: dict[type[Message], _PhaseSpan] = {
 """Besides: `Hello` comes first, `Finished` last; each phase begins once at most, in the order of `PhaseName`."""
 
 
+def _end_of_time() -> ClockAnchor:
+    return ClockAnchor(2**63 - 1, 0)
+
+
 class MessageOrder:
     """What the messages of one run may say next.
 
     Thread: one.
     """
 
-    def __init__(
-        self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here, *, is_greeted: bool = False
-    ) -> None:
-        """Wait for `Hello` of a worker that is started at `start`, on the clocks of its host, which `now` reads.
-
-        `is_greeted` is whether `Hello` was said to another, and `Finished` will be.
-        """
+    def __init__(self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here) -> None:
+        """Wait for `Hello` of a worker that is started at `start`, on the clocks of its host, which `now` reads."""
         self._now = now
         self._last_ns = self._start_ns = start.t_ns - start.error_ns - _CLOCK_ERROR_NS
-        self._seen: set[type[Message]] = {Hello} if is_greeted else set()
+        self._seen: set[type[Message]] = set()
         self._phase: PhaseName | None = None
         self._steps = 0
         self._measured = False
         self._epochs = 0
         self._epoch_ns = 0
         self._environment_chars = 0
+
+    @classmethod
+    def of_events(cls, start: ClockAnchor, now: Callable[[], ClockAnchor] = _end_of_time) -> Self:
+        """Return the order of a run's events, among which `Hello` and `Finished` are not.
+
+        Without `now` they are of a recording: nobody here knows when the last was written.
+        """
+        order = cls(start, now)
+        order._seen.add(Hello)
+        return order
+
+    def check_event(self, event: RunEvent) -> None:
+        """Take the next event, which need not be a message; raises `ProtocolError` if it cannot come now."""
+        if isinstance(event, Message):
+            self.check(event)
 
     def check(self, message: Message) -> None:
         """Take the next message; raises `ProtocolError` if it cannot come now."""
