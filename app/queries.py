@@ -1,6 +1,6 @@
 """Queries of the database of runs, and what it answers about many runs, experiments and the queue."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -227,6 +227,23 @@ class ExpectedResolution:
     of_other_variants: bool = False
 
 
+class TimeLeft(NamedTuple):
+    """How many seconds something takes: at least, most likely, and at most."""
+
+    least_s: float = 0.0
+    likely_s: float = 0.0
+    most_s: float = 0.0
+
+    def plus(self, seconds: float) -> "TimeLeft":
+        """Return it with so many seconds more; with fewer than none it takes none."""
+        return TimeLeft(*(max(0.0, end_s + seconds) for end_s in self))
+
+    @classmethod
+    def total(cls, times: Iterable["TimeLeft"]) -> "TimeLeft":
+        """Return what several things take, one after the other."""
+        return cls(*map(sum, zip(*times, strict=True)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentProgress:
     """How far an experiment is: before it is queued, in the queue, while its runs are made, and when it has ended.
@@ -234,7 +251,7 @@ class ExperimentProgress:
     Attributes:
         planned: Runs in all.
         done: Runs that have a result.
-        left_s: Expected seconds for the other runs; a lower bound where `timing_runs` is 0.
+        left: What the other runs are expected to take.
         timing_runs: Stored runs that this is estimated from.
         from_other_workloads: Whether these are all of other workloads.
         excluded: Stored runs of the same variants that do not count.
@@ -258,7 +275,7 @@ class ExperimentProgress:
 
     planned: int
     done: int
-    left_s: float = 0.0
+    left: TimeLeft = field(default_factory=TimeLeft)
     timing_runs: int = 0
     from_other_workloads: bool = False
     excluded: int = 0
@@ -278,8 +295,3 @@ class ExperimentProgress:
     host: str = ""
     interpreters: tuple[str, ...] = ()
     imported: bool = False
-
-    @property
-    def expected_left_s(self) -> float | None:
-        """Return the expected seconds for the other runs, None where no run like them is stored."""
-        return self.left_s if self.timing_runs or self.done == self.planned else None

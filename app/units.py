@@ -261,6 +261,21 @@ def duration(seconds: float | None) -> str:
     return clock(max(0.0, seconds))
 
 
+def duration_range(least_s: float, most_s: float) -> str:
+    """Return a time that is not known exactly, as `35 to 50 s`, `6 to 9 min` or `1.5 to 2 h`, rounded outwards."""
+    unit_s, step, unit = next(scale for scale in _TIME_SCALES if most_s < scale[0] * _MOST_OF_UNIT or scale[2] == "h")
+    low, high = math.floor(least_s / unit_s / step) * step, math.ceil(most_s / unit_s / step) * step
+    if low == 0:
+        return f"up to {high:g} {unit}"
+    return f"about {high:g} {unit}" if low == high else f"{low:g} to {high:g} {unit}"
+
+
+_TIME_SCALES = ((1, 5, "s"), (60, 1, "min"), (3600, 0.5, "h"))
+"""Seconds of a unit of time, the step of its figures, and its name."""
+_MOST_OF_UNIT = 100
+"""Figures of three digits are of the next unit."""
+
+
 def clock(seconds: float, decimals: int = 0) -> str:
     """Return a time of a plot as `0:30`, finer as `0:16.5`, with hours as `1:02:10`; a negative one with a minus."""
     scale: int = 10**decimals

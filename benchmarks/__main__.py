@@ -5,7 +5,7 @@ Without a name all are made. The checkout's environment has what they need once 
 
 import sys
 
-from benchmarks import agent, compare, database, link, quick, sampler, schedule, why, window, worker
+from benchmarks import agent, compare, database, estimates, link, quick, sampler, schedule, why, window, worker
 from benchmarks.harness import main
 
 if __name__ == "__main__":
@@ -25,6 +25,7 @@ if __name__ == "__main__":
                 "why": why.measure,
                 "quick": quick.measure,
                 "schedule": schedule.measure,
+                "estimates": estimates.measure,
             },
         )
     )

@@ -69,11 +69,11 @@ from app.viewmodels.experiment.preview import (
     describe_order,
     describe_resolution,
     describe_uncounted,
-    format_estimate,
     interleaved_plan,
     sequential_reason,
 )
 from app.viewmodels.format.naming import experiment_name
+from app.viewmodels.format.sentences import format_time_left
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec
@@ -94,7 +94,7 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
                 say(str(error))
                 continue
             question = preset.experiment_for(inventory.machine).question
-            takes = format_estimate(ahead.left_s, ahead.timing_runs) if ahead.done < ahead.planned else "nothing"
+            takes = format_time_left(ahead.left) if ahead.done < ahead.planned else "nothing"
             rows.append((preset.key, str(ahead.planned), str(ahead.done), takes, question))
             documents.append(
                 {
@@ -104,7 +104,8 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
                     "runs": ahead.planned,
                     "done": ahead.done,
                     "older": len(ahead.older_utc_ns),
-                    "left_s": ahead.left_s,
+                    "left_s": ahead.left.likely_s,
+                    "left_range_s": [ahead.left.least_s, ahead.left.most_s],
                 }
             )
     if as_json:

@@ -46,9 +46,9 @@ from app.viewmodels.experiment.preview import (
     describe_order,
     describe_resolution,
     describe_uncounted,
-    format_estimate,
 )
 from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.sentences import format_time_left
 from workloads.catalog import Machine, check
 
 _SHOW_HINT = "Without --show and with --reuse the same command goes on from here."
@@ -90,7 +90,7 @@ def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
         all_are, them = ("The only run is", "it") if stored.planned == 1 else (f"All {stored.planned} runs are", "them")
         return [f"{all_are} stored{_describe_extra_runs(stored)}: nothing is left to run. --again makes {them} anew."]
     most = "" if plan.until_pct is None else " at most"
-    takes = format_estimate(ahead.left_s, ahead.timing_runs)
+    takes = format_time_left(ahead.left)
     budget = "" if plan.budget_s is None else f", within {units.duration(plan.budget_s)}"
     planned = f"{stored.planned} {units.plural('run', stored.planned)} planned{most}"
     return [

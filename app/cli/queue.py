@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from app import units
 from app.cli.experiment_progress import (
     EndedEntry,
     describe_elsewhere,
@@ -27,7 +26,7 @@ from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.paths import PROGRAM
-from app.queries import ExperimentProgress, QueueEntry
+from app.queries import ExperimentProgress, QueueEntry, TimeLeft
 from app.report.article.tables import MeasuredTable, measured_tables
 from app.report.comparison import ExperimentResult, experiment_document
 from app.report.documents import iso_utc
@@ -36,6 +35,7 @@ from app.runs.experiment.presets import load_preset
 from app.runs.experiment.queue import queue_progress
 from app.storage.queue import Queue
 from app.telemetry.sampler import take_inventory
+from app.viewmodels.format.sentences import format_time_left
 from workloads.catalog import UsageError
 
 _ACTIONS = ("list", "go-on", "move", "pause", "resume", "remove")
@@ -237,8 +237,7 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
 
 
 def _row(progress: ExperimentProgress, cells: Sequence[str]) -> tuple[str, ...]:
-    left_s = progress.expected_left_s
-    left = "not known yet" if left_s is None else f"about {units.duration(left_s)}"
+    left = format_time_left(progress.left) if progress.done < progress.planned else ""
     return (str(progress.entry), progress.name, *cells, progress.state, f"{progress.done}/{progress.planned}", left)
 
 
@@ -252,10 +251,7 @@ def _describe_total(found: Sequence[ExperimentProgress]) -> str:
 
 
 def _describe_left(found: Sequence[ExperimentProgress]) -> str:
-    known = [each.expected_left_s for each in found if each.expected_left_s is not None]
-    if not sum(known) and len(known) < len(found):
-        return "time left not known yet"
-    return f"{'about' if len(known) == len(found) else 'at least'} {units.duration(sum(known))} left"
+    return f"{format_time_left(TimeLeft.total(each.left for each in found))} left"
 
 
 def _document(entry: QueueEntry, progress: ExperimentProgress) -> dict[str, Any]:
@@ -270,7 +266,8 @@ def _document(entry: QueueEntry, progress: ExperimentProgress) -> dict[str, Any]
         "state": entry.state,
         "done": progress.done,
         "planned": progress.planned,
-        "left_s": progress.expected_left_s,
+        "left_s": progress.left.likely_s,
+        "left_range_s": [progress.left.least_s, progress.left.most_s],
         "experiment": entry.experiment,
         "added_utc": iso_utc(entry.added_utc_ns),
     }

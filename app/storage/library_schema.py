@@ -196,6 +196,19 @@ def search_field_statements() -> Iterator[str]:
         )
 
 
+ESTIMATES = """
+CREATE TABLE estimates (
+    experiment INTEGER NOT NULL REFERENCES experiments (experiment) ON DELETE CASCADE,
+    utc_ns INTEGER NOT NULL,
+    runs INTEGER NOT NULL,
+    least_s REAL NOT NULL,
+    likely_s REAL NOT NULL,
+    most_s REAL NOT NULL,
+    taken_s REAL NOT NULL
+) STRICT
+"""
+"""What the runs of an experiment were expected to take before the first of them, and what they took, here."""
+
 QUEUE = """
 CREATE TABLE queue (
     entry INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -9,6 +9,7 @@ import msgspec
 from sqlite_utils import Database, Migrations
 
 from app.storage.library_schema import (
+    ESTIMATES,
     QUEUE,
     evidence_state_statements,
     host_statements,
@@ -561,3 +562,9 @@ def m017_idle_causes(db: Database) -> None:
     """How long each device waited for the host and between kernels in the traced steps; NULL where that is unknown."""
     for column in ("host_wait_ns", "kernel_wait_ns"):
         db.execute(f"ALTER TABLE device_times ADD COLUMN {column} INTEGER")
+
+
+@migrations()
+def m018_estimates(db: Database) -> None:
+    """How long experiments were expected to take, and took."""
+    db.execute(ESTIMATES)

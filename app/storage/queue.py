@@ -11,7 +11,7 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import PROGRAM
-from app.queries import QueueEntry, SettableState, StoredExperiment
+from app.queries import QueueEntry, SettableState, StoredExperiment, TimeLeft
 from app.storage.database import transaction, translate_sqlite_errors
 from app.storage.listing import TRASH
 from app.storage.owner import Owner, this_process
@@ -237,6 +237,20 @@ class Queue:
                 " AND experiment = (SELECT experiment FROM queue WHERE entry = ?)",
                 ((run, entry) for run in runs),
             )
+
+    def record_estimate(self, entry: int, runs: int, expected: TimeLeft, taken_s: float) -> None:
+        """Record how long the entry's remaining runs were expected to take before the first one, and took."""
+        with transaction(self._db, self.path):
+            self._db.execute(
+                "INSERT INTO estimates SELECT experiment, ?, ?, ?, ?, ?, ? FROM queue"
+                " WHERE entry = ? AND experiment IS NOT NULL",
+                (time.time_ns(), runs, *expected, taken_s, entry),
+            )
+
+    def estimates(self) -> list[tuple[int, TimeLeft, float]]:
+        """Return how many runs each experiment had left, what they were expected to take, and what they took."""
+        found = self._db.execute("SELECT runs, least_s, likely_s, most_s, taken_s FROM estimates ORDER BY utc_ns")
+        return [(runs, TimeLeft(*expected), taken_s) for runs, *expected, taken_s in found]
 
     def _add(self, name: str, preset: str | None, plan: str) -> int:
         added = self._db.execute(

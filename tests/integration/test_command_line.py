@@ -229,7 +229,7 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
     assert max(document["half_widths_pct"]) <= 99
     assert [row["looks"] for row in document["rows"]] == [1, 1], "the program looked, not somebody who hoped"
     first, *_, last = done.stderr.splitlines()
-    assert first == "40 runs planned at most, 0 done, 40 left (time not known yet)."
+    assert first.startswith("40 runs planned at most, 0 done, 40 left (")
     assert last.startswith(
         f"Target precision reached after {document['repeats']} repeats: {document['done']} runs done. Speed-ups are"
     )
@@ -266,7 +266,8 @@ def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine)
     )
     assert (done.returncode, done.stdout) == (1, "")
     ahead, *_, ending = done.stderr.splitlines()
-    assert ahead == "6 runs planned, 0 done, 6 left (at least 0:30), within 0:01."
+    assert ahead.startswith("6 runs planned, 0 done, 6 left (")
+    assert ahead.endswith("), within 0:01.")
     assert ending == (
         "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. No run fits into 0:01: give --budget more."
     )

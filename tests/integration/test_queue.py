@@ -104,9 +104,13 @@ def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
     with Store.open(used.database) as store:
         assert [(found.name, found.runs) for found in store.library.experiments()] == [("b", (3, 4)), ("a", (1, 2))]
     assert [now.experiment for now in recorded.all if now.state == "complete"] == [1, 2]
-    left = [now.left_s for now in recorded.all if now.name == "b" and now.expected_left_s is not None]
+    left = [now.left.likely_s for now in recorded.all if now.name == "b"]
     assert left == sorted(left, reverse=True)
-    assert left[0] > left[-1] == 0, "how long it takes is learnt from the runs of a"
+    assert left[0] > left[-1] == 0
+    with Store.open(used.database) as store:
+        estimates = store.queue.estimates()
+    assert [(runs, expected.likely_s) for runs, expected, _ in estimates][1:] == [(2, left[0])]
+    assert all(taken_s > 0 for *_, taken_s in estimates)
 
 
 def test_that_a_run_waits_is_said_until_it_starts(used: RunServices) -> None:

@@ -1,13 +1,16 @@
 """How far an experiment is, how long its runs take, and how small a difference they can show, by stored runs."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
 
 from app.analysis.intervals import pooled_noise, resolution
 from app.analysis.verdict import group_by_variant, throughputs
 from app.plan import Plan
-from app.queries import ExpectedResolution, ExperimentState
+from app.queries import ExpectedResolution, ExperimentState, TimeLeft
 from app.records import RunHeader, RunRow
 from app.runs.experiment.schedule import (
     RunsByVariant,
@@ -84,54 +87,115 @@ class Experiment:
         )
 
 
-def expected_s(spec: RunSpec, runs: Sequence[RunRow], aggregate: Callable[[list[float]], float] = max) -> float:
-    """Return how many seconds a run takes, from its worker's start to its end, by the stored runs of its variant.
+def expected_s(spec: RunSpec, runs: Sequence[RunRow]) -> float:
+    """Return how many seconds a run takes at most, from its worker's start to its end.
 
-    Without any: the seconds it measures, and the overhead of other runs of its workload, else of any workload. Without
-    any run at all: the seconds it measures.
+    That is what it measures, and the set-up of the runs most like it; without any run, what it measures.
     """
-    return _DurationModel(runs, aggregate).expected_s(spec)
+    return _DurationModel(runs).expected(spec).most_s if timed_runs(runs) else requested_s(spec)
 
 
 def time_left(
     plan: Plan, counted: Sequence[RunRow], alike: Sequence[RunRow], machine: Machine | None
-) -> tuple[float, int]:
-    """Return the expected seconds of the runs that remain, by the median of runs like them, and how many those are.
+) -> tuple[TimeLeft, int]:
+    """Return the expected time of the runs that remain, by runs like them, and how many those are.
 
-    These are the stored runs of their workloads in `alike`, else all; of none, the seconds are a lower bound. The plan
-    says how many runs may share the GPUs of the machine. What that refuses takes no time; None refuses none.
+    These are the stored runs of their workloads in `alike`, else all; where there are none, the set-up is that of runs
+    on other machines. The plan says how many runs may share the GPUs of the machine. What that refuses takes no time;
+    None refuses none.
     """
     remaining = remaining_runs(plan, counted, machine)
     refused = [spec for spec in plan.specs if machine and check(spec, machine)]
     possible = [spec for spec in remaining if spec not in refused]
-    durations = _DurationModel(alike, statistics.median)
     ended = timed_runs(alike)
+    durations, between_s = _DurationModel(ended), _between_s(ended)
     workloads = {spec.workload for spec in possible}
     timing_runs = len([row for row in ended if row.spec.workload in workloads] or ended)
     concurrency = plan_concurrency(plan, machine or Machine())
-    return concurrency.total_s(possible, [durations.expected_s(spec) for spec in possible]), timing_runs
+    once = {id(spec): spec for spec in possible}
+    expected = {key: durations.expected(spec).plus(between_s) for key, spec in once.items()}
+    ends = zip(*(expected[id(spec)] for spec in possible), strict=True)
+    return TimeLeft(*(concurrency.total_s(possible, seconds) for seconds in ends)), timing_runs
+
+
+_SETUP_PARAMETERS = ("xla", "layers", "implementation", "mode", "layout", "precision", "evidence")
+"""What decides the set-up of a run besides its workload and the CPU or GPUs, from what matters most."""
+_SETUP_S: Mapping[tuple[str, bool], tuple[float, float]] = {
+    ("lstm", False): (7.0, 9.0),
+    ("gru", False): (7.0, 9.0),
+    ("cnn10", False): (6.0, 8.0),
+    ("wrn28-10", False): (20.0, 40.0),
+    ("lstm", True): (7.0, 7.0),
+    ("gru", True): (6.0, 7.0),
+    ("cnn10", True): (9.0, 29.0),
+    ("wrn28-10", True): (15.0, 37.0),
+}
+"""Median set-up without and with XLA, by the workload and whether it runs on GPUs, in seconds."""
+_OTHER_SETUP_S = (8.0, 15.0)
+"""Of a workload that is not listed: one of the user's own."""
+_MACHINES_APART = 1.5
+"""How many times as long another machine may take."""
+_RUNS_APART = 1.1
+"""How many times as long the same run may take again."""
+_RECENT_NS = 3_600_000_000_000
+"""Runs so much before the newest one tell less: file caches and other programs change with the day."""
+_HELD_UP = 3.0
+"""So many times the median: a download, a sleeping machine."""
+_BETWEEN_S = 1.0
+"""From one run's end to the next one's start, where no two runs tell."""
+_LONGEST_BETWEEN_S = 30.0
+"""Two runs further apart are not of one experiment."""
+
+
+def _shipped_setup_s(spec: RunSpec) -> float:
+    """Return the set-up of a run on the machines of docs/measurements/2026-11-27-estimates.md."""
+    setups_s = _SETUP_S.get((spec.workload, bool(spec.variant.get("gpus"))), _OTHER_SETUP_S)
+    return setups_s[bool(spec.variant.get("xla"))]
+
+
+def _around(seconds: Sequence[float], factor: float) -> TimeLeft:
+    """Return the ends of some times, further out by a factor, and their mean, without what something held up."""
+    median_s = statistics.median(seconds)
+    usual = [each for each in seconds if each <= _HELD_UP * median_s]
+    return TimeLeft(min(usual) / factor, statistics.fmean(usual), max(usual) * factor)
+
+
+def _between_s(ended: Sequence[RunRow]) -> float:
+    """Return the median seconds between two runs, one after the other."""
+    times = sorted((row.started_utc_ns, row.ended_utc_ns or row.started_utc_ns) for row in ended)
+    between = [(start - end) / 1e9 for (_, end), (start, _) in pairwise(times)]
+    return statistics.median([gap for gap in between if 0 <= gap < _LONGEST_BETWEEN_S] or [_BETWEEN_S])
 
 
 class _DurationModel:
-    """Durations of the runs that ended by themselves."""
+    """Durations of runs, by those that ended by themselves: by the newest ones, where these tell."""
 
-    def __init__(self, runs: Sequence[RunRow], aggregate: Callable[[list[float]], float]) -> None:
+    def __init__(self, runs: Sequence[RunRow]) -> None:
         ended = timed_runs(runs)
-        self._aggregate = aggregate
-        self._runs_by_variant = RunsByVariant(ended)
-        overheads: dict[str, list[float]] = {}
-        for row in ended:
-            overheads.setdefault(row.spec.workload, []).append(_overhead_s(row))
-        self._overhead_s = {workload: aggregate(values) for workload, values in overheads.items()}
-        self._default_overhead_s = (
-            aggregate([value for values in overheads.values() for value in values]) if overheads else 0.0
-        )
+        newest_ns = max((row.started_utc_ns for row in ended), default=0)
+        recent = [row for row in ended if newest_ns - row.started_utc_ns < _RECENT_NS]
+        self._setups_s: list[dict[tuple[Hashable, ...], list[float]]] = [{}, {}]
+        for setups, rows in zip(self._setups_s, (recent, ended), strict=True):
+            for row in rows:
+                for key in _setup_keys(row.spec):
+                    setups.setdefault(key, []).append(_setup_s(row))
+        paces = [_setup_s(row) / _shipped_setup_s(row.spec) for row in recent]
+        self._pace = statistics.median(paces) if paces else 1.0
 
-    def expected_s(self, spec: RunSpec) -> float:
-        """Return the expected seconds of a run, as the function of the same name."""
-        if made := self._runs_by_variant.runs_of(spec):
-            return self._aggregate([_duration_s(row) for row in made])
-        return requested_s(spec) + self._overhead_s.get(spec.workload, self._default_overhead_s)
+    def expected(self, spec: RunSpec) -> TimeLeft:
+        """Return the expected time of a run: what it measures, and the set-up of the runs most like it."""
+        for setups in self._setups_s:
+            alike = next((setups[key] for key in _setup_keys(spec) if key in setups), None)
+            if alike is not None:
+                return _around(alike, _RUNS_APART).plus(requested_s(spec))
+        return _around([self._pace * _shipped_setup_s(spec)], _MACHINES_APART).plus(requested_s(spec))
+
+
+def _setup_keys(spec: RunSpec) -> Iterator[tuple[Hashable, ...]]:
+    """Yield what decides a run's set-up: the whole variant first, and last its workload and whether it runs on GPUs."""
+    settings = (spec.variant.get(name) for name in _SETUP_PARAMETERS)
+    values = (spec.workload, bool(spec.variant.get("gpus")), *settings, msgspec.json.encode(spec, order="sorted"))
+    return (values[:length] for length in range(len(values), 1, -1))
 
 
 def timed_runs(runs: Sequence[RunRow]) -> list[RunRow]:
@@ -145,7 +209,7 @@ def requested_s(spec: RunSpec) -> float:
     return 0.0 if counts_else else float(spec.variant.get("seconds", 0.0))
 
 
-def _overhead_s(row: RunRow) -> float:
+def _setup_s(row: RunRow) -> float:
     """Return the seconds a run took beyond those it measured."""
     return _duration_s(row) - min(requested_s(row.spec), row.summary.measured_s or 0.0)
 

@@ -187,12 +187,12 @@ def read_experiment(
         if machine
         else [row for row in newest_first if row.host == plan.host]
     )
-    left_s, timing_runs = time_left(plan, rows, alike, machine)
+    left, timing_runs = time_left(plan, rows, alike, machine)
     workloads = {spec.workload for spec in plan.variants}
     progress = ExperimentProgress(
         planned=experiment.planned,
         done=experiment.done,
-        left_s=left_s,
+        left=left,
         timing_runs=timing_runs,
         from_other_workloads=not any(row.spec.workload in workloads for row in alike),
         excluded=reusable.excluded,

@@ -114,6 +114,7 @@ class _LiveProgress:
         self._wait_messages: dict[int, str] = {}
         self._estimated_rows = len(self._rows)
         self._next_estimate_s = 0.0
+        self._has_waited = False
         self._progress = replace(reading.progress, state="running", experiment=experiment)
         # Guards all that changes, and keeps the reports in order.
         self._lock = threading.Lock()
@@ -155,12 +156,19 @@ class _LiveProgress:
         began_s, is_last = time.monotonic(), self._progress.done == self._progress.planned
         if len(self._rows) > self._estimated_rows and (is_last or began_s >= self._next_estimate_s):
             self._estimated_rows = len(self._rows)
-            left_s, timing_runs = time_left(self._plan, self._rows, self._alike, self._machine)
-            self._progress = replace(self._progress, left_s=left_s, timing_runs=timing_runs)
+            left, timing_runs = time_left(self._plan, self._rows, self._alike, self._machine)
+            self._progress = replace(self._progress, left=left, timing_runs=timing_runs)
             now_s = time.monotonic()
             self._next_estimate_s = now_s + 20 * (now_s - began_s)
 
+    @property
+    def is_complete_without_wait(self) -> bool:
+        """Return whether all runs have a result, and none waited for another program's run to end."""
+        with self._lock:
+            return self._progress.done == self._progress.planned and not self._has_waited
+
     def say(self, sentence: str) -> None:
+        self._has_waited = self._has_waited or sentence == RUN_WAITS
         with self._changing() as now:
             self._progress = replace(now, message=sentence, waits_for_device=sentence == RUN_WAITS)
         self._listener.message(sentence)
@@ -269,6 +277,7 @@ class ExperimentSession:
         self._equality = ExperimentEquality(reading.experiment, self._services, self._progress.say)
         with contextlib.closing(IdleWait(host, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
             state = self._make_runs()
+        self._record_estimate(reading.progress)
         experiment = Experiment.from_runs(self._plan, state, self._runs, machine)
         if sentence := experiment.describe_given_up():
             self._progress.say(sentence)
@@ -278,6 +287,14 @@ class ExperimentSession:
             is_unfinished = bool(pending_trials(self._plan, experiment.runs)) and not self.may_continue()
         self.is_over = not is_unfinished
         return experiment
+
+    def _record_estimate(self, before: ExperimentProgress) -> None:
+        """Record what was expected of the runs, and what they took, where all were made at once."""
+        assert self._progress is not None, "it was run"
+        taken_s, runs = time.monotonic() - self._began_s, before.planned - before.done
+        if runs and self._progress.is_complete_without_wait:
+            with Store.open(self._services.database) as store:
+                store.queue.record_estimate(self.entry.entry, runs, before.left, taken_s)
 
     def end(self, state: EntryState, experiment: Experiment) -> None:
         """Tell the listener in which state the entry is after `run`."""

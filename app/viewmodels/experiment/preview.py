@@ -19,6 +19,7 @@ from app.viewmodels.format.naming import (
     variant_names,
 )
 from app.viewmodels.format.ratios import percent_of
+from app.viewmodels.format.sentences import format_time_left
 from workloads.catalog import Machine, Refusal, check, runnable
 from workloads.protocol import RunSpec
 
@@ -37,13 +38,6 @@ def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
     return with_random_order(plan)
 
 
-def format_estimate(left_s: float, learnt_from: int) -> str:
-    """Return a duration, or a lower bound for it where `learnt_from` is 0 runs."""
-    if learnt_from:
-        return f"about {units.duration(left_s)}"
-    return f"at least {units.duration(left_s)}" if left_s else "time not known yet"
-
-
 def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
     """Return sentences on what is stored, what is left, and what does not count and why.
 
@@ -54,7 +48,7 @@ def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budge
         sentences = [f"All {ahead.planned:,} are already stored: nothing is left to run."]
     else:
         sentences = [_describe_remaining(ahead, left, "at most " if at_most else "")]
-    if budget_s is not None and budget_s < ahead.left_s:
+    if budget_s is not None and budget_s < ahead.left.most_s:
         sentences.append(f"It stops within {units.duration(budget_s)} and can be resumed.")
     dates = describe_dates(ahead.counted_utc_ns, ahead.older_utc_ns)
     return [*sentences, *dates, *describe_uncounted(ahead.excluded, ahead.excluded_due_to)]
@@ -140,15 +134,11 @@ def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
 
 def _describe_remaining(ahead: ExperimentProgress, left: int, most: str) -> str:
     stored = f"{ahead.done:,} of {ahead.planned:,} already stored" if ahead.done else ""
-    if not ahead.timing_runs:
-        if not ahead.left_s:
-            return "How long this takes is not known yet: no similar run is stored."
-        all_of_them = f"all {left:,} take" if most else "this takes"
-        return f"No similar run is stored yet: {all_of_them} at least {units.duration(ahead.left_s)}."
     rest = f"{stored}; the other {left:,} will take" if stored else "This takes"
     judged = f"{ahead.timing_runs:,} stored {units.plural('run', ahead.timing_runs)}"
     others = " of other workloads" if ahead.from_other_workloads else ""
-    return f"{rest} {most}about {units.duration(ahead.left_s)} (estimated from {judged}{others})."
+    source = f"{judged}{others}" if ahead.timing_runs else "runs on other machines, as none is stored here"
+    return f"{rest} {most}{format_time_left(ahead.left)} (estimated from {source})."
 
 
 _NUMBER = re.compile(r"\d+")

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app import units
-from app.queries import QUEUED_STATES, ExperimentProgress
+from app.queries import QUEUED_STATES, ExperimentProgress, TimeLeft
 from app.viewmodels.experiment.queue_banner import (
     STATE_STYLES,
     Banner,
@@ -16,6 +15,7 @@ from app.viewmodels.experiment.queue_banner import (
 )
 from app.viewmodels.format.cells import Cell, Column, Tone
 from app.viewmodels.format.naming import short_name, variant_names
+from app.viewmodels.format.sentences import format_time_left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ class QueueModel:
         """Return the entry with its time left now; during a wait none of it passes."""
         if not self.is_running_here(entry.entry) or entry.waiting_for:
             return entry
-        return replace(entry, left_s=max(0.0, entry.left_s - (now_s - self._progress_s)))
+        return replace(entry, left=entry.left.plus(self._progress_s - now_s))
 
     def _describe_activity(self) -> str:
         if self._offered or not self._entries:
@@ -246,10 +246,8 @@ class QueueModel:
     def _format_time_left(self, now_s: float) -> str:
         """Return the time left of what runs without being asked again."""
         pending = [self._with_time_left(entry, now_s) for entry in self._entries if entry.state != "paused"]
-        known = [entry.expected_left_s for entry in pending if entry.expected_left_s is not None]
-        if not sum(known):
-            return ""
-        return f"{'' if len(known) == len(pending) else 'at least '}{units.duration(sum(known))} left"
+        left = TimeLeft.total(entry.left for entry in pending)
+        return f"{format_time_left(left)} left" if left.most_s else ""
 
     def _pause_action(self) -> Literal["pause", "go on", ""]:
         """Return what the button for all entries does: pause them if any is to come, resume them if all are paused."""
@@ -267,7 +265,7 @@ def _with_pause(progress: ExperimentProgress, entry: ExperimentProgress) -> Expe
 def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRow:
     elsewhere = progress.state == "running" and not running_here
     style = STATE_STYLES[progress.state]
-    left_s = progress.expected_left_s if progress.state in QUEUED_STATES else None
+    is_left = progress.state in QUEUED_STATES and progress.done < progress.planned
     is_last = running_here and progress.state == "paused"
     in_queue = progress.state in QUEUED_STATES
     return QueueRow(
@@ -278,7 +276,7 @@ def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRo
         tone=style.tone,
         done=f"{progress.done}/{progress.planned}",
         fraction=progress.done / progress.planned if progress.planned else 0.0,
-        time_left="" if left_s is None else units.duration(left_s),
+        time_left=format_time_left(progress.left) if is_left else "",
         tooltip="\n".join(
             filter(None, (progress.name, _describe_runs(progress), describe_place(progress), progress.message))
         ),
@@ -315,7 +313,7 @@ WIDEST_CELLS = (
     Cell(text="running elsewhere"),
     Cell(text="▮" * 8),
     Cell(text="000/000"),
-    Cell(text="10:00:00"),
+    Cell(text="40 to 60 min"),
 )
 """Per column, a cell as wide as any is expected to be."""
 

@@ -1,9 +1,10 @@
-"""Several runs in a sentence: their numbers as ranges, and how they ended."""
+"""Several runs in a sentence: their numbers as ranges, how they ended, and how long they take."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from app import units
+from app.queries import TimeLeft
 from app.records import RunRow
 from app.units import plural
 from app.viewmodels.format.cells import OUTCOMES
@@ -83,3 +84,8 @@ def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
     named, rest = [(first, count), *others[: _MAX_WAYS - 1]], others[_MAX_WAYS - 1 :]
     parts = [f"{count} ({ended})" for ended, count in named]
     return f": {join_with_and([*parts, *([f'{sum(n for _, n in rest)} for other reasons'] if rest else [])])}"
+
+
+def format_time_left(left: TimeLeft) -> str:
+    """Return a time as a range: the ends, rounded outwards."""
+    return units.duration_range(left.least_s, left.most_s)

@@ -165,7 +165,7 @@ def test_values_are_ticked_and_typed_and_the_experiment_is_asked_for(screen_on: 
     assert not screen.matrix.footer.start_button.isEnabled()
     screen.tick("layout", "NHWC")
     screen.type("batch_size", "128, 256")
-    screen.wait_for_text("No similar run is stored yet: this takes at least 2:00.")
+    screen.wait_for_text("This takes 2 to 4 min")
     assert "12 runs" in screen.visible_text()
     plan = screen.start()
     assert varied(plan, "layout", "batch_size") == [("NCHW", 128), ("NCHW", 256), ("NHWC", 128), ("NHWC", 256)]
@@ -219,7 +219,7 @@ def test_the_time_and_what_is_stored_come_from_stored_runs(screen_on: Open, meas
     screen.type("batch_size", "128, 256, 4096")
     screen.wait_for_text("Not counted, as made more than an hour before: 12 stored runs of 20")
     screen.count_older()
-    screen.wait_for_text("12 of 18 already stored; the other 6 will take about")
+    screen.wait_for_text("12 of 18 already stored; the other 6 will take")
     assert "(estimated from 84 stored runs)." in screen.visible_text()
     assert "3 repeats can show a difference of about" in screen.visible_text()
     assert "stored runs of these variants)." in screen.visible_text()
@@ -238,7 +238,7 @@ def test_stored_runs_can_be_made_again(screen_on: Open, measured: Path) -> None:
     screen.qtbot.waitUntil(again.isEnabled, timeout=LIMIT_MS)
     assert "All 6 are already stored" in screen.visible_text()
     QTest.mouseClick(again, Qt.MouseButton.LeftButton, pos=QPoint(8, again.height() // 2))
-    screen.wait_for_text("This takes about")
+    screen.wait_for_text("This takes ")
     assert not screen.matrix.footer.reuse_box.isEnabled()
     assert screen.start().again
 
@@ -248,9 +248,9 @@ def test_runs_on_different_gpus_at_once_are_a_choice_where_there_are_two(screen_
     screen.open()
     box = screen.matrix.footer.concurrent_box
     screen.tick("layout", "NHWC")
-    screen.wait_for_text("this takes at least 1:00.")
+    screen.wait_for_text("This takes 1 to 2 min")
     QTest.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
-    screen.wait_for_text("this takes at least 0:30.")
+    screen.wait_for_text("This takes 30 ")
     screen.tick("gpus", "2")
     screen.tick("gpus", "1")
     screen.wait_for_text("no two of them fit on the 2 GPUs of this machine.")

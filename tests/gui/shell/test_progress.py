@@ -13,7 +13,7 @@ from app.gui.app import Workbench
 from app.gui.shell.progress import ShownProgress, Taskbar, WorkProgress, queue_progress, run_progress
 from app.gui.theme import Theme
 from app.gui.window import MainWindow
-from app.queries import ExperimentProgress
+from app.queries import ExperimentProgress, TimeLeft
 from app.viewmodels.experiment.queue import QueueModel
 from app.viewmodels.run.live import Status
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
@@ -34,18 +34,27 @@ def test_a_run_says_its_phase_how_much_is_done_and_its_name() -> None:
 def test_a_queue_says_the_share_of_all_its_runs_and_which_experiment_runs() -> None:
     queue = QueueModel()
     first = ExperimentProgress(
-        entry=1, name="first", state="running", done=2, planned=6, left_s=100.0, timing_runs=1, specs=(SPEC,)
+        entry=1,
+        name="first",
+        state="running",
+        done=2,
+        planned=6,
+        left=TimeLeft(80, 100, 120),
+        timing_runs=1,
+        specs=(SPEC,),
     )
     queue.update(
         (
             first,
-            ExperimentProgress(entry=2, name="second", state="waiting", done=0, planned=2, left_s=40.0, timing_runs=1),
+            ExperimentProgress(
+                entry=2, name="second", state="waiting", done=0, planned=2, left=TimeLeft(32, 40, 48), timing_runs=1
+            ),
         )
     )
     queue.begin()
     queue.handle(first, now_s=0.0)
     assert queue_progress(queue.state(10.0)) == WorkProgress(
-        title="25\xa0% · 2:10 left · first – VariantScope", percent=25
+        title="25\xa0% · 1 to 3 min left · first – VariantScope", percent=25
     )
 
 

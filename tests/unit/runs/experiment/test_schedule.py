@@ -12,7 +12,6 @@ from msgspec import structs
 from app.analysis.intervals import ratio
 from app.plan import Plan, decode_plan, encode_plan, with_random_order
 from app.records import RunRow
-from app.runs.experiment.estimates import expected_s
 from app.runs.experiment.schedule import Concurrency, count_done, remaining_runs, results_by_variant, run_order
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
@@ -165,12 +164,3 @@ def test_what_cannot_run_here_has_one_turn_only() -> None:
     on_gpu = complete("cnn10", {"gpus": 1}, CPU)
     plan = Plan(name="refused", variants=(SMALL, on_gpu), repeats=3)
     assert remaining_runs(plan, [], CPU) == [SMALL, on_gpu, SMALL, SMALL]
-
-
-def test_a_run_takes_what_the_longest_of_its_variant_took() -> None:
-    assert expected_s(SMALL, []) == 10.0, "nothing is known but what it is to measure"
-    assert expected_s(SMALL, rows((SMALL, "completed", 21.0), (SMALL, "completed", 24.0))) == 24.0
-    assert expected_s(LARGE, rows((SMALL, "completed", 21.0))) == 21.0, "as much beside the measured part"
-    assert expected_s(OTHER, rows((SMALL, "completed", 21.0))) == 15.0, "of another workload where there is no other"
-    assert expected_s(OTHER, rows((SMALL, "completed", 50.0), (OTHER, "completed", 9.0))) == 9.0
-    assert expected_s(SMALL, rows((SMALL, "failed", 90.0))) == 10.0

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from app.events import Outcome
 from app.plan import Plan, WeightTransfer
-from app.queries import ExperimentProgress
+from app.queries import ExperimentProgress, TimeLeft
 from app.records import RunHeader
 from app.runs.experiment.session import PlannedRun, QueueListener
 from app.runs.leases import Lease
@@ -280,4 +280,4 @@ def test_how_far_it_is_is_told_as_every_run_begins_and_ends() -> None:
         *[("running", 4, 1, 3), ("running", 4, 0, 4)],
         ("complete", 4, 0, 4),
     ]
-    assert (heard.all[-1].left_s, heard.all[-1].timing_runs) == (0.0, 4)
+    assert (heard.all[-1].left, heard.all[-1].timing_runs) == (TimeLeft(), 4)

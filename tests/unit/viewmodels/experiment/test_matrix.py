@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli.runs import several_variants
-from app.queries import ExperimentProgress
+from app.queries import ExperimentProgress, TimeLeft
 from app.viewmodels.experiment.matrix import MatrixForm
 from app.viewmodels.experiment.matrix_state import MatrixRow
 from app.viewmodels.experiment.preview import describe_dates, describe_estimate
@@ -256,23 +256,25 @@ def test_each_workload_keeps_its_own_values() -> None:
     ("ahead", "says"),
     [
         (
-            ExperimentProgress(planned=12, done=0, left_s=90.0, timing_runs=0),
-            "No similar run is stored yet: this takes at least 1:30.",
+            ExperimentProgress(planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=0),
+            "This takes 1 to 2 min (estimated from runs on other machines, as none is stored here).",
         ),
         (
-            ExperimentProgress(planned=12, done=0, left_s=90.0, timing_runs=7),
-            "This takes about 1:30 (estimated from 7 stored runs).",
+            ExperimentProgress(planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7),
+            "This takes 1 to 2 min (estimated from 7 stored runs).",
         ),
         (
-            ExperimentProgress(planned=12, done=4, left_s=60.0, timing_runs=1),
-            "4 of 12 already stored; the other 8 will take about 1:00 (estimated from 1 stored run).",
+            ExperimentProgress(planned=12, done=4, left=TimeLeft(48, 60, 72), timing_runs=1),
+            "4 of 12 already stored; the other 8 will take 45 to 75 s (estimated from 1 stored run).",
         ),
         (
-            ExperimentProgress(planned=12, done=0, left_s=90.0, timing_runs=7, from_other_workloads=True),
-            "This takes about 1:30 (estimated from 7 stored runs of other workloads).",
+            ExperimentProgress(
+                planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7, from_other_workloads=True
+            ),
+            "This takes 1 to 2 min (estimated from 7 stored runs of other workloads).",
         ),
         (
-            ExperimentProgress(planned=12, done=12, left_s=0.0, timing_runs=9),
+            ExperimentProgress(planned=12, done=12, left=TimeLeft(), timing_runs=9),
             "All 12 are already stored: nothing is left to run.",
         ),
     ],
@@ -291,17 +293,19 @@ def test_the_times_of_stored_runs_are_told_of_those_that_count_and_of_those_too_
     assert describe_dates((days[0], days[0] + 60 * S), ()) == ["Counted: 2 stored runs of 2026-11-20 14:05 to 14:06."]
 
 
-def test_an_early_end_makes_the_least_time_that_of_all_runs() -> None:
-    ahead = ExperimentProgress(planned=40, done=0, left_s=400.0, timing_runs=0)
-    assert describe_estimate(ahead, at_most=True) == ["No similar run is stored yet: all 40 take at least 6:40."]
+def test_an_early_end_makes_it_the_longest_time() -> None:
+    ahead = ExperimentProgress(planned=40, done=0, left=TimeLeft(320, 400, 480), timing_runs=0)
+    assert describe_estimate(ahead, at_most=True) == [
+        "This takes at most 5 to 8 min (estimated from runs on other machines, as none is stored here)."
+    ]
 
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
     ahead = ExperimentProgress(
-        planned=12, done=0, left_s=90.0, timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU")
+        planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU")
     )
     assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
-        "This takes at most about 1:30 (estimated from 7 stored runs).",
+        "This takes at most 1 to 2 min (estimated from 7 stored runs).",
         "It stops within 1:00 and can be resumed.",
         "Not counted: 3 stored runs of these variants with another driver, another GPU.",
     ]

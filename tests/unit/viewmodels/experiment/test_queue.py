@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.queries import ExperimentProgress
+from app.queries import ExperimentProgress, TimeLeft
 from app.viewmodels.experiment.queue import (
     BAR_COLUMN,
     NAME_COLUMN,
@@ -15,8 +15,12 @@ from app.viewmodels.experiment.queue_banner import VerdictText
 from workloads.catalog import Machine, complete
 
 SPEC = complete("dummy", {"gpus": 0}, Machine())
-FIRST = ExperimentProgress(entry=1, name="first", state="waiting", done=2, planned=6, left_s=100.0, timing_runs=1)
-SECOND = ExperimentProgress(entry=2, name="second", state="waiting", done=0, planned=4, left_s=40.0, timing_runs=1)
+FIRST = ExperimentProgress(
+    entry=1, name="first", state="waiting", done=2, planned=6, left=TimeLeft(80, 100, 120), timing_runs=1
+)
+SECOND = ExperimentProgress(
+    entry=2, name="second", state="waiting", done=0, planned=4, left=TimeLeft(32, 40, 48), timing_runs=1
+)
 RUNNING = replace(FIRST, state="running", position=3, specs=(SPEC,))
 
 
@@ -38,7 +42,7 @@ def test_one_line_counts_the_runs_of_all_entries_and_names_the_one_that_goes_on(
     state = queue.state(40.0)
     assert (state.count, state.fraction) == ("2/10", 0.2)
     assert state.activity == "dummy train · CPU · batch 8"
-    assert state.time_left == "1:50 left"
+    assert state.time_left == "1 to 3 min left"
     assert [row.state for row in state.rows] == ["running", "waiting"]
     assert [(row.can_move_up, row.can_move_down) for row in state.rows] == [(False, True), (True, False)]
     assert state.pause_action == "pause"
@@ -51,7 +55,7 @@ def test_while_the_machine_is_waited_for_that_is_said_and_can_be_skipped_and_no_
     state = queue.state(30.0)
     assert state.activity == "Waiting: GPU 0 at 61 °C"
     assert state.can_skip_wait
-    assert state.time_left == "1:40 left"
+    assert state.time_left == "1 to 2 min left"
 
 
 def test_a_run_that_waits_for_another_one_to_end_says_so_where_nothing_can_be_skipped() -> None:
@@ -72,11 +76,11 @@ def test_what_begins_after_a_single_run_is_not_said_to_be_paused() -> None:
     assert (state.activity, state.pause_action) == ("Paused", "go on")
 
 
-def test_paused_entries_are_not_in_the_time_left_and_an_unknown_time_makes_it_the_least() -> None:
+def test_paused_entries_are_not_in_the_time_left() -> None:
     queue = board(FIRST, replace(SECOND, state="paused"))
-    assert queue.state(0.0).time_left == "1:40 left"
-    queue.update((FIRST, replace(SECOND, timing_runs=0)))
-    assert queue.state(0.0).time_left == "at least 1:40 left"
+    assert queue.state(0.0).time_left == "1 to 2 min left"
+    queue.update((FIRST, SECOND))
+    assert queue.state(0.0).time_left == "1 to 3 min left"
 
 
 def test_an_entry_paused_during_its_run_says_that_it_is_the_last_one() -> None:
@@ -228,7 +232,7 @@ def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None
                 state="waiting",
                 done=2,
                 planned=6,
-                left_s=100.0,
+                left=TimeLeft(80, 100, 120),
                 timing_runs=1,
                 host="gpu1",
                 interpreters=("/opt/tf", "tf216"),
@@ -238,6 +242,6 @@ def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None
     (row,) = board.state(0.0).rows
     cells = queue_cells(row)
     assert len(cells) == len(QUEUE_COLUMNS) == len(WIDEST_CELLS)
-    assert [cell.text for cell in cells] == ["layouts", "gpu1", "/opt/tf, tf216", "waiting", "", "2/6", "1:40"]
+    assert [cell.text for cell in cells] == ["layouts", "gpu1", "/opt/tf, tf216", "waiting", "", "2/6", "1 to 2 min"]
     assert (QUEUE_COLUMNS[NAME_COLUMN].title, QUEUE_COLUMNS[BAR_COLUMN].title) == ("Experiment", "Progress")
     assert cells[BAR_COLUMN].tooltip == row.tooltip
