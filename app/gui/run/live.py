@@ -28,7 +28,7 @@ from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.run.live import LiveState, RunTab, Status
 
 if TYPE_CHECKING:
-    from app.gui.run.result import ResultView
+    from app.gui.widgets.result import ResultView
     from app.viewmodels.experiment.verdict_text import ExperimentResult
 
 _NBSP = "\N{NO-BREAK SPACE}"
@@ -257,7 +257,7 @@ class LiveView(QWidget):
     def show_result(self, result: "ExperimentResult | None") -> None:
         """Show what the experiment says so far, above its run, whose figure recedes; None where there is none."""
         if self.result is None and result is not None:
-            from app.gui.run.result import ResultView
+            from app.gui.widgets.result import ResultView
 
             self.result = ResultView(self._theme)
             self.result.more_requested.connect(self.more_requested)
