@@ -1,7 +1,7 @@
 """The queue's controller: runs the entries, applies the user's changes, and follows what other programs do."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from app.viewmodels.experiment.verdict_text import ExperimentResult
 
 
+_QUIET_WAIT_S = 600.0
+"""How long each run waits for a quiet machine where that was asked for."""
 _REFRESH_ELSEWHERE_S = 2
 """How often the progress of another program is read."""
 
@@ -76,6 +78,7 @@ class QueueController(QObject):
         self._progress_key: tuple[int, int, tuple[RunSpec, ...], int | None] | None = None
         self._result_entry: int | None = None
         self._result_plan: Plan | None = None
+        self._disturbances: Mapping[int, str] = {}
         sync.edited.connect(actions.record_change)
         sync.updated.connect(self._show)
         self._progressed.connect(self._handle_progress, Qt.ConnectionType.QueuedConnection)
@@ -89,6 +92,7 @@ class QueueController(QObject):
         self.running_changed.connect(lambda running: self._run.show_queue(running=running))
         self.running_changed.connect(lambda _: self._offer_more())
         self._run_view.live.more_requested.connect(self._run_more)
+        self._run_view.live.quiet_requested.connect(self._run_when_quiet)
 
     @property
     def running(self) -> bool:
@@ -213,18 +217,19 @@ class QueueController(QObject):
         """Show what the entry's runs say so far, above the current one; nothing of another entry stays there."""
         entry, experiment = progress.entry, progress.experiment
         if entry != self._result_entry:
-            self._result_entry, self._result_plan = entry, None
+            self._result_entry, self._result_plan, self._disturbances = entry, None, {}
             self._run_view.live.show_result(None)
 
-        def show(read: "tuple[Plan | None, ExperimentResult | None]") -> None:
-            plan, result = read
+        def show(read: "tuple[Plan | None, ExperimentResult | None, Mapping[int, str]]") -> None:
+            plan, result, disturbances = read
             # None where it has one variant, or has just left the queue: its last progress has the experiment.
             if entry == self._result_entry and result is not None:
-                self._result_plan = plan or self._result_plan
+                self._result_plan, self._disturbances = plan or self._result_plan, disturbances
                 self._run_view.live.show_result(result)
                 self._offer_more()
 
-        self._sync.query(lambda queue: queue.result(entry, experiment), show)
+        disturbances = self._disturbances
+        self._sync.query(lambda queue: queue.result(entry, experiment, disturbances), show)
 
     def _offer_more(self) -> None:
         if (result := self._run_view.live.result) is not None:
@@ -234,6 +239,11 @@ class QueueController(QObject):
         """Make more repeats of the experiment whose answer is shown; those that it has count."""
         if self._result_plan is not None:
             self.add(structs.replace(self._result_plan, repeats=self._result_plan.repeats + repeats, again=False))
+
+    def _run_when_quiet(self) -> None:
+        """Make the runs of the experiment whose answer is shown anew, each once the machine is quiet."""
+        if self._result_plan is not None:
+            self.add(structs.replace(self._result_plan, again=True, max_idle_wait_s=_QUIET_WAIT_S))
 
     def _announce_end(self, progress: ExperimentProgress) -> None:
         experiment = progress.experiment

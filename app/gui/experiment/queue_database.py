@@ -1,10 +1,11 @@
 """The queue's reads and writes of the database; imported when the queue is first read, off the GUI thread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from app.plan import Plan
 from app.queries import ExperimentProgress, SettableState
+from app.records import RunRow
 from app.report.export import describe_export
 from app.runs.experiment.queue import (
     add_plan,
@@ -19,6 +20,7 @@ from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database
 from app.storage.transfer.progress import TransferProgress
+from app.viewmodels.compare.warnings import machine_warnings
 from app.viewmodels.experiment.queue_banner import VerdictText
 from app.viewmodels.experiment.verdict_text import ExperimentResult, experiment_result, experiment_verdict
 
@@ -91,23 +93,29 @@ class QueueDatabase:
             rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
         return experiment_verdict(rows)
 
-    def result(self, entry: int, experiment: int | None) -> tuple[Plan | None, ExperimentResult | None]:
+    def result(
+        self, entry: int, experiment: int | None, disturbances: Mapping[int, str]
+    ) -> tuple[Plan | None, ExperimentResult | None, Mapping[int, str]]:
         """Return an entry's plan and what its runs say so far.
 
         Args:
             entry: The entry; one that has ended is in the queue no more, and every variant has a run.
             experiment: Its experiment, if the caller knows it.
+            disturbances: What disturbed each run, "" for nothing, where the caller knows it: it is read of the others.
 
         Returns:
-            The plan, None where the entry is gone, and the result, None where there is one variant.
+            The plan, None where the entry is gone; the result, None where there is one variant; what disturbed each
+            run.
         """
         with Store.open(self._database) as store:
             queued = next((each for each in store.queue.entries() if each.entry == entry), None)
             experiment = experiment if queued is None else queued.experiment
             runs = store.library.runs_of_experiment(experiment) if experiment is not None else ()
             rows = [store.load_header(run).row for run in runs]
+            known = {run: disturbances[run] for run in runs if run in disturbances}
+            known |= {row.run: _disturbance(store, row) for row in rows if row.run not in known and row.outcome}
         plan = None if queued is None else entry_plan(queued)
-        return plan, experiment_result(plan.variants if plan else [row.spec for row in rows], rows)
+        return plan, experiment_result(plan.variants if plan else [row.spec for row in rows], rows, known), known
 
     def plan(self, entry: int) -> Plan:
         """Return the plan of an entry."""
@@ -117,6 +125,12 @@ class QueueDatabase:
     def _change(self, change: Callable[[Store], object]) -> Sequence[ExperimentProgress]:
         _, self.reversal = Edit.make(self._database, change)
         return self.read()
+
+
+def _disturbance(store: Store, row: RunRow) -> str:
+    """Return what the machine did beside a run that may have cost it speed; "" for nothing."""
+    run = store.load(row.run, ("load_pct", "worker_load_pct"))
+    return " ".join(warning.sentence for warning in machine_warnings(run))
 
 
 def export_queue(database: Path, target: Path, progress: TransferProgress) -> str:

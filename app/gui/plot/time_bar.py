@@ -15,7 +15,8 @@ from app.viewmodels.run.live import LiveState
 LIVE_RANGES = {
     "30 s": "The last 30 seconds (1)",
     "5 min": "The last 5 minutes (2)",
-    "all": "Everything (3)",
+    "measured": "The measured part, and everything before it begins (3)",
+    "all": "Everything (4)",
 }
 STORED_RANGES = {
     "measured": "Show the measured part (1)",

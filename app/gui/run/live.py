@@ -123,6 +123,8 @@ class LiveView(QWidget):
     offer_accepted = Signal()
     more_requested = Signal(int)
     """So many more repeats of each variant of the experiment."""
+    quiet_requested = Signal()
+    """The experiment anew, on a quiet machine."""
     run_chosen = Signal(int)
     """Another one of the runs that go on at the same time."""
 
@@ -261,6 +263,7 @@ class LiveView(QWidget):
 
             self.result = ResultView(self._theme)
             self.result.more_requested.connect(self.more_requested)
+            self.result.quiet_requested.connect(self.quiet_requested)
             self._column.insertWidget(0, self.result)
         if self.result is not None:
             self.result.show_model(result)

@@ -51,8 +51,8 @@ def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[]
 
 def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
     """Show the time range and the panels that were chosen last, and remember those that are chosen."""
-    bar, chosen = view.time_bar, state.read("range", "all")
-    model.follow(next((name for name in WINDOWS if name == chosen), "all"))
+    bar, chosen = view.time_bar, state.read("range", "measured")
+    model.follow(next((name for name in WINDOWS if name == chosen), "measured"))
     model.split_by_gpu(state.read("per gpu", False))
     bar.range_requested.connect(partial(state.keep, "range"))
     bar.per_gpu_toggled.connect(partial(state.keep, "per gpu"))

@@ -5,7 +5,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QP
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import button, show_text, text_label
+from app.gui.widgets.basic import button, plain_tooltip, set_role, show_text, text_label
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 
 _ROW_PX = 3 * GRID
@@ -121,17 +121,23 @@ def _spoken(row: ResultRow) -> str:
 class ResultView(QWidget):
     """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one.
 
-    `more_requested` has the repeats of each variant that would decide it.
+    `more_requested` has the repeats of each variant that would decide it; `quiet_requested` asks for all runs anew,
+    each once the machine is quiet.
     """
 
     more_requested = Signal(int)
+    quiet_requested = Signal()
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._result: ExperimentResult | None = None
         self.more_button = button("", "Make these runs, interleaved, and count those that are made")
         self.more_button.clicked.connect(self._request_more)
-        self.more_button.hide()
+        self.quiet_button = button("Run again when &quiet", "Make every run anew, when nothing else uses the machine")
+        self.quiet_button.clicked.connect(self.quiet_requested)
+        for offer in (self.more_button, self.quiet_button):
+            offer.hide()
+        self._lamp = text_label("", "muted")
         self._answer = text_label("", "answer", wrap=True)
         self._next_step = text_label("", "muted", wrap=True)
         self._plot = ForestPlot(theme)
@@ -141,7 +147,8 @@ class ResultView(QWidget):
         line = QHBoxLayout()
         line.setSpacing(2 * GRID)
         line.addWidget(self._next_step, 1)
-        line.addWidget(self.more_button)
+        for widget in (self._lamp, self.quiet_button, self.more_button):
+            line.addWidget(widget)
         column.addWidget(self._answer)
         column.addLayout(line)
         column.addWidget(self._plot)
@@ -154,13 +161,17 @@ class ResultView(QWidget):
         if result is not None:
             self._answer.setText(result.answer)
             show_text(self._next_step, result.next_step)
+            show_text(self._lamp, f"● {result.lamp}" if result.lamp else "")
+            set_role(self._lamp, "warning" if result.disturbance else "good")
+            self._lamp.setToolTip(plain_tooltip(result.disturbance))
             self._plot.show_model(result)
 
     def offer_more(self, *, offered: bool) -> None:
-        """Offer the repeats that would decide it, or no longer: while the experiment goes on they may come anyway."""
+        """Offer further runs, where they would tell more, or no longer: while the experiment goes on they may come."""
         more = self._result.more_repeats if self._result is not None else 0
         self.more_button.setText(f"Run {more:,} more of &each")
         self.more_button.setVisible(offered and more > 0)
+        self.quiet_button.setVisible(offered and self._result is not None and bool(self._result.disturbance))
 
     def _request_more(self) -> None:
         if self._result is not None:
@@ -168,4 +179,4 @@ class ResultView(QWidget):
 
     def displayed_text(self) -> str:
         """Return the sentences and the rows."""
-        return f"{self._answer.text()}\n{self._next_step.text()}\n{self._plot.accessibleName()}"
+        return f"{self._answer.text()}\n{self._next_step.text()}\n{self._lamp.text()}\n{self._plot.accessibleName()}"

@@ -36,6 +36,13 @@ class IdleLimits:
     host_s: float = _MAX_HOST_WAIT_S
     steady_s: float = STEADY_S
 
+    @classmethod
+    def of_plan(cls, max_s: float | None) -> "IdleLimits":
+        """Return the limits of a plan; one that asks for more than usual means what keeps the host busy, too."""
+        if max_s is None:
+            return cls()
+        return cls(wait_s=max_s, host_s=max_s if max_s > MAX_WAIT_S else _MAX_HOST_WAIT_S)
+
 
 @dataclass(frozen=True, slots=True)
 class WaitStatus:

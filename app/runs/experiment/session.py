@@ -275,7 +275,7 @@ class ExperimentSession:
         self._listener.entry_started(reading)
         self._progress = _LiveProgress(reading, self._listener, self.entry.experiment)
         self._equality = ExperimentEquality(reading.experiment, self._services, self._progress.say)
-        with contextlib.closing(IdleWait(host, _limits(self._plan.max_idle_wait_s))) as self._idle_wait:
+        with contextlib.closing(IdleWait(host, IdleLimits.of_plan(self._plan.max_idle_wait_s))) as self._idle_wait:
             state = self._make_runs()
         self._record_estimate(reading.progress)
         experiment = Experiment.from_runs(self._plan, state, self._runs, machine)
@@ -580,7 +580,3 @@ class _BeginningSink:
         if isinstance(event, RunStarted):
             self.add_runs([event.run])
             self.equality.store(event.run, self.spec)
-
-
-def _limits(max_s: float | None) -> IdleLimits:
-    return IdleLimits() if max_s is None else IdleLimits(wait_s=max_s)

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
@@ -112,6 +112,8 @@ class ExperimentResult:
         answer: Who is faster, and by how much, in one sentence of at most 25 words.
         next_step: What would decide it, or how sure it is; "" where nothing can be said.
         more_repeats: Repeats of each variant that would; 0 where it is decided.
+        lamp: Whether the machine was quiet during the runs; "" before the first one ends.
+        disturbance: What disturbed them, a sentence each; "" for nothing.
         rows: The baseline, then the others from the fastest to the slowest, then those without a ratio.
         axis: The ratios on which all rows lie; an interval may leave it.
     """
@@ -119,6 +121,8 @@ class ExperimentResult:
     answer: str
     next_step: str
     more_repeats: int = 0
+    lamp: str = ""
+    disturbance: str = ""
     rows: tuple[ResultRow, ...]
     axis: Axis
 
@@ -130,10 +134,13 @@ _MOST_OFFERED = 100
 _NO_ANSWER = "No answer yet"
 
 
-def experiment_result(variants: Sequence[RunSpec], rows: Sequence[RunRow]) -> ExperimentResult | None:
+def experiment_result(
+    variants: Sequence[RunSpec], rows: Sequence[RunRow], disturbances: Mapping[int, str]
+) -> ExperimentResult | None:
     """Return what the runs of an experiment say so far of its variants; None where there is only one.
 
-    Variants that differ in their seed alone are one, and the baseline is that of Compare.
+    Variants that differ in their seed alone are one, and the baseline is that of Compare. `disturbances` has what
+    disturbed each run that has ended, "" for nothing.
     """
     specs = [group[0] for group in group_but_for_seed(map(with_defaults, variants), lambda spec: spec)]
     if len(specs) < 2:
@@ -144,13 +151,18 @@ def experiment_result(variants: Sequence[RunSpec], rows: Sequence[RunRow]) -> Ex
         return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(waiting))
     verdict = compute_verdict(rows, default_baseline(rows))
     fastest = _fastest(verdict.results)
-    ordered = [_result_row(name, _result_of(spec, verdict), fastest) for spec, name in zip(specs, names, strict=True)]
+    ordered = [
+        _result_row(name, _result_of(spec, verdict), fastest, disturbances)
+        for spec, name in zip(specs, names, strict=True)
+    ]
     ordered.sort(key=lambda row: (row.change != _BASELINE, row.ratio is None, -(row.ratio or 0.0)))
     next_step, more_repeats = _next_step(verdict)
     return ExperimentResult(
         answer=_title(verdict) or _NO_ANSWER,
         next_step=next_step,
         more_repeats=more_repeats,
+        lamp=_lamp(disturbances),
+        disturbance="\n".join(dict.fromkeys(filter(None, disturbances.values()))),
         rows=tuple(ordered),
         axis=_axis(ordered),
     )
@@ -184,11 +196,22 @@ def _interval(result: VariantResult, speed: Estimate) -> tuple[float, float]:
     return (1.0, 1.0) if result.is_baseline else speed.interval or (0.0, math.inf)
 
 
-def _result_row(name: str, result: VariantResult | None, fastest: VariantResult | None) -> ResultRow:
+def _lamp(disturbances: Mapping[int, str]) -> str:
+    """Return whether the machine was quiet during the runs that have ended."""
+    busy = sum(map(bool, disturbances.values()))
+    if not busy:
+        return "Quiet machine" if disturbances else ""
+    return f"Busy machine in {busy:,} of {len(disturbances):,} {units.plural('run', len(disturbances))}"
+
+
+def _result_row(
+    name: str, result: VariantResult | None, fastest: VariantResult | None, disturbances: Mapping[int, str]
+) -> ResultRow:
     if result is None:
         return ResultRow(name=name, change="waiting")
     count = result.throughput.n if result.throughput is not None else 0
-    runs = f"{count} {units.plural('run', count)}"
+    busy = sum(bool(disturbances.get(row.run)) for row in result.runs)
+    runs = f"{count} {units.plural('run', count)}{f', {busy} busy' if busy else ''}"
     speed = result.speedup
     if speed is None:
         outcomes = Counter(row.outcome.name.replace("_", " ") for row in result.runs if row.outcome is not None)

@@ -37,8 +37,8 @@ def format_position(position_s: float, end_s: float) -> str:
     return f"{units.duration(min(position_s, end_s))} of {units.duration(end_s)}"
 
 
-WindowName = Literal["30 s", "5 min", "all"]
-WINDOWS: tuple[WindowName, ...] = ("30 s", "5 min", "all")
+WindowName = Literal["30 s", "5 min", "measured", "all"]
+WINDOWS: tuple[WindowName, ...] = ("30 s", "5 min", "measured", "all")
 
 _LENGTHS_S: dict[WindowName, float] = {"30 s": 30.0, "5 min": 300.0}
 _ROOM_TO_GROW = 1.1
@@ -62,7 +62,7 @@ class TimeView:
     """The user's choice. A window that follows counts its times back from now, so its ticks stand still."""
 
     def __init__(self) -> None:
-        self.window: WindowName = "all"
+        self.window: WindowName = "measured"
         self._paused: TimeAxis | None = None
 
     @property
@@ -95,19 +95,20 @@ class TimeView:
             now_s, -_LENGTHS_S.get(self.window, max(_SHORTEST_RECENT_S, _with_room(elapsed_s))), 0.0
         )
 
-    def run_axis(self, start_s: float, now_s: float, *, ended: bool) -> TimeAxis:
-        """Return the view of a run: its last seconds, or all of it across the whole width.
+    def run_axis(self, start_s: float, now_s: float, measured: tuple[float, float] | None, *, ended: bool) -> TimeAxis:
+        """Return the view of a run: its last seconds, the `measured` part, or all of it across the whole width.
 
-        Before it has ended the axis has some room to grow.
+        Before it has ended the axis has some room to grow. Before it measures all of it is shown.
         """
         if self._paused is not None:
             return self._paused
-        elapsed = now_s - start_s
         length = _LENGTHS_S.get(self.window)
-        if length is not None and elapsed > length:
+        if length is not None and now_s - start_s > length:
             return TimeAxis(now_s, -length, 0.0)
-        whole = max(elapsed, _SHORTEST_S) if ended else _with_room(elapsed)
-        return TimeAxis(start_s, 0.0, length or whole)
+        first_s, last_s = measured if self.window == "measured" and measured is not None else (start_s, now_s)
+        is_complete = ended or last_s < now_s
+        shown_s = max(last_s - first_s, _SHORTEST_S) if is_complete else _with_room(last_s - first_s)
+        return TimeAxis(start_s, first_s - start_s, first_s - start_s + (length or shown_s))
 
 
 def _with_room(elapsed_s: float) -> float:
@@ -391,7 +392,10 @@ class LiveModel:
         timeline = self._shown
         if timeline.started is None:
             return self._view.recent_axis(self._now_s, self.recent.elapsed_s)
-        return self._view.run_axis(timeline.started.t_ns / 1e9, self._now_s, ended=timeline.ended is not None)
+        start_s = timeline.started.t_ns / 1e9
+        return self._view.run_axis(
+            start_s, self._now_s, timeline.phases.measured(self._now_s), ended=timeline.ended is not None
+        )
 
     def _known(self, origin_s: float) -> tuple[float, float]:
         started = self._shown.started

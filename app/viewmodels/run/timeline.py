@@ -71,6 +71,11 @@ class Phases:
         """End the run."""
         self._end_s = t_ns / 1e9
 
+    def measured(self, now_s: float) -> tuple[float, float] | None:
+        """Return from when to when it measured, until now where it still does; None before that."""
+        band = next((band for band in self.bands(0.0, now_s) if band.name == "measure"), None)
+        return None if band is None else (band.start, band.end)
+
     def bands(self, origin_s: float, now_s: float) -> tuple[Band, ...]:
         """Return all phases on an axis that begins at `origin_s`; the last one reaches to now."""
         starts = [start for _, start in self._started]

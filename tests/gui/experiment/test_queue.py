@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from app.runs.undo import Reversal
 from app.storage.files import FileFingerprint
 from app.storage.store import Store
 from app.viewmodels.experiment.preview import interleaved_plan
+from app.viewmodels.experiment.verdict_text import experiment_result
 from tests.fakes.nvml import Card, Driver, environment
 from tests.fakes.sessions import kill_sampler
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, wait_for_outcomes, window_on
@@ -140,6 +142,29 @@ def test_repeats_that_an_interval_lacks_are_a_click_away(qtbot: QtBot, workbench
         result.more_button.click()
     qtbot.waitUntil(lambda: result.displayed_text().count("3 runs") == 2, timeout=READ_LIMIT_MS)
     assert outcomes_of(workbench) == ["completed"] * 6, "those that were made count"
+
+
+def test_after_runs_on_a_busy_machine_all_can_be_made_anew_when_it_is_quiet(qtbot: QtBot, workbench: Workbench) -> None:
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
+        workbench.queue.add(plan("two batches", repeats=1))
+    live = workbench.run_view.live
+    qtbot.waitUntil(
+        lambda: live.result is not None and "machine" in live.result.displayed_text(), timeout=READ_LIMIT_MS
+    )
+    view, result = live.result, experiment_result([row.spec for row in runs_of(workbench)], runs_of(workbench), {1: ""})
+    assert view is not None
+    assert result is not None
+    for disturbance in ("", "Others used the CPU."):
+        live.show_result(replace(result, disturbance=disturbance))
+        view.offer_more(offered=True)
+        assert view.quiet_button.isVisible() is bool(disturbance)
+    view.quiet_button.click()
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
+    (entry,) = entries_of(workbench)
+    again = entry_plan(entry)
+    assert (again.again, again.max_idle_wait_s, again.variants) == (True, 600.0, plan("two batches").variants)
+    workbench.queue.stop()
+    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
 
 
 def test_an_experiment_goes_on_when_the_sampler_is_killed(qtbot: QtBot, workbench: Workbench) -> None:

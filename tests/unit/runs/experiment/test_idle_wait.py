@@ -221,3 +221,13 @@ def test_two_runs_wait_at_once_each_for_its_own_gpu(clock: Clock) -> None:
     machine.gate.wait(["GPU-1"], other)
     assert wait_reasons == ["GPU 1 without telemetry, the host without telemetry", "GPU 1 at 80\xa0°C"]
     assert machine.wait_reasons == ["GPU 0 without telemetry, the host without telemetry"], "nobody else is on GPU 0"
+
+
+@pytest.mark.parametrize(
+    ("max_s", "limits_s"), [(None, (60.0, 3.0)), (0.0, (0.0, 3.0)), (60.0, (60.0, 3.0)), (61.0, (61.0, 61.0))]
+)
+def test_a_plan_that_waits_longer_than_usual_waits_for_a_busy_host_as_long(
+    max_s: float | None, limits_s: tuple[float, float]
+) -> None:
+    limits = IdleLimits.of_plan(max_s)
+    assert (limits.wait_s, limits.host_s) == limits_s

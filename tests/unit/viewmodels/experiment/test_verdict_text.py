@@ -48,7 +48,7 @@ def test_where_nothing_was_measured_the_experiment_keeps_its_name() -> None:
 def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() -> None:
     rows = runs((1000, 1001, 999), (900, 901, 899), (2500, 2501, 2499), (1,))
     specs = [row.spec for row in rows]
-    found = experiment_result(specs, rows[:-1])
+    found = experiment_result(specs, rows[:-1], {})
     assert found is not None
     assert found.answer == verdict_text(compute_verdict(rows[:-1], 1)).title
     assert [(row.name, row.change, row.runs, row.is_fastest) for row in found.rows] == [
@@ -78,7 +78,7 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
 )
 def test_a_result_says_what_it_lacks(throughputs: Sequence[Sequence[float]], next_step: str) -> None:
     rows = runs(*throughputs)
-    found = experiment_result([row.spec for row in rows], rows)
+    found = experiment_result([row.spec for row in rows], rows, {})
     assert found is not None
     assert found.next_step == next_step
 
@@ -90,7 +90,7 @@ def test_more_repeats_are_named_where_no_difference_is_seen_and_offered_where_th
     (required,) = (result.required_repeats for result in compute_verdict(rows, 1).results if result.required_repeats)
     for most, offered in ((required.repeats, required.repeats), (required.repeats - 1, 0)):
         monkeypatch.setattr(verdict_text_module, "_MOST_OFFERED", most)
-        found = experiment_result([row.spec for row in rows], rows)
+        found = experiment_result([row.spec for row in rows], rows, {})
         assert found is not None
         assert found.more_repeats == offered
         assert f"{required.repeats} more repeats of each" in found.next_step
@@ -110,7 +110,7 @@ def test_the_fastest_is_named_where_it_is_faster_than_all_others(
     throughputs: Sequence[Sequence[float]], fastest: str | None
 ) -> None:
     rows = runs(*throughputs)
-    found = experiment_result([row.spec for row in rows], rows)
+    found = experiment_result([row.spec for row in rows], rows, {})
     assert found is not None
     assert [row.name for row in found.rows if row.is_fastest] == ([fastest] if fastest else [])
 
@@ -119,14 +119,14 @@ def test_seeds_of_a_variant_are_one_row() -> None:
     rows = [
         run_row(number, batch_size=32 * (1 + number % 2), seed=number // 2, throughput=1000.0) for number in range(6)
     ]
-    found = experiment_result([row.spec for row in rows], rows)
+    found = experiment_result([row.spec for row in rows], rows, {})
     assert found is not None
     assert [(row.name, row.runs) for row in found.rows] == [("Batch size 32", "3 runs"), ("Batch size 64", "3 runs")]
 
 
 def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
     rows = runs((1000, 9000, 200), (1100, 8000, 150))
-    found = experiment_result([row.spec for row in rows], rows)
+    found = experiment_result([row.spec for row in rows], rows, {})
     assert found is not None
     wide = found.rows[1]
     assert wide.high is not None
@@ -137,8 +137,24 @@ def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
 
 def test_one_variant_has_no_result_and_none_is_needed_yet() -> None:
     (row,) = runs((1000,))
-    assert experiment_result([row.spec], [row]) is None
+    assert experiment_result([row.spec], [row], {}) is None
     specs = [row.spec for row in runs((1,), (1,))]
-    found = experiment_result(specs, [])
+    found = experiment_result(specs, [], {})
     assert found is not None
     assert [row.change for row in found.rows] == ["waiting", "waiting"]
+
+
+def test_the_lamp_says_in_how_many_runs_the_machine_was_busy_and_by_what() -> None:
+    rows = runs((1000, 1001, 999), (2000, 2001, 1999))
+    specs = [row.spec for row in rows]
+    before, quiet, busy = (
+        experiment_result(specs, rows, disturbances)
+        for disturbances in ({}, {row.run: "" for row in rows}, {1: "", 2: "Others.", 4: "Others.", 5: "A sleep."})
+    )
+    assert before is not None
+    assert quiet is not None
+    assert busy is not None
+    assert (before.lamp, before.disturbance) == ("", "")
+    assert (quiet.lamp, quiet.disturbance) == ("Quiet machine", "")
+    assert (busy.lamp, busy.disturbance) == ("Busy machine in 3 of 4 runs", "Others.\nA sleep.")
+    assert [row.runs for row in busy.rows] == ["3 runs, 1 busy", "3 runs, 2 busy"]

@@ -10,7 +10,7 @@ from app.viewmodels.plot.model import Panel
 from app.viewmodels.run.live import LiveModel, LiveState
 from tests.fakes.runs import EPOCHS
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, handle_all, ns, samples, started, training
-from workloads.protocol import Progress
+from workloads.protocol import PhaseStarted, Progress
 
 
 def panel(state: LiveState, key: str) -> Panel:
@@ -115,7 +115,11 @@ def test_an_ended_run_stays_as_it_was_while_telemetry_goes_on() -> None:
         model.handle(sample)
     state = model.state()
     assert len(panel(state, "power_mw").curves[0].y) == before
-    assert state.plots.window == pytest.approx((0.0, 16.5))
+    assert state.plots.window == pytest.approx((6.0, 16.5)), "opened on the measured part"
+    model.follow("all")
+    assert model.state().plots.window == pytest.approx((0.0, 16.5))
+    model.follow("measured")
+    assert model.state().plots.window == pytest.approx((6.0, 16.5))
 
 
 def test_a_run_on_the_cpu_shows_the_host_and_the_worker_beside_it() -> None:
@@ -193,6 +197,7 @@ def test_zooming_keeps_the_time_under_the_pointer_and_panning_moves_it() -> None
 @pytest.mark.parametrize("seconds", [1.0, 7.0, 90.0])
 def test_all_of_a_run_fills_the_width_and_thirty_seconds_are_thirty_while_it_is_shorter(seconds: float) -> None:
     model = model_in_a_run(until=seconds)
+    model.follow("all")
     start, end = model.state().plots.window
     assert start == 0.0
     assert 0.9 < (seconds - 0.05) / end <= 1.0
@@ -209,6 +214,25 @@ def test_the_axis_of_a_growing_run_stands_still_most_of_the_time() -> None:
         ends.append(model.state().plots.window[1])
     assert ends == sorted(ends)
     assert len(set(ends)) < len(ends) / 20
+
+
+def test_before_it_measures_all_of_a_run_is_shown_and_what_comes_after_is_left_out() -> None:
+    model = LiveModel()
+    handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY)))
+    model.handle(PhaseStarted(t_ns=ns(1.0), phase="import"))
+    for sample in samples(0, 4):
+        model.handle(sample)
+    assert model.state().plots.window[0] == 0.0
+    model.handle(PhaseStarted(t_ns=ns(5.0), phase="measure"))
+    for sample in samples(5, 15):
+        model.handle(sample)
+    start, end = model.state().plots.window
+    assert start == 5.0
+    assert 15.0 - 0.1 < end < 17.0, "with room to grow"
+    model.handle(PhaseStarted(t_ns=ns(15.0), phase="finish"))
+    for sample in samples(15, 30):
+        model.handle(sample)
+    assert model.state().plots.window == (5.0, 15.0)
 
 
 def test_zooming_ends_at_half_a_second() -> None:
