@@ -14,7 +14,7 @@ from app.errors import TelemetryError, UserError
 from app.hosts.connection import HostConnection
 from app.hosts.link import LinkStatus
 from app.hosts.routes import LinkLostError
-from app.runs.host import RUN_WAITS, Host, HostLease
+from app.runs.host import Host, HostLease, describe_wait
 from app.runs.jobs import Notify, RunJob
 from app.runs.launcher import Launcher
 from app.runs.leases import CPU, DeviceLeases, candidate_devices
@@ -134,6 +134,7 @@ class HostPool(Pool):
         *,
         notify: Notify,
         wait_for_stop: Callable[[float], bool],
+        runs_anyway: Callable[[], bool] = lambda: False,
         devices: Sequence[str] = (),
     ) -> HostLease | None:
         """Lease the devices of a run on the first host that has enough of them free, as they are preferred.
@@ -151,7 +152,9 @@ class HostPool(Pool):
                         return HostLease(lease.devices, lease.release, host=host)
             if not noted:
                 noted = True
-                notify(RUN_WAITS)
+                notify(describe_wait())
+            if runs_anyway() and (shared := next(self._by_host(wanted), None)) is not None:
+                return HostLease(tuple(shared[1][:count]), host=shared[0])
             if wait_for_stop(_RETRY_S):
                 return None
 

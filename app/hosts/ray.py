@@ -180,6 +180,7 @@ class RayPool(Pool):
         *,
         notify: Notify,
         wait_for_stop: Callable[[float], bool],
+        runs_anyway: Callable[[], bool] = lambda: False,  # noqa: ARG002 - Ray shares no devices
         devices: Sequence[str] = (),
     ) -> HostLease | None:
         """Lease the devices of a run on a node, and start its agent there; waits until Ray has placed it.

@@ -15,8 +15,6 @@ from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec, Start
 
-RUN_WAITS = "Waiting for another run, or the import for one, to free this device."
-
 
 @dataclass(frozen=True, slots=True)
 class ClockAnchor:
@@ -137,6 +135,7 @@ class Host:
         *,
         notify: Notify,
         wait_for_stop: Callable[[float], bool],
+        runs_anyway: Callable[[], bool] = lambda: False,
         devices: Sequence[str] = (),
     ) -> Lease | None:
         """Lease the devices of a run that this machine can make, and wait until they are free.
@@ -151,7 +150,18 @@ class Host:
         usable = candidate_devices(spec, self.machine)
         wanted = [device for device in devices if device in usable] or usable
         count = int(spec.variant["gpus"]) or 1
-        return self.leases.wait(wanted, count, on_wait=lambda: notify(RUN_WAITS), wait_for_stop=wait_for_stop)
+        return self.leases.wait(
+            wanted,
+            count,
+            on_wait=lambda: notify(describe_wait(self.leases.describe_holder(wanted))),
+            wait_for_stop=wait_for_stop,
+            runs_anyway=runs_anyway,
+        )
+
+
+def describe_wait(holder: str = "") -> str:
+    """Return for whom a run waits; without a name it is another run, or the import for one."""
+    return f"Waiting for {holder or 'another run, or the import for one,'} to free this device."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

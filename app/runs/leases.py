@@ -6,6 +6,7 @@ Where `VARIANTSCOPE_LOCK_DIR` names a folder, and on other systems, it is a lock
 The kernel releases both when their process ends, however that ends, so no lease outlives its owner.
 """
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
+
+import psutil
 
 from app.errors import UserError
 from app.storage.owner import lock_or_close
@@ -94,16 +97,18 @@ class DeviceLeases(ABC):
         *,
         on_wait: Callable[[], None],
         wait_for_stop: Callable[[float], bool],
+        runs_anyway: Callable[[], bool] = lambda: False,
     ) -> Lease | None:
-        """Lease devices, and wait until enough are free.
+        """Lease devices, and wait until enough are free, or the user has the run share them.
 
         Who waits for the CPU has it before those that come later: an experiment frees it for moments only.
 
         The preferred one of the candidates is the first. `on_wait` is called once if they are not free at once.
-        `wait_for_stop` sleeps so many seconds; it returns whether to wait no longer.
+        `wait_for_stop` sleeps so many seconds; it returns whether to wait no longer. `runs_anyway` returns whether to
+        have the devices although others use them.
 
         Returns:
-            The lease; None if the wait was given up.
+            The lease, which holds nothing where they are shared; None if the wait was given up.
 
         Raises:
             UserError: As `take` does.
@@ -120,11 +125,18 @@ class DeviceLeases(ABC):
                     waits = True
                     _log.info("waiting for %d of %s", count, ", ".join(candidates))
                     on_wait()
+                if runs_anyway():
+                    _log.warning("shares %d of %s", count, ", ".join(candidates))
+                    return Lease(tuple(candidates[:count]))
                 if wait_for_stop(_RETRY_S):
                     return None
         finally:
             if turn is not None:
                 turn.release()
+
+    def describe_holder(self, _devices: Sequence[str]) -> str:
+        """Return who has one of these devices, to be waited for; "" where that is not known."""
+        return ""
 
 
 class Leases(DeviceLeases):
@@ -157,8 +169,23 @@ class Leases(DeviceLeases):
         _log.info("leased %s", ", ".join(acquired))
         return Lease(tuple(acquired), partial(_unlock, tuple(acquired.values())))
 
+    def describe_holder(self, devices: Sequence[str]) -> str:
+        """Look for the process that has the name of a device; those of other users are seen by root alone."""
+        if self._folder is not None or sys.platform != "linux":
+            return ""
+        names = {f"@{_lock_name(device)}" for device in devices}
+        with contextlib.suppress(psutil.Error, OSError):
+            sockets = (found for found in psutil.net_connections("unix") if str(found.laddr) in names)
+            for pid in (found.pid for found in sockets if found.pid):
+                if pid == os.getpid():
+                    return "another run of this program"
+                process = psutil.Process(pid)
+                since = time.strftime("%H:%M", time.localtime(process.create_time()))
+                return f"{process.username()}'s process {pid}, started at {since},"
+        return ""
+
     def _lock(self, device: str) -> int | None:
-        name = f"variantscope-{quote(device, safe='')[:_MAX_NAME_CHARS]}"
+        name = _lock_name(device)
         shown = device
         try:
             if self._folder is None and sys.platform == "linux":
@@ -171,6 +198,10 @@ class Leases(DeviceLeases):
                 f"{shown} cannot be locked ({error.strerror}); delete it if it is no lock file, or name a folder that"
                 f" you can write to in {FOLDER_VARIABLE}."
             ) from error
+
+
+def _lock_name(device: str) -> str:
+    return f"variantscope-{quote(device, safe='')[:_MAX_NAME_CHARS]}"
 
 
 def _bind(name: str) -> int | None:

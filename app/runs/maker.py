@@ -267,7 +267,7 @@ _STOPPED_WAITING = "Stopped by the user while it waited for a free device."
 class RunMaker:
     """One execution of one variant in one fresh worker, from `RunStarted` to `RunEnded`, on this machine or another.
 
-    Thread: `run` blocks its thread, once, and emits on it; `stop` any.
+    Thread: `run` blocks its thread, once, and emits on it; `stop` and `run_anyway` any.
     """
 
     def __init__(
@@ -308,6 +308,12 @@ class RunMaker:
         # A flag and a reference that `stop` reads once: handlers of signals call it, too.
         self._stop_reason: str | None = None
         self._making: MadeRun | None = None
+        # A flag that any thread sets.
+        self._runs_anyway = False
+
+    def run_anyway(self) -> None:
+        """Begin although others use the devices that it waits for; returns at once."""
+        self._runs_anyway = True
 
     def stop(self, reason: str = "") -> None:
         """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
@@ -327,7 +333,7 @@ class RunMaker:
             self._end_at_once(inventory, Outcome(name="refused", reason=refusal))
             return
         lease = self._external_lease or self._host.lease_for_run(
-            spec, notify=self._notify, wait_for_stop=self._wait_for_stop
+            spec, notify=self._notify, wait_for_stop=self._wait_for_stop, runs_anyway=lambda: self._runs_anyway
         )
         if lease is None:
             self._end_at_once(inventory, Outcome(name="stopped", reason=self._stop_reason or _STOPPED_WAITING))

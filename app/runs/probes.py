@@ -85,6 +85,12 @@ class LargestBatchSession:
             if self._session is not None:
                 self._session.stop()
 
+    def run_anyway(self) -> None:
+        """Begin the current try although others use its device; returns at once."""
+        with self._lock:
+            if self._session is not None:
+                self._session.run_anyway()
+
     def run(self) -> LargestBatch:
         """Try batch sizes until the answer is known; raises `UserError` if runs cannot be stored."""
         while (batch_size := self._search.next_batch_size()) is not None:

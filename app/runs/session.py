@@ -123,6 +123,11 @@ class RunSession:
         if (maker := self._maker) is not None:
             maker.stop()
 
+    def run_anyway(self) -> None:
+        """Begin although others use the devices that it waits for; returns at once."""
+        if (maker := self._maker) is not None:
+            maker.run_anyway()
+
     def run(self) -> Outcome:
         """Make the run and return its outcome, stored by then.
 

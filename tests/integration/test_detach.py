@@ -21,7 +21,7 @@ from app.hosts.book import HostEntry, add_host
 from app.hosts.channel import ProcessChannel
 from app.hosts.open import open_entry
 from app.records import StoredRun
-from app.runs.host import RUN_WAITS, Host
+from app.runs.host import Host, describe_wait
 from app.runs.leases import FOLDER_VARIABLE, Leases
 from app.runs.session import RunServices
 from app.samples import HOST
@@ -184,7 +184,7 @@ def test_a_run_that_waits_for_its_device_is_told_and_one_killed_there_has_ended(
     spool = detach(entry, link, database_path, lambda host: dummy(host.inventory(), gpus=1, steps=0, seconds=600.0))
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     fetching = Fetching(Attachment(link, spool, database_path, said.put))
-    assert said.get(timeout=LIMIT_S) == f"The run waits on gpu1: {RUN_WAITS}"
+    assert said.get(timeout=LIMIT_S) == f"The run waits on gpu1: {describe_wait()}"
     lease.release()
     fetching.recorder.wait(Block)
     maker = psutil.Process(int((folder / spool.run.uid / "pid").read_text()))

@@ -20,7 +20,7 @@ from app.runs.experiment import queue_runner
 from app.runs.experiment.queue import add_plan, enqueue, entry_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.session import ExperimentSession, QueueListener
-from app.runs.host import RUN_WAITS, Host
+from app.runs.host import Host, describe_wait
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
@@ -124,7 +124,7 @@ def test_that_a_run_waits_is_said_until_it_starts(used: RunServices) -> None:
                 other.release()
 
     recorded = ReleasingRunner(used).run()
-    assert RUN_WAITS in [now.message for now in recorded.all if now.waits_for_device]
+    assert describe_wait() in [now.message for now in recorded.all if now.waits_for_device]
     assert (recorded.now.state, recorded.now.message, recorded.now.waits_for_device) == ("complete", "", False)
 
 

@@ -123,7 +123,7 @@ class QueueView(QWidget):
         self._bar = QProgressBar()
         self._now = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
         self._time_left = text_label("", "muted")
-        self.skip = button("S&kip the wait", "Start the next run now, without waiting for an idle machine")
+        self.skip = button("Run any&way", "Start the next run now, though the machine is in use; the run says so")
         self.pause_all = button("Pause all", "Takes effect after the current run")
         self.table = QueueTable(theme)
         self.table.remember_widths(WindowState("queue", self))

@@ -163,6 +163,9 @@ class LiveView(QWidget):
         self._bar.setAccessibleName("Progress of this phase")
         self._log = button("Show &log", "The worker's output, with the traceback", flat=True)
         self._log.clicked.connect(self.log_requested)
+        self.anyway_button = button(
+            "Run any&way", "Start now, though others use the device; the run says so", small=True
+        )
         self._offer = button("Start the &quick comparison", "What a first experiment looks like")
         self._offer.clicked.connect(self.offer_accepted)
         self._offer_text = text_label("", "muted", wrap=True)
@@ -242,7 +245,7 @@ class LiveView(QWidget):
         self._runs.show_runs(state.runs, state.run)
         show_text(self._number, state.throughput)
         self._unit.setText(state.unit)
-        self._spread.setText(state.spread)
+        show_text(self._spread, state.spread)
         show_text(self._facts, _unbroken(state.summary))
         self._show_status(state.status, state.throughput)
         self._show_evidence(state.evidence)
@@ -307,6 +310,7 @@ class LiveView(QWidget):
         show_text(self._detail, status.detail)
         self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))
         self._log.setVisible(status.has_log)
+        self.anyway_button.setVisible(status.can_run_anyway)
 
     def _build(self) -> None:
         layout = self._column = QVBoxLayout(self)
@@ -369,6 +373,6 @@ class LiveView(QWidget):
         line = QHBoxLayout()
         line.setSpacing(GRID)
         line.addStretch(1)
-        for widget in (self._log, self._title, self._time_left):
+        for widget in (self._log, self.anyway_button, self._title, self._time_left):
             line.addWidget(widget)
         return line

@@ -174,6 +174,7 @@ class RunController(QObject):
         form.largest_batch_requested.connect(self.find_largest_batch)
         form.retry_button.clicked.connect(self.messages.try_again)
         self.messages.changed.connect(self.show_form)
+        live.anyway_button.clicked.connect(self._run_anyway)
         live.log_requested.connect(lambda: self._view.show_log(self._live.log))
         live.run_chosen.connect(self._show_run)
         connect_time_controls(live, self._live, self.refresh)
@@ -312,6 +313,10 @@ class RunController(QObject):
         """Show an error above the Run button, without commands of the terminal."""
         self.messages.set_error(error)
         self.show_form()
+
+    def _run_anyway(self) -> None:
+        if self._session is not None:
+            self._session.run_anyway()
 
     def warn(self, text: str) -> None:
         """Show a warning above the Run button; "" hides it."""

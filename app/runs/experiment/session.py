@@ -37,7 +37,7 @@ from app.runs.experiment.schedule import (
     runs_of_variant,
 )
 from app.runs.experiment.transfer_trials import pending_trials, run_pending_trials
-from app.runs.host import RUN_WAITS, host_of
+from app.runs.host import host_of
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
@@ -168,9 +168,14 @@ class _LiveProgress:
             return self._progress.done == self._progress.planned and not self._has_waited
 
     def say(self, sentence: str) -> None:
-        self._has_waited = self._has_waited or sentence == RUN_WAITS
         with self._changing() as now:
-            self._progress = replace(now, message=sentence, waits_for_device=sentence == RUN_WAITS)
+            self._progress = replace(now, message=sentence, waits_for_device=False)
+        self._listener.message(sentence)
+
+    def wait_for_device(self, sentence: str) -> None:
+        self._has_waited = True
+        with self._changing() as now:
+            self._progress = replace(now, message=sentence, waits_for_device=True)
         self._listener.message(sentence)
 
     def end(self, state: EntryState, done: int, experiment: int | None) -> None:
@@ -229,6 +234,7 @@ class ExperimentSession:
         self._runs: list[RunHeader] = []
         # Set by any thread, read before each run and each wait.
         self._is_ending = False
+        self._runs_anyway = False
         # Reentrant: a signal's handler calls `stop` on a thread that may hold the lock.
         self._active_lock = threading.RLock()
         self._active: list[_ActiveRun] = []
@@ -255,7 +261,8 @@ class ExperimentSession:
                 active.session.stop()
 
     def skip_wait(self) -> None:
-        """Start every run that waits for an idle machine; returns at once."""
+        """Start every run that waits for an idle machine, or for devices that others use; returns at once."""
+        self._runs_anyway = True
         if (idle_wait := self._idle_wait) is not None:
             idle_wait.skip()
 
@@ -418,8 +425,14 @@ class ExperimentSession:
         host = self._services.host
         if host.refusal(spec) is not None:  # it is stored as refused; a GPU that was lost would be waited for in vain
             return Lease()
-        say = self._progress.say
-        return host.lease_for_run(spec, notify=say, wait_for_stop=sleep_or_give_up, devices=devices)
+        self._runs_anyway = False
+        return host.lease_for_run(
+            spec,
+            notify=self._progress.wait_for_device,
+            wait_for_stop=sleep_or_give_up,
+            runs_anyway=lambda: self._runs_anyway,
+            devices=devices,
+        )
 
     def _execute_run(self, planned_run: PlannedRun) -> ExperimentState | None:
         """Make a run, once more if it does not count; return why no other run starts after it, None if one may."""

@@ -202,7 +202,8 @@ class QueueModel:
             fraction=done / planned if planned else 0.0,
             activity=self._describe_activity(),
             time_left=self._format_time_left(now_s),
-            can_skip_wait=self._current is not None and bool(self._current.waiting_for),
+            can_skip_wait=self._current is not None
+            and (bool(self._current.waiting_for) or self._current.waits_for_device),
             pause_action=self._pause_action(),
             can_export=bool(self._entries) and not self.is_running and not self.runs_elsewhere,
             offer=resume_banner(self._entries) if self._offered else None,

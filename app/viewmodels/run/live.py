@@ -155,7 +155,10 @@ def _tab(timeline: RunTimeline, started: RunStarted, name: str) -> RunTab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The status of the run. `tone` is a role of the style: good, warning, bad or heading."""
+    """The status of the run. `tone` is a role of the style: good, warning, bad or heading.
+
+    `can_run_anyway` is whether it waits for a device that others use.
+    """
 
     title: str
     tone: str = "heading"
@@ -164,6 +167,7 @@ class Status:
     fraction: float | None = None
     left: str = ""
     has_log: bool = False
+    can_run_anyway: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,6 +436,7 @@ class LiveModel:
             name=name,
             fraction=phase.fraction,
             left=phase.time_left_text(self._shown.spec),
+            can_run_anyway=bool(self._shown.waiting) and self._shown.started is None,
         )
 
     def _final_status(self, outcome: Outcome, name: str) -> Status:

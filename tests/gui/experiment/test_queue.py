@@ -614,3 +614,22 @@ def test_at_rest_the_queue_is_read_only_where_something_was_written(
         add_plan(other, plan("new"))
     qtbot.waitUntil(view_of(workbench).offer_banner.isVisible, timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: looks[-5:] == [None] * 5, timeout=READ_LIMIT_MS)
+
+
+def test_a_run_whose_device_others_use_can_begin_all_the_same(qtbot: QtBot, workbench: Workbench) -> None:
+    live, held = workbench.run_view.live, Leases().take([CPU], 1)
+    assert held is not None
+    choose(workbench, seconds=0.3)
+    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        workbench.run.run()
+        qtbot.waitUntil(live.anyway_button.isVisible, timeout=RUN_LIMIT_MS)
+        live.anyway_button.click()
+    qtbot.waitUntil(live.anyway_button.isHidden, timeout=READ_LIMIT_MS)
+    workbench.queue.add(plan("two batches"))
+    view = view_of(workbench)
+    for _ in range(2):
+        qtbot.waitUntil(view.skip.isVisible, timeout=RUN_LIMIT_MS)
+        view.skip.click()
+        qtbot.waitUntil(view.skip.isHidden, timeout=RUN_LIMIT_MS)
+    wait_for_outcomes(qtbot, workbench, ["completed"] * 3)
+    held.release()

@@ -10,6 +10,7 @@ import pytest
 
 from app.paths import program_version
 from app.runs.environment import environment_info, format_ranges, git_commit, processor_state, sources_hash
+from app.runs.host import describe_wait
 from app.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine
 
@@ -96,3 +97,8 @@ def test_the_state_of_processors_is_read_as_far_as_there_is_one(tmp_path: Path) 
     found.pop("cpu_affinity", None)
     assert found == {"cpu_quota": "1.5", "cpu_governor": "performance, powersave", "cpu_turbo": "off"}
     assert format_ranges({0, 1, 2, 5, 8, 7}) == "0-2,5,7-8"
+
+
+def test_a_wait_says_for_whom_where_that_is_known() -> None:
+    assert describe_wait() == "Waiting for another run, or the import for one, to free this device."
+    assert describe_wait("bob's process 9,") == "Waiting for bob's process 9, to free this device."

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.errors import UserError
@@ -114,6 +116,23 @@ def test_waiting_can_be_given_up(leases: Leases) -> None:
     held.release()
 
 
+def test_the_user_may_have_a_run_share_what_others_use(leases: Leases) -> None:
+    held = leases.take(GPUS, 2)
+    assert held is not None
+    asked: list[str] = []
+
+    def runs_anyway() -> bool:
+        asked.append("anyway")
+        return len(asked) == 2
+
+    lease = leases.wait(GPUS, 1, on_wait=lambda: None, wait_for_stop=lambda _: False, runs_anyway=runs_anyway)
+    assert taken(lease) == ("GPU-a",)
+    assert lease is not None
+    lease.release()
+    assert leases.take(GPUS, 1) is None, "nothing was given back that others hold"
+    held.release()
+
+
 HOLD = (
     "import sys; from pathlib import Path; from app.runs.leases import Leases\n"
     "leases = Leases(*map(Path, sys.argv[2:]))\n"
@@ -162,6 +181,21 @@ def test_without_a_folder_all_processes_of_the_machine_exclude_each_other(
         assert machine_wide.take([device], 1) is None, "nor does this process get it twice"
         lease.release()
     assert list(tmp_path.iterdir()) == [], "there is no file that somebody could replace"
+
+
+@linux_only
+def test_who_holds_a_device_is_named_with_the_start_of_its_process(machine_wide: Leases, leases: Leases) -> None:
+    device, other = f"GPU-{uuid.uuid4()}", f"GPU-{uuid.uuid4()}"
+    with another_process(device) as holder:
+        started = time.strftime("%H:%M", time.localtime(psutil.Process(holder.pid).create_time()))
+        user = psutil.Process(holder.pid).username()
+        assert machine_wide.describe_holder([other, device]) == f"{user}'s process {holder.pid}, started at {started},"
+    assert machine_wide.describe_holder([device]) == ""
+    lease = machine_wide.take([device], 1)
+    assert lease is not None
+    assert machine_wide.describe_holder([device]) == "another run of this program"
+    assert leases.describe_holder([device]) == "", "a lock file names nobody"
+    lease.release()
 
 
 @linux_only
