@@ -19,7 +19,7 @@ from app.fields import FIELDS, Sample, SlowSample
 from app.records import Floats, Ints, SampleColumns, StoredRun
 from app.samples import Device, DeviceLost, Inventory, Processes
 from workloads.machine import Machine
-from workloads.protocol import Block, PhaseStarted, Progress, TimedPhase
+from workloads.protocol import Block, PhaseName, PhaseStarted, Progress, TimedPhase
 
 T = TypeVar("T", Sample, SlowSample)
 
@@ -70,8 +70,16 @@ class Recording:
     @property
     def measure_ns(self) -> int | None:
         """When its measured part begins; None where it has none, as telemetry without a run."""
+        return self._start_ns("measure")
+
+    @property
+    def warmup_ns(self) -> int | None:
+        """When its warm-up begins; None where it has none."""
+        return self._start_ns("warmup")
+
+    def _start_ns(self, name: PhaseName) -> int | None:
         phases = () if self.run is None else self.run.phases
-        return next((phase.start_ns for phase in phases if phase.name == "measure"), None)
+        return next((phase.start_ns for phase in phases if phase.name == name), None)
 
 
 def run_recording(run: StoredRun) -> Recording:

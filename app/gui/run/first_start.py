@@ -67,7 +67,7 @@ class ChoiceCard(QFrame):
         while self._actions:
             _discard(self._buttons, self._actions.pop())
         for action, label in choice.actions:
-            made = button(label, primary=primary and action in ("compare", "install"))
+            made = button(label, primary=primary and action in ("compare", "install", "watch"))
             made.clicked.connect(lambda _=False, action=action: self.chosen.emit(choice.place, action))
             self._buttons.addWidget(made)
             self._actions.append(made)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QObject
 
+from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
@@ -56,6 +57,7 @@ class FirstStart(QObject):
         self._known: Known | None = None
         self._is_read = False
         self._is_busy = False
+        self._is_preparing = False
         run.form_shown.connect(self._make_room)
 
     def start(self) -> None:
@@ -98,7 +100,10 @@ class FirstStart(QObject):
         view, known = self._view.first_start, self._known
         if view is not None and known is not None and self._inventory is not None:
             reference_runs, is_making = known.reference_runs, view.maker.is_busy
-            view.show_model(first_choices(self._inventory, known.framework, reference_runs, is_making=is_making))
+            choices = first_choices(
+                self._inventory, known.framework, reference_runs, is_making=is_making, is_preparing=self._is_preparing
+            )
+            view.show_model(choices)
 
     def _choose(self, place: Place, action: Action) -> None:
         match action:
@@ -107,6 +112,8 @@ class FirstStart(QObject):
             case "host":
                 self._store_answer()  # the choice stays: who adds no host takes another place
                 self._actions.manage_hosts()
+            case "watch":
+                self._watch()
             case "reference":
                 self._leave()
                 self._actions.show_reference()
@@ -114,6 +121,23 @@ class FirstStart(QObject):
                 self._leave()
                 machine = self._inventory.machine
                 self._compare(Machine(cpu_count=machine.cpu_count) if place == "cpu" else machine)
+
+    def _watch(self) -> None:
+        """Play a reference run once all are added."""
+        self._is_preparing = True
+        self._show()
+
+        def play(run: int) -> None:
+            self._is_preparing = False
+            self._leave()
+            self._actions.replay(run)
+
+        self._store.background.run(lambda: add_run_to_watch(self._store.database), play, self._fail)
+
+    def _fail(self, error: UserError) -> None:
+        self._is_preparing = False
+        self._show()
+        self._store.on_failure(error)
 
     def _leave(self) -> None:
         """Show the live view; this database is asked no more."""
@@ -161,3 +185,14 @@ def read_known(database: Path) -> Known:
     is_new = not runs and load_setting(database, FIRST_START) is None
     reference_runs = sum(len(file.uids) for file in reference_files())
     return Known(is_new, installed_framework(default_interpreter()), reference_runs)
+
+
+def add_run_to_watch(database: Path) -> int:
+    """Add the reference runs, and return the newest of an image network on a GPU: its plots have the most to see."""
+    from app.storage.reference import add_reference
+    from app.storage.store import Store
+
+    runs = frozenset(add_reference(database))
+    with Store.open(database) as store:
+        rows = [row for row in store.list_runs() if row.run in runs]
+    return next(row.run for row in rows if row.spec.workload == "cnn10" and row.completed and row.gpu_names)

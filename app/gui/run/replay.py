@@ -1,7 +1,7 @@
 """The view of a replayed recording: playback controls above a live view."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gui.run.live import LiveView
@@ -36,9 +36,16 @@ class ReplayView(QWidget):
         self._restart = button("Res&tart", "Play from the beginning", small=True)
         self._measured = button("&Measured", "Jump to where the measured part begins (M)", small=True)
         self._measured_key = QShortcut(QKeySequence("M"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self._stop = button("&Back to live", "End the replay; the screen shows this machine again", small=True)
+        self._stop = button("&Back to live", "End the replay; the screen shows this machine again (Escape)", small=True)
         self._connect()
         self._build()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Leave by Escape, once it has nothing to end in the plots."""
+        if event.key() == Qt.Key.Key_Escape:
+            self.stop_requested.emit()
+        else:
+            super().keyPressEvent(event)
 
     @property
     def chip(self) -> str:

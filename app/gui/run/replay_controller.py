@@ -1,5 +1,7 @@
 """Replays a recording on the Run screen, through the same model and plots as live data."""
 
+from functools import partial
+
 from PySide6.QtCore import QObject, QTimer
 
 from app.gui.plot.overview import Recorded
@@ -12,6 +14,7 @@ from app.viewmodels.plot.stored_curves import overview_curve
 from app.viewmodels.run.live import LiveModel, describe_replay, format_position
 
 _TICK_MS = 33
+_WARMUP_SPEED = 4.0
 
 
 class ReplayController(QObject):
@@ -25,6 +28,7 @@ class ReplayController(QObject):
         self._title = ""
         self._end_s = 0.0
         self._measure_s: float | None = None
+        self._speed_after_warmup: float | None = None
         self._connected = False
         self._timer = QTimer(self)
         self._timer.setInterval(_TICK_MS)
@@ -36,7 +40,7 @@ class ReplayController(QObject):
         return self._replay is not None
 
     def play(self, recording: Recording, speed: float = 1.0) -> None:
-        """Play a recording from its beginning, in place of the current one."""
+        """Play a recording in place of the current one: from its warm-up, which is quicker; what has none, whole."""
         view = self._view.show_replay()
         if not self._connected:
             self._connect(view)
@@ -46,9 +50,18 @@ class ReplayController(QObject):
         view.live.overview.show_recording(_recorded(recording))
         view.offer_measured(offered=measure_ns is not None)
         self._model.handle(recording.inventory)
-        self._replay = Replay(recording, speed=speed)
+        self._replay, self._speed_after_warmup = Replay(recording, speed=speed), None
+        if self._measure_s is not None and recording.warmup_ns is not None:
+            self._replay.jump((recording.warmup_ns - recording.start_ns) / 1e9)
+            self._replay.set_speed(max(speed, _WARMUP_SPEED))
+            self._speed_after_warmup = speed
+        self._replay.pause()
+        QTimer.singleShot(0, self, partial(self._begin, self._replay))  # a view that was made now is painted first
+
+    def _begin(self, replay: Replay) -> None:
+        replay.resume()
         self._timer.start()
-        QTimer.singleShot(0, self, self._tick)  # a view that was made now is painted first
+        self._tick()
 
     def stop(self) -> None:
         """End the replay and show this machine again."""
@@ -72,6 +85,8 @@ class ReplayController(QObject):
             return
         for event in self._replay.read():
             self._model.handle(event)
+        if self._speed_after_warmup is not None and self._replay.position_s >= (self._measure_s or 0.0):
+            self._set_speed(self._speed_after_warmup)
         if self._replay.behind:
             self._timer.start()  # also where it is paused, until it has caught up with a jump
             return
@@ -97,6 +112,7 @@ class ReplayController(QObject):
         self._tick()
 
     def _set_speed(self, speed: float) -> None:
+        self._speed_after_warmup = None
         if self._replay is not None:
             self._replay.set_speed(speed)
         self._tick()

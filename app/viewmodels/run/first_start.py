@@ -8,7 +8,7 @@ from app.samples import Inventory
 from workloads.catalog import FRAMEWORK
 
 Place = Literal["gpu", "cpu", "host", "reference"]
-Action = Literal["compare", "install", "host", "reference"]
+Action = Literal["compare", "install", "host", "watch", "reference"]
 
 TITLE = "Where do you want to run?"
 LEAD = (
@@ -33,10 +33,12 @@ def first_choices(
     reference_runs: int,
     *,
     is_making: bool = False,
+    is_preparing: bool = False,
 ) -> tuple[FirstChoice, ...]:
-    """Return the places for runs, the GPUs of this machine first.
+    """Return the places for runs, the GPUs of this machine first; without any, the runs to watch.
 
-    `framework` is its version in the environment that runs use here, None where there is none.
+    `framework` is its version in the environment that runs use here, None where there is none. While it `is_preparing`
+    the reference runs are read.
     """
     usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
     gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]
@@ -50,8 +52,11 @@ def first_choices(
         local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}.{reason}"))
     found = [_local_choice(*place, framework, is_making=is_making) for place in local]
     text = f"{reference_runs} runs measured on H200s come with the program, to compare and replay."
-    actions: tuple[tuple[Action, str], ...] = (("reference", "Show the reference runs"),)
-    return (*found, _HOST, FirstChoice(place="reference", title="Just look", text=text, actions=actions))
+    actions: tuple[tuple[Action, str], ...] = (("watch", "&Watch a run"), ("reference", "Show the reference runs"))
+    if is_preparing:
+        text, actions = f"Reading the {reference_runs} reference runs …", ()
+    look = FirstChoice(place="reference", title="Just look", text=text, actions=actions)
+    return (*found, _HOST, look) if names else (look, *found, _HOST)
 
 
 _HOST = FirstChoice(

@@ -67,8 +67,8 @@ def read_to_the_end(workbench: Workbench, qtbot: QtBot) -> None:
 def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database_path: Path, theme: Theme) -> None:
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         view = shown(workbench, qtbot)
-        assert "TensorFlow" in view.cards[0].displayed_text()
-        click(view.cards[1].action_buttons[0])
+        assert "TensorFlow" in view.cards[1].displayed_text()
+        click(view.cards[2].action_buttons[0])
         dialog = workbench.window.findChild(HostsDialog)
         assert isinstance(dialog, HostsDialog)
         dialog.reject()
@@ -89,6 +89,25 @@ def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database
         click_run(workbench.run_view.form)
         assert not is_shown(workbench), "a run has the plots"
         qtbot.waitUntil(lambda: not workbench.run.running, timeout=READ_LIMIT_MS)
+
+
+def test_who_only_looks_watches_a_run_of_a_gpu_from_its_warm_up_and_leaves_by_escape(
+    qtbot: QtBot, database_path: Path, theme: Theme
+) -> None:
+    with window_on(qtbot, database_path, theme, new_user=True) as workbench:
+        watch, *_ = shown(workbench, qtbot).cards[0].action_buttons
+        click(watch)
+        assert "Reading" in shown(workbench, qtbot).cards[0].displayed_text()
+        qtbot.waitUntil(lambda: workbench.replay.playing, timeout=READ_LIMIT_MS)
+        replay = workbench.run_view.replay
+        assert replay is not None
+        qtbot.waitUntil(lambda: "Measuring" in replay.live.displayed_text(), timeout=READ_LIMIT_MS)
+        assert "cnn10" in replay.live.name
+        QTest.keyClick(replay.live.stack, Qt.Key.Key_Escape)
+        assert not workbench.replay.playing
+        assert workbench.run_view.live.isVisible()
+        read_to_the_end(workbench, qtbot)
+        assert load_setting(database_path, FIRST_START) == ANSWERED
 
 
 def test_what_was_opened_before_the_machine_is_known_stays(

@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from app.gui.run.replay_controller import ReplayController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.window import HISTORY, MONITOR, RUN
+from app.records import Phase
 from app.storage.store import Store
 from app.telemetry.replay import run_recording
 from tests.gui.windows import press
@@ -169,6 +171,26 @@ def test_a_run_that_is_not_there_is_said(qtbot: QtBot, workbench: Workbench) -> 
     workbench.opener.play(77)
     refusal = workbench.run_view.form
     qtbot.waitUntil(lambda: "There is no run 77" in refusal.run_button.accessibleDescription(), timeout=LIMIT_MS)
+
+
+def test_the_warm_up_is_played_four_times_as_fast_and_the_measured_part_as_it_was(qtbot: QtBot, theme: Theme) -> None:
+    view = RunView(theme)
+    qtbot.addWidget(view)
+    view.show()
+    controller = ReplayController(view)
+    start, compiling, measured = RUN_ON_GPUS.phases
+    warmup = Phase("warmup", measured.start_ns - 2_000_000_000, measured.start_ns)
+    phases = (start, replace(compiling, end_ns=warmup.start_ns), warmup, measured)
+    controller.play(run_recording(replace(RUN_ON_GPUS, phases=phases)))
+    replay = view.replay
+    assert replay is not None
+    qtbot.waitUntil(lambda: "Warming up" in replay.live.displayed_text(), timeout=LIMIT_MS)
+    assert replay.speed_button(4.0).isChecked()
+    qtbot.waitUntil(lambda: "Measuring" in replay.live.displayed_text(), timeout=LIMIT_MS)
+    qtbot.waitUntil(replay.speed_button(1.0).isChecked, timeout=LIMIT_MS)
+    replay.restart_requested.emit()
+    assert replay.speed_button(1.0).isChecked(), "from the beginning as it was"
+    controller.stop()
 
 
 def test_pause_holds_and_restart_begins_again(qtbot: QtBot, theme: Theme) -> None:

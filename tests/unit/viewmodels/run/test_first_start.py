@@ -17,22 +17,24 @@ def actions(choice: FirstChoice) -> list[Action]:
     return [action for action, _ in choice.actions]
 
 
-def test_without_a_gpu_the_cpu_comes_first_with_the_reason() -> None:
-    cpu, host, look = first_choices(WITHOUT_GPU, "2.21.0", 178)
+def test_without_a_gpu_there_is_one_to_watch_and_the_cpu_says_why() -> None:
+    look, cpu, host = first_choices(WITHOUT_GPU, "2.21.0", 178)
     assert cpu.text == "2 cores. No GPU: no NVIDIA driver is installed. TensorFlow 2.21.0 is installed."
     assert actions(cpu) == ["compare"]
     assert host.actions == (("host", "Add a host …"),)
     assert (look.text, actions(look)) == (
         "178 runs measured on H200s come with the program, to compare and replay.",
-        ["reference"],
+        ["watch", "reference"],
     )
+    look, *_ = first_choices(WITHOUT_GPU, "2.21.0", 178, is_preparing=True)
+    assert (look.text, look.actions) == ("Reading the 178 reference runs …", ())
 
 
 def test_gpus_come_first_and_one_that_is_lost_does_not_count() -> None:
     assert [each.place for each in first_choices(with_gpus("H200", lost="gone"), None, 1)] == [
+        "reference",
         "cpu",
         "host",
-        "reference",
     ]
     gpu, cpu, *_ = first_choices(with_gpus("NVIDIA H200"), "2.21.0", 178)
     assert (gpu.title, gpu.text) == ("This machine's GPU: NVIDIA H200", "TensorFlow 2.21.0 is installed.")
