@@ -311,10 +311,14 @@ class Workbench(QObject):
         self._first_start = FirstStart(
             run_view, self.run, store, self.actions, self.experiments.compare_quickly, self._prepare_worker
         )
-        self.shell = Shell(self.window, theme, database, self.reads, self.actions, self.undo, self._run, self.run.stop)
+        self.shell = self._make_shell(theme, database)
         self.drops = DropLayer(self.window, theme, database, lambda: self._busy, _takers(self))
         self.drops.said.connect(self.shell.undo_view.say)
         self.progress = ShownProgress(self.window, lambda: _work_progress(self))
+
+    def _make_shell(self, theme: Theme, database: Path) -> Shell:
+        run, stop, values = self._run, self.run.stop, self.settings.values
+        return Shell(self.window, theme, database, self.reads, self.actions, self.undo, run, stop, values)
 
     def _make_actions(self) -> Actions:
         return Actions(

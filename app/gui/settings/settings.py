@@ -4,8 +4,9 @@ import html
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from app.storage.files import KnownDatabase
 from app.storage.known_settings import NOTICE, STANDBY, Setting
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.format.naming import short_name
+from app.viewmodels.settings import MOTIONS, THEMES
 
 if TYPE_CHECKING:
     from app.gui.settings.controller import SettingsController
@@ -291,6 +293,21 @@ class Settings(QObject):
             dialog.place_requested.connect(self.place_requested)
             self._controller = SettingsController(dialog, self._theme, self._store, self._feed, self._switch_database)
         self._controller.open(busy=self._busy)
+
+    def values(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        """Yield the values that can be set without the dialog, each with its setting's name, and what sets it."""
+        theme = self._theme
+        for key, label in THEMES.items():
+            yield f"Theme: {label}", partial(theme.choose, key)
+        for is_reduced, label in MOTIONS.items():
+            yield f"Motion: {label}", partial(theme.reduce_motion, is_reduced)
+        for name, choice in (("Notifications", self.notifier.choice), ("Standby", self._standby.choice)):
+            if choice.fixed_by:  # the dialog says by what
+                yield f"{name} …", self.open
+            else:
+                yield from ((f"{name}: {label}", partial(choice.choose, key)) for key, label in choice.options.items())
+        for name in ("Sampling interval", "Retention of samples", "Database file"):
+            yield f"{name} …", self.open
 
     def _take_busy(self, busy: bool) -> None:
         self._busy = busy

@@ -28,11 +28,13 @@ class Action:
         title: What it does.
         keys: Key sequences as Qt reads them, any of which does it; a pair of directions is one action.
         name: What does it, among the window's functions; "" where its keys are pressed in the target of its group.
+        words: Other words for it, which the palette finds it by.
     """
 
     title: str
     keys: tuple[str, ...] = ()
     name: str = ""
+    words: str = ""
 
     @property
     def keys_text(self) -> str:
@@ -76,13 +78,13 @@ GROUPS = (
             Action("Replay a trace of telemetry", ("Ctrl+O",), "open trace"),
             Action("Save the plot under the pointer, or all plots, as an image", ("Ctrl+S",), "save"),
             Action("Copy the plot under the pointer, or all plots, to the clipboard", ("Ctrl+Shift+S",), "copy"),
-            Action("Start a prepared experiment", (), "presets"),
-            Action("Show reference runs", (), "reference"),
-            Action("Add, check and remove hosts", (), "hosts"),
-            Action("Settings", ("Ctrl+,",), "settings"),
-            Action("Show the program's log", (), "log"),
-            Action("All actions with their keys", ("F1", "?"), "keys"),
-            Action("Close the window", ("Ctrl+Q",), "quit"),
+            Action("Start a prepared experiment", (), "presets", "preset question example quick article"),
+            Action("Show reference runs", (), "reference", "H200 example demo"),
+            Action("Hosts: add, check and remove", (), "hosts", "ssh slurm ray docker remote machine server connect"),
+            Action("Settings", ("Ctrl+,",), "settings", "preferences options configure"),
+            Action("Show the program's log", (), "log", "debug error report"),
+            Action("All actions with their keys", ("F1", "?"), "keys", "help shortcuts keyboard"),
+            Action("Close the window", ("Ctrl+Q",), "quit", "exit quit"),
             Action("Next and previous control", ("Tab", "Shift+Tab")),
             Action("Move the focused splitter", ("Left", "Right", "Up", "Down")),
         ),
@@ -103,7 +105,8 @@ GROUPS = (
         actions=(
             Action("Show the last 30 s", ("1",)),
             Action("Show the last 5 min", ("2",)),
-            Action("Show everything", ("3",)),
+            Action("Show the measured part", ("3",)),
+            Action("Show everything", ("4",)),
             Action("Pause or resume the plots", ("Space",)),
             Action("Follow new data", ("F", "End")),
             Action("One panel per GPU, or one for all", ("G",)),
@@ -192,6 +195,50 @@ GROUPS = (
             Action("Enlarge the chart or the curves, or restore them", ("Ctrl+Shift+E",)),
             Action("Show the table again", ("Escape",)),
         ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """What a screen can do once something is there or chosen; the palette says where, and leads to the screen."""
+
+    title: str
+    page: int
+    where: str
+    words: str = ""
+
+
+ELSEWHERE = (
+    Elsewhere(
+        title="Export runs",
+        page=HISTORY,
+        where="in History: right-click the selected runs",
+        words="save csv json parquet trace database vscope share",
+    ),
+    Elsewhere(
+        title="Import runs",
+        page=HISTORY,
+        where="in History: View, or drop a file on the window",
+        words="open load database vscope merge add",
+    ),
+    Elsewhere(
+        title="Save a report",
+        page=COMPARE,
+        where="in Compare: above the table, once runs are compared",
+        words="export html markdown print share pdf",
+    ),
+    Elsewhere(
+        title="Find out why a variant is faster",
+        page=COMPARE,
+        where="in Compare: Why, once two variants are compared",
+        words="explain kernels idle waterfall cause reason",
+    ),
+    Elsewhere(
+        title="What ran: evidence of a run",
+        page=HISTORY,
+        where="in History: open the run",
+        words="verified trace kernels precision layout badge",
     ),
 )
 

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QMenu, QPushButton, QWidget
 
 from app.errors import UserError
 from app.gui.actions import Actions
-from app.gui.shell.action_table import Action, Group, all_actions
+from app.gui.shell.action_table import ELSEWHERE, Action, Group, all_actions
 from app.gui.shell.palette import Palette
 from app.gui.shell.undo import UndoStack, UndoView
 from app.gui.theme import Theme
@@ -99,6 +99,7 @@ def _reaches(context: Qt.ShortcutContext, owner: QWidget, focused: QWidget) -> b
 _MAX_RUNS = 5_000
 """Runs that the palette lists; History searches through all."""
 _MAX_RECENT = 12
+_SYNONYMS = "set preferences options configure colour color mode appearance"
 _TAG = re.compile("<[^>]+>")
 _PALETTE_HINT = "↑ ↓  choose    Enter  run or open    Ctrl+Enter  replay the run    Esc  close"
 _KEYS_HINT = "↑ ↓  choose    Enter  run    Esc  close"
@@ -120,14 +121,19 @@ class Shell(QObject):
         undo: UndoStack,
         run: Callable[[], object],
         stop: Callable[[], object],
+        setting_values: Callable[[], Iterable[tuple[str, Callable[[], object]]]],
     ) -> None:
-        """Make what is around the screens of a window."""
+        """Make what is around the screens of a window.
+
+        `setting_values` returns what can be set, each with its name and value, and what sets it.
+        """
         super().__init__(window)
         self._window = window
         self._database = database
         self._reads = reads
         self._actions = actions
         self._undo = undo
+        self._setting_values = setting_values
         self.undo_view = UndoView(window, theme, undo)
         window.add_to_head(self.undo_view.button)
         self._runs: tuple[Entry, ...] = ()
@@ -199,6 +205,13 @@ class Shell(QObject):
             _action_key(group, action): partial(self._keys.perform, group, action) for group, action in all_actions()
         }
         self._buttons = dict(self._visible_buttons())
+        for title, choose in self._setting_values():
+            self._buttons[Entry(key=f"setting {title}", title=title, group="Settings", words=_SYNONYMS)] = choose
+        for each in ELSEWHERE:
+            entry = Entry(
+                key=f"place {each.title}", title=each.title, group="Elsewhere", detail=each.where, words=each.words
+            )
+            self._buttons[entry] = partial(self._window.show_page, each.page)
         self._targets |= {entry.key: do for entry, do in self._buttons.items()}
 
     def _listed(self) -> list[Entry]:
@@ -209,6 +222,7 @@ class Shell(QObject):
                 title=named.get(action.name) or action.title,
                 group=group.title,
                 keys=action.keys_text,
+                words=action.words,
             )
             for group, action in all_actions()
         ]

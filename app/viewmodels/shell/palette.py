@@ -24,6 +24,7 @@ class Entry:
         group: The heading it stands under.
         keys: Its keyboard shortcut.
         detail: What else a search looks through, shown in grey.
+        words: Other words for it, which a search looks through, too.
     """
 
     key: str
@@ -31,6 +32,7 @@ class Entry:
     group: str
     keys: str = ""
     detail: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,9 @@ class Match:
 def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> list[Match]:
     """Return the entries in which every word of a query is found, the best first; all of them where it is empty.
 
-    A word counts most at the start of a word of the title, then inside one, then as letters in this order that begin
-    at the start of a word (`cv`: Compare values), and least in the other texts; the fewer words before it the more.
+    A word counts most at the start of a word of the title, then as another word for it, then inside one of the title,
+    then as letters in this order that begin at the start of a word (`cv`: Compare values), and least in the other
+    texts; the fewer words before it the more.
 
     Args:
         entries: What there is, in the order of equal matches.
@@ -77,8 +80,10 @@ def _score(entry: Entry, words: Sequence[str]) -> tuple[float, tuple[int, ...]]:
     score, positions = 0.0, set[int]()
     for word in words:
         at = _find_start(title, word)
-        if at >= 0:
-            is_start = at == 0 or not title[at - 1].isalnum()
+        is_start = at == 0 or (at > 0 and not title[at - 1].isalnum())
+        if not is_start and word in entry.words.split():
+            score += 75
+        elif at >= 0:
             is_whole = not title[at + len(word) : at + len(word) + 1].isalnum()
             score += 60 + 30 * is_start + 20 * (is_start and is_whole) - 1.5 * min(title.count(" ", 0, at), 6)
             positions.update(range(at, at + len(word)))

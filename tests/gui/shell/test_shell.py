@@ -107,7 +107,7 @@ def test_the_palette_lists_what_it_undoes_once_and_finds_what_is_in_menus_of_plo
     workbench.undo.push("add “a very long name of an experiment” to the queue", lambda: pytest.fail("nobody asked"))
     for words, found in (
         ("undo", "Undo: add “a very"),
-        ("smooth", "Show the menu of"),
+        ("smoothing", "Show the menu of"),
         ("own window", "Show the menu of"),
     ):
         workbench.shell.open_palette()
@@ -115,6 +115,41 @@ def test_the_palette_lists_what_it_undoes_once_and_finds_what_is_in_menus_of_plo
         assert sum(title.startswith(found) for title in titles(workbench)) == 1
         assert titles(workbench)[0].startswith(found)
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
+
+
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("dark", "Theme: Dark"),
+        ("theme", "Theme: Same as system"),
+        ("standby", "Standby …"),
+        ("preferences", "Settings"),
+        ("hosts", "Hosts: add, check and remove"),
+        ("ssh", "Hosts: add, check and remove"),
+        ("export", "Export runs, in History: right-click the selected runs"),
+        ("csv", "Export runs, in History: right-click the selected runs"),
+        ("import", "Import runs, in History: View, or drop a file on the window"),
+    ],
+)
+def test_settings_values_synonyms_and_what_another_screen_has_are_found(
+    workbench: Workbench, typed: str, title: str
+) -> None:
+    workbench.shell.open_palette()
+    QTest.keyClicks(workbench.shell.palette.line, typed)
+    assert titles(workbench)[0].startswith(title)
+
+
+def test_a_value_of_a_setting_is_set_and_what_is_elsewhere_is_led_to(workbench: Workbench, theme: Theme) -> None:
+    palette = workbench.shell.palette
+    for typed in ("dark", "light"):
+        workbench.shell.open_palette()
+        QTest.keyClicks(palette.line, typed)
+        QTest.keyClick(palette.line, Qt.Key.Key_Return)
+        assert theme.choice == typed
+    workbench.shell.open_palette()
+    QTest.keyClicks(palette.line, "export")
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert workbench.window.findChild(HistoryView).isVisible()  # type: ignore[union-attr]
 
 
 def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbench) -> None:
