@@ -25,9 +25,6 @@ SEARCH_FIELDS: tuple[str, ...] = (
 FREE_TEXT = frozenset({"note", "reason"})
 """Fields in which a plain word counts only where no field before them holds it."""
 
-SHORT_FOR: Mapping[str, str] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""What engineers call precisions, and the values that names of runs have."""
-
 _ALIASES = {"tags": "tag", "gpu": "card", "device": "card"}
 
 

@@ -148,7 +148,13 @@ def parse(parameter: Parameter, text: str) -> Value:
         raise UsageError(f"{parameter.name} takes {noun}, not {text!r}.") from None
     if parameter.kind == "switch":
         return _checked(parameter, _SWITCH_VALUES.get(word.lower(), word))
+    if parameter.name == PRECISION.name:
+        word = SHORT_FOR.get(word.lower(), word)
     return _checked(parameter, word)
+
+
+SHORT_FOR: Mapping[str, str] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""What engineers call precisions, and the values that stand for them."""
 
 
 _SWITCH_VALUES: Mapping[str, bool] = {

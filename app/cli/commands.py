@@ -1,6 +1,7 @@
 """The frame of the command line: the table of commands, loaded when called, and how words become parameters."""
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,14 +210,27 @@ def describe_wrong_use(error: click.UsageError) -> str:
         case click.NoSuchCommand():
             wrong = f"There is no command {error.command_name!r}.{_suggest(error.possibilities)}"
         case click.NoSuchOption():
-            wrong = f"There is no option {error.option_name}.{_suggest(error.possibilities)}"
+            name = error.option_name.lstrip("-").replace("-", "_")
+            possibilities = [f"-s {name}=…"] if name in _parameter_names() else error.possibilities
+            wrong = f"There is no option {error.option_name}.{_suggest(possibilities)}"
         case click.MissingParameter() if error.param is not None:
             wrong = f"{_name(error.param)} is missing."
         case click.BadParameter() if error.param is not None:
             return f"{_name(error.param)} {error.message}."
         case _:
             wrong = f"{error.format_message().rstrip('.')}."
+            if (setting := _SETTING.search(wrong)) is not None and setting[1] in _parameter_names():
+                wrong += _suggest([f"-s {setting[0]}"])
     return f"{wrong} {more}"
+
+
+_SETTING = re.compile(r"(\w+)=[^\s()]+")
+
+
+def _parameter_names() -> set[str]:
+    from workloads import catalog  # here: most commands are used right
+
+    return {parameter.name for workload in catalog.WORKLOADS for parameter in workload.parameters}
 
 
 def _suggest(names: Sequence[str] | None) -> str:

@@ -22,7 +22,7 @@ from app.cli.options import (
     runs_argument,
 )
 from app.cli.services import open_store
-from app.cli.terminal import print_json, print_json_list, print_table, say
+from app.cli.terminal import is_terminal, print_json, print_json_list, print_table, say
 from app.errors import UserError
 from app.metrics import METRICS
 from app.paths import PROGRAM
@@ -40,6 +40,8 @@ from workloads.catalog import UsageError
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
+_TERMINAL_RUNS = 20
+"""Runs that a terminal gets unless a limit is given."""
 _LISTED = [metric for metric in METRICS if metric.list_column and metric.list_column.in_terminal]
 """The metrics that `list` prints of each run."""
 _PAGE_RUNS = 500
@@ -154,7 +156,8 @@ def list_runs(
             return 0
         query = run_query(replace(wanted, deleted=deleted, sort=sort, reverse=reverse), store.library)
         found = store.library.search(query)
-        runs = found.runs[:limit]
+        is_cut = limit is None and not as_json and is_terminal() and len(found.runs) > _TERMINAL_RUNS
+        runs = found.runs[: _TERMINAL_RUNS if is_cut else limit]
         pages = (store.library.run_rows(runs[start : start + _PAGE_RUNS]) for start in range(0, len(runs), _PAGE_RUNS))
         if as_json:
             print_json_list("runs", (listed_document(row) for page in pages for row in page))
@@ -167,6 +170,8 @@ def list_runs(
             f"{_format_count(len(runs), totals.total)}, {units.byte_size(retention.size_bytes(path))} in {path}",
             file=sys.stderr,
         )
+        if is_cut:
+            say(f"--limit {len(found.runs)} lists {len(found.runs) - len(runs):,} more.")
     else:
         print(_describe_empty(totals.total, query))
     if found.left_out:
@@ -182,6 +187,7 @@ def _print_page(rows: Sequence[RunRow], *, with_host: bool, with_header: bool) -
         header if with_header else [""] * len(header),
         [_list_row(row, with_host=with_host) for row in rows],
         right=frozenset({0, *range(first, first + len(names))}),
+        spare=(*names[:0:-1], "started", "evidence", "tags"),
     )
 
 

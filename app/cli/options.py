@@ -72,7 +72,8 @@ def whole_number(least: int | None = None, most: int | None = None) -> Parsed:
         try:
             value = int(word)
         except ValueError:
-            raise ValueError(f"takes a whole number, not {word!r}") from None
+            instead = "; spaces stand between several" if "," in word else ""
+            raise ValueError(f"takes a whole number, not {word!r}{instead}") from None
         if least is not None and value < least:
             raise ValueError(f"must be at least {least}, not {word!r}")
         if most is not None and value > most:

@@ -180,11 +180,18 @@ class _Column:
         return replace(self, head="\n".join(_wrap(self.head, max([_HEAD, *map(len, self.cells)]))))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> None:
+def print_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: frozenset[int] = frozenset(),
+    spare: Sequence[str] = (),
+) -> None:
     """Print aligned columns.
 
-    Where a terminal is too narrow, long heads of numbers and the words of the widest column are broken into lines,
-    and the columns that do not fit stand below, with the first one again. Elsewhere nothing is broken or left out.
+    Where a terminal is too narrow, the columns of the `spare` heads are left out, the first one first; then long heads
+    of numbers and the words of the widest column are broken into lines, and the columns that do not fit stand below,
+    with the first one again. Elsewhere nothing is broken or left out.
 
     No header is printed where all heads are empty; the columns of numbers are aligned to the `right`.
     """
@@ -198,10 +205,18 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: 
     if width is None:
         _print_plain(columns)
         return
+    for head in spare:
+        if _excess(columns, width) > 0:
+            columns = [column for column in columns if column.head != head]
     for number, piece in enumerate(_split(_narrowed(columns, width), width)):
         if number:
             print()
         _print_styled(piece)
+
+
+def is_terminal() -> bool:
+    """Return whether a person reads what is printed."""
+    return _terminal_width() is not None
 
 
 def _plain_cell(text: str) -> str:

@@ -19,7 +19,6 @@ from app.queries import (
     FREE_TEXT,
     RUN_ORDERS,
     SEARCH_FIELDS,
-    SHORT_FOR,
     FacetCounts,
     FoundRuns,
     RunQuery,
@@ -29,7 +28,7 @@ from app.queries import (
 )
 from app.records import RunRow
 from app.storage import rows
-from workloads.catalog import WORKLOADS
+from workloads.catalog import SHORT_FOR, WORKLOADS
 
 MAX_SEARCH_TERMS = 50
 """Search terms per query: SQLite takes some hundred conditions, and nobody types so many."""

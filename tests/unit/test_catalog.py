@@ -91,6 +91,7 @@ def test_an_unknown_workload_names_the_near_one_and_never_the_hidden() -> None:
         ("seconds", "2.5", 2.5),
         ("gpus", " 2 ", 2),
         ("layout", "NHWC", "NHWC"),
+        ("precision", "FP16", "float16"),
     ],
 )
 def test_words_of_the_command_line(name: str, text: str, value: Value) -> None:

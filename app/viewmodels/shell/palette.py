@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app import units
-from app.queries import SHORT_FOR
 from app.records import RunRow
 from app.viewmodels.format.naming import short_name
+from workloads.catalog import SHORT_FOR
 
 RUNS = "Runs"
 RECENT = "Recent"

@@ -201,6 +201,19 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
         (["run", "--parmeters"], f"There is no option --parmeters. Did you mean --parameters? {HELP.format(' run')}"),
         (["show"], f"RUN is missing. {HELP.format(' show')}"),
         (["show", "first"], "RUN takes a whole number, not 'first'."),
+        (["show", "1,2"], "RUN takes a whole number, not '1,2'; spaces stand between several."),
+        (
+            ["run", "lstm", "--batch-size", "64"],
+            f"There is no option --batch-size. Did you mean -s batch_size=…? {HELP.format(' run')}",
+        ),
+        (
+            ["run", "lstm", "batch_size=64"],
+            f"Got unexpected extra argument (batch_size=64). Did you mean -s batch_size=64? {HELP.format(' run')}",
+        ),
+        (
+            ["run", "lstm", "bacth_size=64"],
+            f"Got unexpected extra argument (bacth_size=64). {HELP.format(' run')}",
+        ),
         (["show", "1", "2"], f"Got unexpected extra argument (2). {HELP.format(' show')}"),
         (
             ["experiment", "--variants-of", "1;2"],

@@ -1,7 +1,9 @@
 """`list` with its filters, `note`, `tag`, `delete` and `restore` on stored runs."""
 
 import json
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from app.cli.main import main
 from app.storage.store import Store
 from tests.fakes.runs import SPEC, begin, keep
+from tests.fakes.terminal import use_terminal
 from workloads.protocol import RunSpec
 
 Run = Callable[..., str]
@@ -29,6 +32,27 @@ def run(database_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
         begin(store, uid="uid-2", spec=RunSpec(workload="cnn10", variant={**SPEC.variant, "layout": "NHWC"}))
         keep(store, uid="uid-3")
     return command
+
+
+@pytest.mark.parametrize(("columns", "words"), [(200, ["started", "tags"]), (80, [])])
+def test_on_a_terminal_a_list_has_twenty_runs_and_never_loses_its_throughput(
+    run: Run, monkeypatch: pytest.MonkeyPatch, database_path: Path, columns: int, words: list[str]
+) -> None:
+    with Store.open(database_path) as store:
+        for number in range(4, 22):
+            keep(store, uid=f"uid-{number}")
+    assert len(run("list").splitlines()) == 22, "all where nobody reads"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    use_terminal(monkeypatch, columns)
+    head, *lines = run("list").splitlines()
+    assert "throughput" in head
+    assert [word for word in ("started", "tags") if word in head] == words
+    assert len(rows(lines)) == 20
+    assert len(rows(run("list", "--limit", "21").splitlines())) == 21
+
+
+def rows(lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if re.match(r" *\d+ ", line)]
 
 
 def numbers(out: str) -> list[int]:

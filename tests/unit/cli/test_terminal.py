@@ -67,6 +67,19 @@ def test_what_a_terminal_has_no_room_for_stands_below(
     assert capsys.readouterr().out.splitlines()[1] == "a variant with a long name  1,000  12.5\xa0ms"
 
 
+@pytest.mark.parametrize(
+    ("columns", "heads"), [(42, "name value step"), (41, "name value"), (33, "name value"), (32, "name")]
+)
+def test_what_can_be_spared_gives_way_before_anything_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, heads: str
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    use_terminal(monkeypatch, columns)
+    print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}), spare=("step", "value"))
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert (head.split(), len(lines)) == (heads.split(), 2)
+
+
 def test_long_heads_of_numbers_are_broken_where_there_is_no_room(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
