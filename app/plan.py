@@ -11,6 +11,9 @@ from workloads.protocol import RunSpec
 REPEATS_LIMIT = 999
 """Largest number of runs per variant that an experiment may request; more is a typing error."""
 
+MAX_REPEATS = 20
+"""Runs per variant at most where only a precision was requested; `docs/statistics.md` simulates with as many."""
+
 MAX_THROTTLED_PCT = 5.0
 """Percent of its measured part that a run may be throttled and still count at once."""
 

@@ -176,8 +176,9 @@ class Tour:
         yield "open Run", lambda: bench.window.show_page(RUN)
         for workload in ("lstm", "wrn28-10", "cnn10"):
             yield f"form of {workload}", partial(bench.run_view.form.workload_chosen.emit, workload)
-        yield "queue several", bench.run_view.show_matrix
-        yield "leave the matrix", bench.run_view.show_live
+        yield "several values", partial(bench.run_view.form.typed.emit, "batch_size", "8..512 x2")
+        yield "questions", bench.run_view.show_gallery
+        yield "leave the questions", bench.run_view.show_live
         yield "replay", partial(bench.actions.replay, self._runs[-1])
         yield "end the replay", bench.replay.stop
         yield "open Monitor", lambda: bench.window.show_page(MONITOR)

@@ -22,7 +22,7 @@ import msgspec
 from PySide6.QtCore import QEvent, QEventLoop, QObject, Qt, QTimer
 from PySide6.QtGui import QImage, QKeySequence
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QCheckBox, QLabel, QLineEdit, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
@@ -258,7 +258,7 @@ def choose(workbench: Workbench, workload: str, **values: bool | float | str) ->
     workbench.run_view.show_live()
     workbench.run_view.form.workload_chosen.emit(workload)
     for name, value in {"gpus": 0, **values}.items():
-        workbench.run_view.form.edited.emit(name, value)
+        workbench.run_view.form.edited.emit(name, (value,))
 
 
 def run_variant(workbench: Workbench) -> None:
@@ -278,28 +278,23 @@ def watch_machine(workbench: Workbench) -> None:
     wait_idle(workbench)
 
 
-def tick(workbench: Workbench, name: str, *wanted: str) -> None:
-    """Tick values of a parameter in the matrix, or write several."""
-    matrix = workbench.run_view.matrix_view()
-    control = matrix.rows.control(name)
-    for box in control.findChildren(QCheckBox):
-        if box.text() in wanted and not box.isChecked():
-            box.click()
-    for line in control.findChildren(QLineEdit):
-        line.setFocus()
-        line.selectAll()
-        QTest.keyClicks(line, ", ".join(wanted))
-        QTest.keyClick(line, Qt.Key.Key_Return)
-
-
 def build_experiment(workbench: Workbench) -> None:
     """Choose two implementations, XLA off and on, and three batch sizes."""
     choose(workbench, "lstm", seconds=2)
-    click(workbench, "Compare values …")
+    form = workbench.run_view.form
+    form.edited.emit("implementation", ("standard", "block_fused"))
+    form.edited.emit("xla", (False, True))
+    form.typed.emit("batch_size", "16..64 x2")
+    settle(workbench)  # a new user is asked first where to run
+    workbench.run_view.show_gallery()
     settle(workbench)
-    tick(workbench, "implementation", "Standard", "Block-fused")
-    tick(workbench, "xla", "Off", "On")
-    tick(workbench, "batch_size", "16", "32", "64")
+
+
+def show_questions(workbench: Workbench) -> None:
+    """Show the prepared questions beside a form with one value each."""
+    choose(workbench, "cnn10")
+    settle(workbench)  # a new user is asked first where to run
+    workbench.run_view.show_gallery()
     settle(workbench)
 
 
@@ -342,7 +337,7 @@ def compare_with_reference(workbench: Workbench) -> None:
     workbench.actions.run_again(theirs.run)
     settle(workbench)
     for name, value in {"gpus": 0, "precision": "float32", "seconds": 5}.items():
-        workbench.run_view.form.edited.emit(name, value)
+        workbench.run_view.form.edited.emit(name, (value,))
     click(workbench, "Run")
     wait_until(lambda: "Completed" in labels(workbench))
     with Store.open(workbench.database) as store:
@@ -368,7 +363,8 @@ LIVE: Mapping[str, Take] = {
     "first-start": first_start,
     "run": run_variant,
     "monitor": watch_machine,
-    "matrix": build_experiment,
+    "experiment": build_experiment,
+    "questions": show_questions,
     "answer": answer_experiment,
     "reference": compare_with_reference,
     "queue": fill_queue,

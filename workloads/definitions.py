@@ -59,7 +59,6 @@ _RECURRENT_DETAILS = (
             Choice(value="tanh", label="tanh", help="The cell's own."),
             Choice(value="relu", label="ReLU", help="In Keras's loop only."),
         ),
-        advanced=True,
     ),
     integer_parameter(
         "unroll",
@@ -69,7 +68,6 @@ _RECURRENT_DETAILS = (
         1,
         1,
         10_000,
-        advanced=True,
         same_result=True,
     ),
     integer_parameter(
@@ -80,7 +78,6 @@ _RECURRENT_DETAILS = (
         0,
         10_000,
         unset="all",
-        advanced=True,
         same_result=True,
     ),
     *SAVED_WEIGHTS,
@@ -197,7 +194,6 @@ _BIAS = Parameter(
     label="Bias",
     help="Add a bias to each convolution, as Keras does by default; batch norm subtracts it again.",
     default=False,
-    advanced=True,
     silent=True,
 )
 

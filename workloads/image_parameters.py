@@ -27,7 +27,6 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         help="Where CIFAR-10 lies; empty looks where VARIANTSCOPE_DATA says, else in the user's cache folder.",
         default="",
         unset="usual place",
-        advanced=True,
         affects_step=False,
     ),
     integer_parameter(
@@ -38,7 +37,6 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         0,
         50_000,
         unset="all",
-        advanced=True,
         silent=True,
     ),
     Parameter(
@@ -53,7 +51,6 @@ IMAGE_DATA: tuple[Parameter, ...] = (
             ),
             Choice(value="none", label="None", help="Every pass has the same images."),
         ),
-        advanced=True,
         silent=True,
     ),
     Parameter(
@@ -66,7 +63,6 @@ IMAGE_DATA: tuple[Parameter, ...] = (
             Choice(value="standard", label="Standard", help="Each channel less its mean, by its deviation."),
             Choice(value="unit", label="/255", help="Divided by 255, from 0 to 1."),
         ),
-        advanced=True,
         silent=True,
     ),
     integer_parameter(
@@ -91,7 +87,6 @@ IMAGE_TRAINING: tuple[Parameter, ...] = (
         default=0.05,
         minimum=1e-6,
         maximum=10.0,
-        advanced=True,
         silent=True,
     ),
     Parameter(
@@ -109,7 +104,6 @@ IMAGE_TRAINING: tuple[Parameter, ...] = (
                 help="In 30 % of the steps straight up from 0, in the others straight down to 0 (Smith, Topin 2018).",
             ),
         ),
-        advanced=True,
         silent=True,
     ),
     Parameter(
@@ -120,7 +114,6 @@ IMAGE_TRAINING: tuple[Parameter, ...] = (
         default=0.0,
         minimum=0.0,
         maximum=1.0,
-        advanced=True,
         silent=True,
     ),
 )

@@ -68,7 +68,6 @@ _COMPUTATION: tuple[Parameter, ...] = (
             Choice(value="hierarchical", label="Hierarchical copy", help="Copies between two halves of the GPUs."),
             Choice(value="one_device", label="One device", help="Copied to one GPU, added there and copied back."),
         ),
-        advanced=True,
         scales=True,
         silent=True,
         same_result=True,
@@ -79,7 +78,6 @@ _COMPUTATION: tuple[Parameter, ...] = (
         label="Layout optimizer",
         help=f"Let {FRAMEWORK.name}'s graph optimizer change the data layout. Off keeps the requested layout.",
         default=False,
-        advanced=True,
         silent=True,
         same_result=True,
     ),
@@ -89,7 +87,6 @@ _COMPUTATION: tuple[Parameter, ...] = (
         label="Memory growth",
         help=f"Take GPU memory as needed; off, {FRAMEWORK.name} takes nearly all of it at the start.",
         default=True,
-        advanced=True,
         silent=True,
         same_result=True,
     ),
@@ -103,7 +100,6 @@ _COMPUTATION: tuple[Parameter, ...] = (
         maximum=1024.0,
         unit="GiB",
         unset="off",
-        advanced=True,
         same_result=True,
     ),
     Parameter(
@@ -128,7 +124,6 @@ _COMPUTATION: tuple[Parameter, ...] = (
             Choice(value="graph", label="Graph", help="The executed graph alone."),
             Choice(value="off", label="Off", help="Nothing: what really ran stays unknown."),
         ),
-        advanced=True,
         affects_step=False,
     ),
 )
@@ -143,7 +138,6 @@ SYNTHETIC_DATA: tuple[Parameter, ...] = (
         help="Where the training data come from.",
         default="synthetic",
         choices=(SYNTHETIC,),
-        advanced=True,
     ),
 )
 
@@ -154,7 +148,6 @@ SAVED_WEIGHTS: tuple[Parameter, ...] = (
         label="Save weights",
         help="Save the weights next to the database at the end of the run, to export the model.",
         default=False,
-        advanced=True,
         affects_step=False,
         silent=True,
     ),
@@ -173,7 +166,6 @@ SAVED_WEIGHTS: tuple[Parameter, ...] = (
                 "measured block.",
             ),
         ),
-        advanced=True,
         affects_step=False,
         silent=True,
     ),
@@ -189,6 +181,7 @@ _DURATION: tuple[Parameter, ...] = (
         minimum=0.1,
         maximum=86_400,
         unit="s",
+        common=True,
         affects_step=False,
     ),
     integer_parameter(
@@ -199,7 +192,6 @@ _DURATION: tuple[Parameter, ...] = (
         0,
         100_000_000,
         unset="off",
-        advanced=True,
         affects_step=False,
     ),
     integer_parameter(
@@ -210,7 +202,6 @@ _DURATION: tuple[Parameter, ...] = (
         0,
         1_000_000,
         cpu_default=5,
-        advanced=True,
         affects_step=False,
     ),
     integer_parameter(
@@ -220,7 +211,6 @@ _DURATION: tuple[Parameter, ...] = (
         1,
         0,
         2_147_483_647,
-        advanced=True,
         affects_step=False,
     ),
     integer_parameter(
@@ -231,7 +221,6 @@ _DURATION: tuple[Parameter, ...] = (
         0,
         1024,
         unset="automatic",
-        advanced=True,
         same_result=True,
     ),
     Parameter(
@@ -242,7 +231,6 @@ _DURATION: tuple[Parameter, ...] = (
         f"other versions of the libraries; it needs {FRAMEWORK.name}, numpy and msgspec. Empty is this program's own.",
         default="",
         unset="this program's own",
-        advanced=True,
         same_result=True,
     ),
 )

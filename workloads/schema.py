@@ -37,8 +37,7 @@ class Parameter:
         minimum: The least number, inclusive.
         maximum: The largest number, inclusive.
         unset: What the least number, or no text, stands for, if that is no value like the others.
-        advanced: Folded away in the form of a run.
-        common: Open in the form of an experiment; the others are folded away there.
+        common: In sight in the form; the others are found by a search there.
         named: How the short name of a variant shows it: `first` by its value alone, `special` in a form of its own,
             `changed` by label and value if it is not the default.
         identifies: Named in a description of what variants share even at its default.
@@ -61,7 +60,6 @@ class Parameter:
     maximum: float | None = None
     unit: str = ""
     unset: str = ""
-    advanced: bool = False
     common: bool = False
     named: Literal["first", "special", "changed"] = "changed"
     identifies: bool = False

@@ -49,7 +49,7 @@ from app.cli.terminal import ask_consent, print_json, print_table, say
 from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM, default_database
-from app.plan import MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan, with_random_order
+from app.plan import MAX_REPEATS, MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan, with_random_order
 from app.queries import FINISHED_STATES, QueueEntry
 from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
@@ -60,7 +60,7 @@ from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, user_preset_files
 from app.runs.experiment.queue import enqueue, entry_plan, estimate_remaining, read_experiment
 from app.runs.experiment.reuse import reusable_as_newest
-from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
+from app.runs.experiment.schedule import parse_precision_pct
 from app.samples import Inventory
 from app.storage.store import Store
 from app.viewmodels.charts.roofline import DRAM

@@ -43,11 +43,8 @@ class Actions:
     run_plan: Callable[["Plan"], None]
     """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
 
-    compare_values: Callable[[], None]
-    """Show on the Run screen the form in which an experiment is built, unless a replay covers that screen."""
-
-    open_presets: Callable[[], None]
-    """Show the prepared experiments on the Run screen."""
+    open_questions: Callable[[], None]
+    """Show the prepared questions on the Run screen, unless a replay covers it."""
 
     show_reference: Callable[[], None]
     """Show History and add the reference runs there."""

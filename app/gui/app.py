@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication, QMainWindow, QMessageBox
 from app.errors import DatabaseError, DatabaseGoneError, DatabaseMissingError, DatabaseReplacedError, UserError
 from app.gui.actions import Actions
 from app.gui.diagnostics import Diagnostics
-from app.gui.experiment.experiment_controller import ExperimentController
+from app.gui.experiment.gallery_controller import GalleryController
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.experiment.queue_sync import QueueSync
 from app.gui.hosts.host_screens import HostScreens
@@ -23,6 +23,7 @@ from app.gui.quick_imports import import_plots
 from app.gui.run.custom_workloads import CustomWorkloads
 from app.gui.run.file_opener import FileOpener
 from app.gui.run.first_start_controller import FirstStart
+from app.gui.run.form_controller import FormController
 from app.gui.run.replay_controller import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
@@ -38,6 +39,7 @@ from app.gui.widgets.dialogs import ConsentQuestion, ask_for_database, ask_to_cl
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, PROGRAM, default_database
+from app.samples import Inventory
 from app.storage.files import KnownDatabase, disk_space
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
@@ -224,7 +226,7 @@ def main(
         status = application.exec()
         workbench.close()
         collector.stop()
-        opened = workbench.run.messages.rescued
+        opened = workbench.form.messages.rescued
         next_database = workbench.next_database
         chosen.replace_missing(workbench.database, next_database)
     return status
@@ -272,7 +274,7 @@ class Workbench(QObject):
         self._theme = theme
         self.window = MainWindow(_pages(self), theme)
         self._question = DatabaseQuestion(
-            self.window, theme, database, lambda: self._busy, lambda: self.run.messages.rescued, self._switch_database
+            self.window, theme, database, lambda: self._busy, lambda: self.form.messages.rescued, self._switch_database
         )
         self.reads = Background(self, self._question.take)
         self.undo = UndoStack(self.reads, self)
@@ -280,36 +282,36 @@ class Workbench(QObject):
         self._later = QTimer(self, singleShot=True, interval=_STORED_AFTER_MS)
         self.run_view = run_view = RunView(theme)
         form = VariantForm(hidden=hidden_workloads)
+        self.form = FormController(run_view.form, form, database, self.reads, self._wait_inventory, self.undo.push)
         self.run = RunController(
             run_view,
-            form,
+            self.form,
             lambda spec, host: self._session_factory().make_run(spec, host),
             lambda spec, limit, host: self._session_factory().make_search(spec, limit, host),
             self.sessions,
             self.bridge,
         )
         self.consent = ConsentQuestion(self.window, theme)
-        self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.run.show_form, self.consent.ask)
+        self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.form.show, self.consent.ask)
         self.replay = ReplayController(run_view)
         self.opener = FileOpener(
-            self.window, self.stored, self.run, self.replay, self.reads, database, lambda: self._busy
+            self.window, self.stored, self.form, self.replay, self.reads, database, lambda: self._busy
         )
-        self.hosts = HostScreens(self.window, theme, run_view, self.run, self.bridge, self.consent.ask)
+        self.hosts = HostScreens(self.window, theme, run_view, self.form, self.run, self.bridge, self.consent.ask)
         self.actions = self._make_actions()
         self._factory: SessionFactory | None = None
-        sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.run.show_error)
+        sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.form.show_error)
         self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)
-        inventory = self.hosts.inventory_source(self.feed.wait_inventory)
         show_run = partial(self.window.show_page, RUN)
-        self.experiments = ExperimentController(
-            run_view, self.run, form, database, self.reads, inventory, self.queue.add, show_run, self.actions
+        self.questions = GalleryController(
+            run_view, self.form, database, self.reads, self._wait_inventory, self.queue.add, show_run, self.actions
         )
-        store = SettingsStore(database, self.reads, self.run.show_error)
+        store = SettingsStore(database, self.reads, self.form.show_error)
         self.settings = Settings(
-            self.window, theme, store, self.feed, self.run, self._prepare_worker, self._switch_database
+            self.window, theme, store, self.feed, self.form, self._prepare_worker, self._switch_database
         )
         self._first_start = FirstStart(
-            run_view, self.run, store, self.actions, self.experiments.compare_quickly, self._prepare_worker
+            run_view, self.form, store, self.actions, self.questions.compare_quickly, self._prepare_worker
         )
         self.shell = self._make_shell(theme, database)
         self.drops = DropLayer(self.window, theme, database, lambda: self._busy, _takers(self))
@@ -329,8 +331,7 @@ class Workbench(QObject):
             replay=self.opener.play,
             open_trace=self.opener.ask_for_trace,
             run_plan=self._run_plan,
-            compare_values=self._compare_values,
-            open_presets=self._open_presets,
+            open_questions=self._open_questions,
             show_reference=self.stored.show_reference,
             add_reference=self.stored.add_reference,
             manage_hosts=self.hosts.manage,
@@ -345,7 +346,7 @@ class Workbench(QObject):
         self.window.painted.connect(self._start_slow_parts)
         self._later.timeout.connect(lambda: self.window.make_page(MONITOR))
         self._later.timeout.connect(
-            lambda: self.reads.run(self.stored.prepare, lambda _: self.stored.make_ahead(), self.run.show_error)
+            lambda: self.reads.run(self.stored.prepare, lambda _: self.stored.make_ahead(), self.form.show_error)
         )
         self.window.close_requested.connect(self._ask_to_close)
         self.window.page_shown.connect(lambda _: self.hosts.monitor.refresh())
@@ -356,12 +357,14 @@ class Workbench(QObject):
         self.settings.place_requested.connect(lambda: self.window.show_page(RUN))
         self.settings.place_requested.connect(self._first_start.open)
         self.settings.hosts_requested.connect(self.hosts.manage)
-        for take in (self.stored.show_undone, self.queue.take_undone, self.experiments.show_undone):
+        for take in (self.stored.show_undone, self.queue.take_undone, self.questions.show_undone):
             self.undo.undone.connect(take)
         self._connect_queue()
         self.hosts.start(self.queue)
-        self.experiments.start()
+        self.run.plan_requested.connect(self.questions.submit)
+        self.questions.start()
         self.run.start()
+        self.form.start()
         self.custom_workloads.start()
         self.window.show_last_page(self.database)
         self.window.show()
@@ -410,7 +413,7 @@ class Workbench(QObject):
         self.feed.start()
         self.feed.subscribe(self.bridge.post)  # readings come while pyqtgraph is imported, and are drawn at once
         import_plots()  # here, for pyqtgraph crashes on another thread
-        self.reads.run(lambda: prepare(self.database), lambda _: self._database_ready(), self.run.show_error)
+        self.reads.run(lambda: prepare(self.database), lambda _: self._database_ready(), self.form.show_error)
         self._later.start()
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
 
@@ -442,6 +445,10 @@ class Workbench(QObject):
     def _make_queue_runner(self, on_progress: Callable[["ExperimentProgress"], None]) -> "QueueRunner":
         return self._session_factory().make_queue_runner(on_progress)
 
+    def _wait_inventory(self) -> Inventory:
+        """Return the devices of the chosen host. Thread: any but the GUI's."""
+        return self.hosts.hosts.wait_inventory(self.feed.wait_inventory)
+
     def _wait_telemetry(self) -> None:
         """Wait for telemetry; meanwhile import the modules that runs need."""
         importlib.import_module("app.gui.run.sessions")
@@ -455,8 +462,8 @@ class Workbench(QObject):
         self._check_disk_space()
 
     def _check_disk_space(self) -> None:
-        failed = partial(self.run.messages.show_failed_read, self._check_disk_space)
-        self.reads.run(lambda: space_warning(self.database), self.run.warn, failed)
+        failed = partial(self.form.messages.show_failed_read, self._check_disk_space)
+        self.reads.run(lambda: space_warning(self.database), self.form.warn, failed)
 
     def _run(self) -> None:
         """Run the form's variant, unless a replay covers the form."""
@@ -475,16 +482,13 @@ class Workbench(QObject):
 
     def _telemetry_failed(self, error: UserError) -> None:
         self.hosts.show_failure(str(error))
-        self.run.show_error(error)
+        self.form.show_error(error)
 
     def _run_plan(self, plan: "Plan") -> None:
-        self.experiments.submit(plan)
+        self.questions.submit(plan)
 
-    def _compare_values(self) -> None:
-        self.experiments.compare_values()
-
-    def _open_presets(self) -> None:
-        self.experiments.open_presets()
+    def _open_questions(self) -> None:
+        self.questions.open()
 
     def _runs_imported(self) -> None:
         self.stored.refresh_all()
@@ -544,5 +548,5 @@ def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
         "database": workbench.stored.add_file,
         "trace": workbench.opener.play,
         "workload": open_workload,
-        "preset": workbench.experiments.add_preset,
+        "preset": workbench.questions.add_preset,
     }

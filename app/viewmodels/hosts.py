@@ -9,7 +9,7 @@ from app.samples import Inventory
 from app.viewmodels.format.cells import Cell, Column, Tone, text_cell, widest
 from app.viewmodels.format.naming import format_gpu_counts
 from app.viewmodels.plot.telemetry_buffer import MachineState, machine_state
-from app.viewmodels.run.form import Field, Option
+from app.viewmodels.run.fields import Field, Option
 from workloads.catalog import FRAMEWORK
 
 Stage = Literal["off", "connecting", "connected", "lost", "failed"]
@@ -76,18 +76,19 @@ def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | 
     known = {state.name: state for state in states}
     state = known.get(chosen, HostState(name=chosen))
     note = "" if not chosen else _note(state, inventory)
+    options = (
+        Option(value="", label="This machine"),
+        *(Option(value=name, label=name, help=describe_stage(known[name])[0]) for name in known),
+        *([Option(value=chosen, label=chosen)] if chosen and chosen not in known else []),
+        Option(value=MANAGE, label="Hosts …" if known else "Add host …"),
+    )
     return Field(
         name="host",
         label="Host",
-        kind="choice",
-        value=chosen,
         help="Where runs are made: on this machine, or on one reached over SSH, Slurm, Ray or Docker",
-        options=(
-            Option(value="", label="This machine"),
-            *(Option(value=name, label=name, help=describe_stage(known[name])[0]) for name in known),
-            *([Option(value=chosen, label=chosen)] if chosen and chosen not in known else []),
-            Option(value=MANAGE, label="Hosts …" if known else "Add host …"),
-        ),
+        chosen=tuple(option for option in options if option.value == chosen),
+        options=options,
+        takes_several=False,
         note=note,
         problem=state.stage in ("lost", "failed"),
     )

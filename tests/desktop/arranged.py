@@ -68,6 +68,9 @@ def _go_round(window: MainWindow) -> Story:
     for screen in (*SEEN, "History"):
         click_tab(tabs, screen)
         yield SEEN[screen]
+        if plots := shown(QAbstractButton, "Live plots"):
+            click(plots)
+            yield lambda: shown(QAbstractButton, "30 s")
         found[screen] = dict(_named(window))
     print(json.dumps({"place": window.geometry().getRect(), **found}), flush=True)
     press("alt+F4")
@@ -79,11 +82,12 @@ def arrange(_folder: Path) -> Story:
     window = yield from until(active_window)
     tabs = yield from until(lambda: shown(QTabBar, "Screens"))
     yield SEEN["Run"]
-    batch = yield from until(lambda: shown(QAbstractSpinBox, "Batch size"))
-    click((yield from until(lambda: shown(QAbstractButton, "Advanced"))))
-    yield lambda: shown(QComboBox, "Memory growth") or shown(QAbstractButton, "Memory growth")
+    batch = yield from until(lambda: shown(QLineEdit, "Batch size"))
+    click((yield from until(lambda: shown(QAbstractButton, "Every setting"))))
+    yield lambda: shown(QComboBox, "Memory growth")
     yield from fill(batch, "24")
     yield lambda: batch.text() == "24"
+    click((yield from until(lambda: shown(QAbstractButton, "Live plots"))))
     click((yield from until(lambda: shown(QAbstractButton, "30 s"))))
     click_tab(tabs, "Monitor")
     click((yield from until(lambda: shown(QAbstractButton, "10 min"))))

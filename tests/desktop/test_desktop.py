@@ -60,6 +60,6 @@ def test_every_screen_is_at_the_next_start_as_it_was_arranged(display: str, tmp_
     save_setting(database, FIRST_START, ANSWERED)
     arranged = end_of(display, "arrange", tmp_path)
     assert arranged["History"]["text Search runs"] == "nchw"
-    assert arranged["Run"]["number Batch size"] == "24"
+    assert arranged["Run"]["text Batch size"] == "24"
     assert (arranged["Run"]["button 30 s "], arranged["Monitor"]["button 10 min "]) == (True, True)
     assert end_of(display, "look", tmp_path) == arranged

@@ -122,6 +122,6 @@ def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, work
     assert f"The run that was active is stored in {rescued}; " in box.informativeText()
     _click(box, "Start a &new one there")
     qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
-    assert (workbench.next_database, workbench.run.messages.rescued) == (path, rescued), (
+    assert (workbench.next_database, workbench.form.messages.rescued) == (path, rescued), (
         "the next window offers to add it"
     )

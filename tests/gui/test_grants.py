@@ -72,7 +72,7 @@ def test_resume_of_an_imported_entry_shows_its_python_and_asks(
     answer(qtbot, workbench, REFUSE)
     qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
     assert not attacker.marker.exists()
-    assert "nobody has allowed" in workbench.run.messages.error
+    assert "nobody has allowed" in workbench.form.messages.error
     assert read_grants() == ()
     workbench.queue.pause_or_resume(1, "go on")
     question(qtbot, workbench)
@@ -133,7 +133,7 @@ def test_a_dropped_preset_is_listed_and_its_start_asks(qtbot: QtBot, workbench: 
     Drag(qtbot, workbench, file).drop()
     qtbot.waitUntil(lambda: "list the preset" in workbench.undo.undo_name, timeout=READ_LIMIT_MS)
     assert not attacker.marker.exists()
-    presets = workbench.run_view.matrix_view().presets
+    presets = workbench.run_view.gallery
     presets.start_requested.emit(str(file))
     assert f"run the code of {attacker.module} (SHA-256 " in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
@@ -156,7 +156,7 @@ def test_a_database_s_own_files_are_not_run_when_a_window_opens_on_it(
 
 def test_run_again_asks_where_the_field_was_not_typed(qtbot: QtBot, workbench: Workbench, attacker: Attacker) -> None:
     (spec, _) = attacker.specs(interpreter=str(attacker.python))
-    workbench.run.fill(spec)
+    workbench.form.fill(spec)
     click_run(workbench.run_view.form)
     assert f"run {attacker.python} as Python" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
@@ -170,7 +170,7 @@ def test_run_again_asks_where_the_field_was_not_typed(qtbot: QtBot, workbench: W
 
 def test_a_window_that_quits_answers_no(qtbot: QtBot, workbench: Workbench, attacker: Attacker) -> None:
     (spec, _) = attacker.specs(interpreter=str(attacker.python))
-    workbench.run.fill(spec)
+    workbench.form.fill(spec)
     click_run(workbench.run_view.form)
     question(qtbot, workbench)
     workbench.quit()

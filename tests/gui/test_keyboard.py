@@ -69,9 +69,10 @@ def unreached(shown: QWidget, reached: list[QWidget]) -> list[str]:
 
 
 def backwards(shown: QWidget, reached: list[QWidget]) -> list[str]:
-    """Return the steps that go up, but to a column further right."""
+    """Return the steps that go up, but to a column further right; what is scrolled out of sight is nowhere."""
     first = min(reached, key=lambda widget: reading(shown, widget))
     turned = reached[reached.index(first) :] + reached[: reached.index(first)]
+    turned = [widget for widget in turned if not widget.visibleRegion().isEmpty()]
     areas = [QRect(widget.mapTo(shown, QPoint()), widget.size()) for widget in turned]
     return [
         f"{name_of(turned[n])} to {name_of(turned[n + 1])}"

@@ -81,9 +81,9 @@ def test_a_narrow_window_has_the_form_above_the_plots_and_scrolls_to_what_begins
     view = workbench.run_view
     workbench.window.resize(*DOUBLED)
     qtbot.waitUntil(lambda: view.form.width() == view.width())
-    assert not in_sight(workbench, view.live)
-    view.show_matrix()
-    qtbot.waitUntil(lambda: in_sight(workbench, view.matrix_view()))
+    assert not in_sight(workbench, view.gallery)
+    view.show_gallery()
+    qtbot.waitUntil(lambda: in_sight(workbench, view.gallery))
     choose(workbench)
     click_run(view.form)
     qtbot.waitUntil(lambda: in_sight(workbench, view.live), timeout=READ_LIMIT_MS)
@@ -98,7 +98,7 @@ def test_the_plots_of_a_run_that_was_stopped_fit_a_small_screen(qtbot: QtBot, wo
     live, form = workbench.run_view.live, workbench.run_view.form
     form.workload_chosen.emit("cnn10")
     for name, value in {"batch_size": 16, "seconds": 60.0}.items():
-        form.edited.emit(name, value)
+        form.edited.emit(name, (value,))
     click_run(form)
     wait_for_status(qtbot, workbench, "Measuring")
     click_run(form)

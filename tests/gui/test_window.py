@@ -84,7 +84,7 @@ def _field(workbench: Workbench, name: str) -> object:
 def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench)
     for step_ms in (5.0, 8.0):
-        workbench.run_view.form.edited.emit("step_ms", step_ms)
+        workbench.run_view.form.edited.emit("step_ms", (step_ms,))
         with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
             click_run(workbench.run_view.form)
     workbench.window.show_page(HISTORY)
@@ -103,7 +103,7 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     workbench.actions.open_run(1)
     assert history.isVisible()
     qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)
-    workbench.run_view.form.edited.emit("step_ms", 99.0)
+    workbench.run_view.form.edited.emit("step_ms", (99.0,))
     workbench.actions.run_again(2)
     assert workbench.run_view.isVisible()
     qtbot.waitUntil(lambda: _field(workbench, "step_ms") == 8.0, timeout=READ_LIMIT_MS)

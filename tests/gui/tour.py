@@ -69,25 +69,28 @@ def _queue(workbench: Workbench) -> None:
     wait_until(queue.table.isVisible)
 
 
-def _matrix(workbench: Workbench) -> None:
+def _experiment(workbench: Workbench) -> None:
+    """Give the form several values."""
     _page(workbench, RUN)
-    workbench.experiments.open()
-    wait_until(workbench.run_view.matrix_view().isVisible)
+    form = workbench.run_view.form
+    form.edited.emit("layout", ("NCHW", "NHWC"))
+    form.typed.emit("batch_size", "8..32 x2")
 
 
-def _presets(workbench: Workbench) -> None:
-    workbench.actions.open_presets()
+def _questions(workbench: Workbench) -> None:
+    for name in ("layout", "batch_size"):
+        workbench.run_view.form.edited.emit(name, ())
+    workbench.actions.open_questions()
     wait_until(lambda: _start_buttons(workbench))
 
 
 def _start_buttons(workbench: Workbench) -> list[QPushButton]:
-    buttons = workbench.run_view.matrix_view().presets.findChildren(QPushButton)
+    buttons = workbench.run_view.gallery.findChildren(QPushButton)
     return [each for each in buttons if each.text() == "Start"]
 
 
 def _largest_batch(workbench: Workbench) -> None:
     _page(workbench, RUN)
-    workbench.run_view.show_live()
     click(workbench, "Find the largest batch …")
 
 
@@ -137,8 +140,8 @@ def _values(workbench: Workbench) -> None:
 SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "run": lambda workbench: _page(workbench, RUN),
     "queue": _queue,
-    "matrix": _matrix,
-    "presets": _presets,
+    "experiment": _experiment,
+    "questions": _questions,
     "monitor": lambda workbench: _page(workbench, MONITOR),
     "history": show_history,
     "facets": _facets,

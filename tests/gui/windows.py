@@ -64,7 +64,7 @@ def choose(workbench: Workbench, **values: bool | float | str) -> None:
     form = workbench.run_view.form
     form.workload_chosen.emit("dummy")
     for name, value in {"gpus": 0, "steps": 0, "seconds": 0.5, **values}.items():
-        form.edited.emit(name, value)
+        form.edited.emit(name, (value,))
 
 
 def click_run(form: FormView) -> None:

@@ -57,7 +57,6 @@ PROTOCOLS = {
     "Backend": "the seam to a framework",
     "Batches": "generators of each kind of data",
     "Channel": "ProcessChannel, and stand-ins of tests",
-    "Control": "the editors of a form's kinds of parameters",
     "CurveSource": "live, stored, and Monitor's curves",
     "EvidenceCollector": "the seam to a framework",
     "HostConnection": "Connection, PoolConnection, ClusterConnection",

@@ -172,7 +172,7 @@ class CompareController(QObject):
             self._view.offers.show_adding()
             self._actions.add_reference(self._fail_to_add)
         elif offer.action == "build":
-            self._actions.open_presets()
+            self._actions.open_questions()
         else:
             self.show_runs(offer.runs, article=offer.action == "article")
 

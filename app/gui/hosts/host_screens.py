@@ -1,7 +1,6 @@
 """Connects the hosts with what shows them: the Run screen, Monitor, the window's head and the dialog of hosts."""
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
@@ -10,6 +9,7 @@ from app.grants import Consent
 from app.gui.actions import Actions
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.hosts.hosts_controller import HostsController
+from app.gui.run.form_controller import FormController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
@@ -88,6 +88,7 @@ class HostScreens(QObject):
         window: MainWindow,
         theme: Theme,
         run_view: RunView,
+        form: FormController,
         run: RunController,
         bridge: Bridge,
         consent: Consent,
@@ -99,6 +100,7 @@ class HostScreens(QObject):
         super().__init__(run_view)
         self._window = window
         self._theme = theme
+        self._form = form
         self._run = run
         self._queue: QueueController | None = None
         self.hosts = HostsController(run_view.form.host, bridge, MonitorModel(run.recent), consent)
@@ -107,11 +109,11 @@ class HostScreens(QObject):
     def start(self, queue: QueueController) -> None:
         """Connect the parts, and read the user's hosts."""
         self._queue, hosts = queue, self.hosts
-        hosts.chosen_changed.connect(self._run.set_machine)
+        hosts.chosen_changed.connect(self._form.set_machine)
         hosts.shown_changed.connect(self._run.show_host)
         hosts.states_changed.connect(self._show_states)
         hosts.manage_requested.connect(self.manage)
-        self._run.form_shown.connect(lambda _: self._follow_run())
+        self._form.shown.connect(lambda _: self._follow_run())
         queue.host_changed.connect(hosts.follow_run)
         queue.running_changed.connect(lambda _: self._follow_run())
         hosts.start()
@@ -136,10 +138,6 @@ class HostScreens(QObject):
         from app.gui.hosts.hosts_dialog import HostsDialog
 
         HostsDialog(self._window, self._theme, self.hosts).open()
-
-    def inventory_source(self, here: Callable[[], Inventory]) -> Callable[[], Inventory]:
-        """Return what waits for the devices of the chosen host, off the GUI thread; `here` for this machine's."""
-        return lambda: self.hosts.wait_inventory(here)
 
     def handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
         """Take one event: telemetry goes to the Run screen only from the host that is shown there."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog
 
+from app.gui.run.form_controller import FormController
 from app.gui.run.replay_controller import ReplayController
-from app.gui.run.run_controller import RunController
 from app.gui.stored_screens import StoredScreens
 from app.gui.threads import Background
 from app.gui.window import RUN, MainWindow
@@ -31,7 +31,7 @@ class FileOpener:
         self,
         window: MainWindow,
         stored: StoredScreens,
-        run: RunController,
+        form: FormController,
         replay: ReplayController,
         reads: Background,
         database: Path,
@@ -43,7 +43,7 @@ class FileOpener:
         """
         self._window = window
         self._stored = stored
-        self._run = run
+        self._form = form
         self._replay = replay
         self._reads = reads
         self._database = database
@@ -54,7 +54,7 @@ class FileOpener:
         self._reads.run(
             lambda: is_database(path) or is_recording(path),
             lambda found: self._stored.import_file(path) if found else self.play(path),
-            partial(self._run.messages.show_failed_read, lambda: self.open_file(path)),
+            partial(self._form.messages.show_failed_read, lambda: self.open_file(path)),
         )
 
     def ask_for_trace(self) -> None:
@@ -68,13 +68,13 @@ class FileOpener:
         """Play a stored run or a trace on the Run screen, unless something runs; `speed` 1 is real time."""
         self._window.show_page(RUN)
         if self._is_busy():
-            self._run.warn("A run is active. Replay this one when it has ended.")
+            self._form.warn("A run is active. Replay this one when it has ended.")
             return
-        self._run.messages.take_away()
+        self._form.messages.take_away()
         self._reads.run(
             lambda: _read_recording(self._database, source),
             lambda recording: self._replay.play(recording, speed),
-            partial(self._run.messages.show_failed_read, lambda: self.play(source, speed)),
+            partial(self._form.messages.show_failed_read, lambda: self.play(source, speed)),
         )
 
     def run_again(self, run: int) -> None:
@@ -82,8 +82,8 @@ class FileOpener:
         self._window.show_page(RUN)
         self._reads.run(
             lambda: _read_spec(self._database, run),
-            self._run.fill,
-            partial(self._run.messages.show_failed_read, lambda: self.run_again(run)),
+            self._form.fill,
+            partial(self._form.messages.show_failed_read, lambda: self.run_again(run)),
         )
 
 

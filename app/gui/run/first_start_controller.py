@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject
 
 from app.errors import UserError
 from app.gui.actions import Actions
-from app.gui.run.run_controller import RunController
+from app.gui.run.form_controller import FormController
 from app.gui.run.screen import RunView
 from app.gui.settings.settings import SettingsStore
 from app.samples import Inventory
@@ -37,7 +37,7 @@ class FirstStart(QObject):
     def __init__(
         self,
         view: RunView,
-        run: RunController,
+        form: FormController,
         store: SettingsStore,
         actions: Actions,
         compare: Callable[[Machine], None],
@@ -58,7 +58,7 @@ class FirstStart(QObject):
         self._is_read = False
         self._is_busy = False
         self._is_preparing = False
-        run.form_shown.connect(self._make_room)
+        form.shown.connect(self._make_room)
 
     def start(self) -> None:
         """Show the choice if the database is new, once this machine's devices are known and if nothing began before."""
@@ -81,7 +81,7 @@ class FirstStart(QObject):
     def _read(self, *, only_new: bool) -> None:
         def take(known: Known) -> None:
             self._known = known
-            is_wanted = not only_new or (known.is_new and self._view.shows_live and not self._is_busy)
+            is_wanted = not only_new or (known.is_new and self._view.is_free and not self._is_busy)
             if self._inventory is not None and is_wanted:
                 self._open_view()
 
@@ -140,8 +140,8 @@ class FirstStart(QObject):
         self._store.on_failure(error)
 
     def _leave(self) -> None:
-        """Show the live view; this database is asked no more."""
-        self._view.show_live()
+        """Show the questions; this database is asked no more."""
+        self._view.show_gallery()
         self._store_answer()
 
     def _store_answer(self) -> None:

@@ -1,4 +1,4 @@
-"""The form for one run: workload, parameters, and the buttons that run, queue, compare or stop."""
+"""The form: a workload, one value or several of its parameters, and the button that runs what they make."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,12 +9,12 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QInputDialog,
-    QPushButton,
+    QLineEdit,
     QVBoxLayout,
     QWidget,
 )
 
-from app.gui.run.form_controls import FieldRow, HostChoice, control_for
+from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     BreakingLabel,
@@ -25,11 +25,13 @@ from app.gui.widgets.basic import (
     set_role,
     show_text,
     text_label,
+    toggle_button,
 )
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
-from app.viewmodels.run.form import MOST_CURES, FormState
+from app.viewmodels.experiment.preview import describe_refused
+from app.viewmodels.run.fields import EXPERIMENT, MOST_CURES, Field, FormState
 from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
 
 
@@ -49,28 +51,32 @@ class BatchLimitDialog(QInputDialog):
 
 _CUSTOM_ENTRY = ("", "Custom workload …")
 """Last entry of the list of workloads; no workload has its name."""
-
-
-def _row_keys(state: FormState) -> dict[str, tuple[str, str]]:
-    """Return what the rows depend on, by their parameters: those of a custom workload may change."""
-    return {field.name: (field.kind, field.label) for field in state.fields}
-
-
 _FOR_THE_NEXT = "This form is for the next run; the active one is named above the plots."
 
 
+def _row_keys(state: FormState) -> dict[str, tuple[object, ...]]:
+    """Return what the rows depend on, by their fields: those of a custom workload may change."""
+    return {
+        field.name: (field.label, bool(field.options), bool(field.suggestions), field.unit, field.essential)
+        for field in state.fields
+    }
+
+
 class FormView(QWidget):
-    """Shows every parameter of the workload, why it cannot run here, and the Run button."""
+    """Shows the parameters of the workload, what cannot run here of their values, and the button that runs the rest."""
 
     workload_chosen = Signal(str)
     custom_file_requested = Signal()
     """For a Python file with workloads."""
     edited = Signal(str, object)
+    """With a field and the tuple of its values; an empty one is its default."""
+    typed = Signal(str, str)
+    """With a field and what is written in it, at every key."""
     reset_requested = Signal()
     run_or_stop_requested = Signal()
     queue_requested = Signal()
-    compare_requested = Signal()
     copy_requested = Signal()
+    questions_requested = Signal()
     largest_batch_requested = Signal(int)
     """With the largest batch size to try."""
 
@@ -83,32 +89,35 @@ class FormView(QWidget):
         self.host = HostChoice()
         self._workload = ElidedComboBox()
         self._workload.setAccessibleName("Workload")
-        self._workload.activated.connect(self._choose_workload)
+        self.questions_button = button("&Questions", "Back to the prepared questions (Ctrl+E)", flat=True)
         self._help = BreakingLabel("caption")
         self._custom = BreakingLabel("caption")
-        self._fields = QGridLayout()
-        self._advanced = button("&Advanced", "Parameters that rarely change", flat=True)
-        self._advanced.setCheckable(True)
-        self._advanced_fields = QGridLayout()
+        self._essential, self._others, self._extent = QGridLayout(), QGridLayout(), QGridLayout()
+        self.search = QLineEdit(placeholderText="Find a setting")
+        self.search.setAccessibleName("Find a setting")
+        self.search.setClearButtonEnabled(True)
+        self._all = toggle_button("All", "Show every setting")
+        self._all.setAccessibleName("Every setting")
+        self._unknown = BreakingLabel("caption")
+        self._extent_title = text_label("Experiment", "heading")
         self._refusal = BreakingLabel("problem")
+        self._refused = BreakingLabel("caption")
+        self.reasons_button = button("", "Every reason", flat=True)
+        self.reasons_button.setCheckable(True)
         self._cures = FlowBar(GRID // 2, GRID // 2)
-        self.cure_buttons = [button("") for _ in range(MOST_CURES)]
+        self.cure_buttons = [button("", small=True) for _ in range(MOST_CURES)]
+        for cure_button in self.cure_buttons:
+            cure_button.setProperty("chip", "true")
         self.retry_button = button("&Try again", "Read it once more", small=True)
         self.retry_button.hide()
         self._warning = BreakingLabel("caution")
-        self._run = button("&Run", "Run this variant (Ctrl+R)", primary=True)
-        self.queue_button = button("Add to queue", "Run this variant after the current run or queue (Ctrl+R)")
-        self._compare = button("&Compare values …", "Run several values of any parameter as one experiment (Ctrl+E)")
-        self._copy = button("Copy as co&mmand", "Copy the same run as a shell command", flat=True)
-        self._reset = button("R&eset to defaults", "Discard all changes to this workload", flat=True)
+        self.run_button = button("&Run", primary=True)
+        self.queue_button = button("Add to queue", "Run this after the current run or queue (Ctrl+R)")
+        self._copy = button("Copy as co&mmand", "Copy the same as a shell command", flat=True)
+        self._reset = button("R&eset", "Discard all changes to this workload; Ctrl+Z brings them back", flat=True)
         self._largest = button("Find the &largest batch …", "Find it with short runs until memory runs out", flat=True)
         self._connect()
         self._build()
-
-    @property
-    def run_button(self) -> QPushButton:
-        """Button that runs or stops."""
-        return self._run
 
     @property
     def state(self) -> FormState | None:
@@ -120,24 +129,36 @@ class FormView(QWidget):
         """Text about the file of a custom workload."""
         return self._custom.text()
 
-    @property
-    def compare_button(self) -> QPushButton:
-        """Button that opens the experiment matrix."""
-        return self._compare
+    def row(self, name: str) -> FieldRow:
+        """Return the row of a field."""
+        return self._rows[name]
 
     def show_model(
-        self, state: FormState, *, busy: bool = False, stopping: bool = False, error: str = "", warning: str = ""
+        self,
+        state: FormState,
+        *,
+        label: str = "Run",
+        brief: str = "",
+        detail: str = "",
+        busy: bool = False,
+        stopping: bool = False,
+        error: str = "",
+        warning: str = "",
     ) -> None:
         """Show this state.
 
         Args:
             state: Fields, refusals and workloads.
-            busy: A run or the queue is active; the form stays usable, and its variant can be queued.
+            label: Of the button that runs it.
+            brief: What that runs, above it.
+            detail: What is known of how long it takes and what it shows, for who asks.
+            busy: A run or the queue is active; the form stays usable, and what it makes can be queued.
             stopping: The active run was asked to stop.
-            error: Shown above the Run button in place of a refusal.
+            error: Shown above the Run button in place of what keeps it from running.
             warning: Shown above either.
         """
         before = {} if self._state is None else _row_keys(self._state)
+        stops = self._stops()
         self._state, self._busy = state, busy
         if list(before.items()) != list(_row_keys(state).items()):
             self._rebuild(state, before)
@@ -147,11 +168,24 @@ class FormView(QWidget):
         set_role(self._custom, "problem" if state.custom_file_invalid else "caption")
         show_text(self._warning, warning)
         self._show_fields()
-        self._show_run(state, stopping=stopping, error=error)
+        if self._stops() != stops:
+            self._order()
+        self._show_problem(state, error, brief)
+        self._show_buttons(state, label, stopping=stopping)
+        tip = detail or ("Stop the current run (Ctrl+.)" if busy else "Run this (Ctrl+R)")
+        self.run_button.setToolTip(plain_tooltip(tip))
+        self.run_button.setAccessibleDescription(" ".join(filter(None, (self._refusal.text(), detail))))
 
     def confirm_copied(self) -> None:
         """Say that the command was copied, until something changes."""
         self._copy.setText("Copied")
+
+    def focus_several(self) -> bool:
+        """Give the keyboard to the first field with several values; return whether there is one."""
+        found = [field.name for field in (self._state.fields if self._state else ()) if len(field.chosen) > 1]
+        if found:
+            self._rows[found[0]].control.setFocus()
+        return bool(found)
 
     def _ask_limit(self) -> None:
         """Ask for the limit of the search; `largest_batch_requested` has the answer."""
@@ -184,34 +218,57 @@ class FormView(QWidget):
             self._show_workloads(self._state)
         self.custom_file_requested.emit()
 
+    def _is_in_sight(self, field: Field) -> bool:
+        """Return whether a field is shown: what is essential, changed, wrong, or found."""
+        wanted = self.search.text().strip()
+        return (
+            field.essential
+            or bool(field.default or field.problem)
+            or self._all.isChecked()
+            or (bool(wanted) and field.matches(wanted))
+        )
+
     def _show_fields(self) -> None:
         if self._state is None:
             return
-        unfolded = self._advanced.isChecked()
-        self._advanced.setText("&Advanced  ▾" if unfolded else "&Advanced  ▸")
         for field in self._state.fields:
-            visible = unfolded or not field.advanced or field.problem
-            self._rows[field.name].show_field(field, visible=visible)
+            self._rows[field.name].show_field(field, visible=self._is_in_sight(field))
+        self._extent_title.setVisible(self._state.is_experiment)
+        wanted, fields = self.search.text().strip(), self._state.fields
+        is_unknown = bool(wanted) and not any(field.matches(wanted) for field in fields)
+        show_text(self._unknown, f"No setting of this workload is called “{wanted}”." if is_unknown else "")
 
-    def _show_run(self, state: FormState, *, stopping: bool, error: str) -> None:
-        problem = error or (" ".join(state.refusals) if state.is_machine_known else "")
-        text = problem or (_FOR_THE_NEXT if self._busy else state.machine_text)
-        self._copy.setText("Copy as co&mmand")
+    def _show_problem(self, state: FormState, error: str, brief: str) -> None:
+        problem = error or (state.problem if state.is_machine_known else "")
+        text = problem or (_FOR_THE_NEXT if self._busy and not state.is_experiment else brief or state.machine_text)
         show_text(self._refusal, text)
         set_role(self._refusal, "problem" if problem else "caption")
-        cures = state.cures if state.is_machine_known and not error else ()
-        for number, shown in enumerate(self.cure_buttons):
-            shown.setVisible(number < len(cures))
-            shown.setText(cures[number].label if number < len(cures) else "")
+        self._show_refused()
+        cures = () if error else state.cures
+        for number, cure_button in enumerate(self.cure_buttons):
+            cure_button.setVisible(number < len(cures))
+            cure_button.setText(cures[number].label if number < len(cures) else "")
         self._cures.setVisible(bool(cures))
-        possible = state.is_machine_known and not state.refusals
-        self._run.setText("Stopping …" if stopping else "&Stop" if self._busy else "&Run")
-        self._run.setToolTip("Stop the current run (Ctrl+.)" if self._busy else "Run this variant (Ctrl+R)")
-        self._run.setEnabled(not stopping and (self._busy or possible))
-        self._run.setAccessibleDescription(text)
+
+    def _show_refused(self) -> None:
+        """Say which combinations are left out."""
+        if self._state is None:
+            return
+        groups, count = self._state.refused, self._state.combinations
+        refused = describe_refused(groups, count, show_all=self.reasons_button.isChecked())
+        show_text(self._refused, refused.text)
+        self.reasons_button.setText(refused.more_label)
+        self.reasons_button.setVisible(bool(refused.more_label))
+
+    def _show_buttons(self, state: FormState, label: str, *, stopping: bool) -> None:
+        self._copy.setText("Copy as co&mmand")
+        self._copy.setEnabled(state.can_run)
+        self.run_button.setText("Stopping …" if stopping else "&Stop" if self._busy else f"&{label}")
+        self.run_button.setEnabled(not stopping and (self._busy or state.can_run))
+        self.queue_button.setText(f"Add {state.runs:,} to queue" if state.is_experiment else "Add to queue")
         self.queue_button.setVisible(self._busy)
-        self.queue_button.setEnabled(possible)
-        self._largest.setEnabled(not self._busy and possible)
+        self.queue_button.setEnabled(state.can_run)
+        self._largest.setEnabled(not self._busy and state.can_run and not state.is_experiment)
 
     def _rebuild(self, state: FormState, before: Mapping[str, object]) -> None:
         """Make the rows; one that another workload has too is used again, which is quicker than to make it."""
@@ -219,113 +276,127 @@ class FormView(QWidget):
         self._rows = {}
         for number, field in enumerate(state.fields):
             same = before.get(field.name) == keys[field.name]
-            row = old.pop(field.name) if same else FieldRow(control_for(field, self.edited.emit), field)
+            row = old.pop(field.name) if same else FieldRow(field, self._edit, self.typed.emit)
             self._rows[field.name] = row
-            self._place(row, self._advanced_fields if field.advanced else self._fields, 2 * number)
+            is_extent = field.name.startswith(EXPERIMENT)
+            row.place(self._extent if is_extent else self._essential if field.essential else self._others, 3 * number)
         for row in old.values():
-            for widget in (row.label, row.control.widget, row.note):
-                widget.hide()
-                widget.deleteLater()
-        self._order(state)
+            row.remove()
 
-    def _order(self, state: FormState) -> None:
+    def _edit(self, name: str, *values: object) -> None:
+        self.edited.emit(name, values)
+
+    def _stops(self) -> list[QWidget]:
+        """Return where Tab stops among the rows, in the order seen."""
+        fields = self._state.fields if self._state is not None else ()
+        essential = [field.name for field in fields if field.essential and not field.name.startswith(EXPERIMENT)]
+        others = [field.name for field in fields if not field.essential]
+        extent = [field.name for field in fields if field.name.startswith(EXPERIMENT)]
+        first, second, third = (
+            [stop for name in names if name in self._rows for stop in self._rows[name].stops]
+            for names in (essential, others, extent)
+        )
+        return [*first, self.search, self._all, self._reset, *second, *third]
+
+    def _order(self) -> None:
         """Let Tab go through everything in the order seen."""
-        controls: list[QWidget] = [self._workload]
-        controls += [self._rows[field.name].control.widget for field in state.fields if not field.advanced]
-        controls.append(self._advanced)
-        controls += [self._rows[field.name].control.widget for field in state.fields if field.advanced]
-        controls += [
+        controls = [
+            self.questions_button,
+            self._workload,
+            *self._stops(),
+            self.reasons_button,
             *self.cure_buttons,
-            self._run,
-            self.queue_button,
-            self._compare,
-            self._copy,
-            self._reset,
-            self._largest,
+            self.retry_button,
         ]
+        controls += [self.run_button, self.queue_button, self._copy, self._largest]
         for first, then in pairwise(controls):
             QWidget.setTabOrder(first, then)
 
-    def _place(self, row: FieldRow, grid: QGridLayout, line: int) -> None:
-        """Place a row from a line of the grid on, which never has fewer lines again."""
-        grid.addWidget(row.label, line, 0)
-        grid.addWidget(row.control.widget, line, 1)
-        grid.addWidget(row.note, line + 1, 0, 1, 2)
-
     def _connect(self) -> None:
         state = WindowState("run", self)
-        self._advanced.setChecked(state.read("advanced", False))
-        self._advanced.toggled.connect(partial(state.keep, "advanced"))
-        self._advanced.toggled.connect(lambda _: self._show_fields())
-        self._run.clicked.connect(self.run_or_stop_requested)
+        self._all.setChecked(state.read("all settings", False))
+        self._all.toggled.connect(partial(state.keep, "all settings"))
+        self._all.toggled.connect(lambda _: self._show_fields())
+        self._workload.activated.connect(self._choose_workload)
+        self.search.textChanged.connect(lambda _: self._show_fields())
+        self.reasons_button.toggled.connect(lambda _: self._show_refused())
+        self.run_button.clicked.connect(self.run_or_stop_requested)
         self.queue_button.clicked.connect(self.queue_requested)
-        self._compare.clicked.connect(self.compare_requested)
+        self.questions_button.clicked.connect(self.questions_requested)
         self._copy.clicked.connect(self.copy_requested)
         self._reset.clicked.connect(self.reset_requested)
         self._largest.clicked.connect(self._ask_limit)
-        for number, shown in enumerate(self.cure_buttons):
-            self._cures.flow.addWidget(shown)
-            shown.clicked.connect(lambda _, number=number: self._apply_cure(number))
+        for number, cure_button in enumerate(self.cure_buttons):
+            self._cures.flow.addWidget(cure_button)
+            cure_button.clicked.connect(lambda _, number=number: self._apply_cure(number))
 
     def _apply_cure(self, number: int) -> None:
         if self._state is not None and number < len(self._state.cures):
             cure = self._state.cures[number]
-            self.edited.emit(cure.name, cure.value)
+            self.edited.emit(cure.name, cure.values)
 
     def _build(self) -> None:
         content = QWidget()
         column = QVBoxLayout(content)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
+        column.setContentsMargins(2 * GRID, GRID, GRID // 2, GRID)
         column.setSpacing(GRID)
-        for grid in (self._fields, self._advanced_fields):
-            grid.setHorizontalSpacing(GRID)
+        for grid in (self._essential, self._others, self._extent):
+            grid.setHorizontalSpacing(GRID // 2)
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
-        column.addLayout(self._fields)
-        fold = QHBoxLayout()
-        fold.addWidget(self._advanced)
-        fold.addStretch(1)
-        column.addLayout(fold)
-        column.addLayout(self._advanced_fields)
+            grid.setColumnMinimumWidth(3, SIDE_WIDTH)
+        found = QHBoxLayout()
+        found.setSpacing(GRID)
+        found.addWidget(self.search, 1)
+        found.addWidget(self._all)
+        found.addWidget(self._reset)
+        for part in (self._essential, found, self._unknown, self._others, self._extent_title, self._extent):
+            if isinstance(part, QWidget):
+                column.addWidget(part)
+            else:
+                column.addLayout(part)
         column.addStretch(1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(self._header())
-        layout.addWidget(Scroller(content, horizontal=False), 1)
+        layout.addWidget(Scroller(content, horizontal=False, steady=True), 1)
         layout.addWidget(separator())
         layout.addLayout(self._footer())
 
     def _header(self) -> QVBoxLayout:
         label = text_label("&Workload", "heading")
         label.setBuddy(self._workload)
+        first = QHBoxLayout()
+        first.addWidget(label, 1)
+        first.addWidget(self.questions_button)
         header = QVBoxLayout()
         header.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
         header.setSpacing(GRID)
         header.addWidget(self.host)
         header.addSpacing(GRID)
-        for widget in (label, self._workload, self._help, self._custom):
+        header.addLayout(first)
+        for widget in (self._workload, self._help, self._custom):
             header.addWidget(widget)
         return header
 
     def _footer(self) -> QVBoxLayout:
-        small = QHBoxLayout()
-        small.addWidget(self._copy)
-        small.addStretch(1)
-        small.addWidget(self._reset)
         footer = QVBoxLayout()
         footer.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
         footer.setSpacing(GRID)
-        footer.addWidget(self._warning)
-        footer.addWidget(self._refusal)
+        left = Qt.AlignmentFlag.AlignLeft
+        for widget in (self._warning, self._refusal, self._refused):
+            footer.addWidget(widget)
+        footer.addWidget(self.reasons_button, 0, left)
         footer.addWidget(self._cures)
-        footer.addWidget(self.retry_button, 0, Qt.AlignmentFlag.AlignLeft)
-        first = QHBoxLayout()
+        footer.addWidget(self.retry_button, 0, left)
+        first, small = QHBoxLayout(), QHBoxLayout()
         first.setSpacing(GRID)
-        first.addWidget(self._run, 1)
+        first.addWidget(self.run_button, 1)
         first.addWidget(self.queue_button, 1)
         footer.addLayout(first)
-        footer.addWidget(self._compare)
+        small.addWidget(self._copy)
+        small.addStretch(1)
+        small.addWidget(self._largest)
         footer.addLayout(small)
-        footer.addWidget(self._largest, 0, Qt.AlignmentFlag.AlignLeft)
         return footer

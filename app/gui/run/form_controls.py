@@ -1,11 +1,11 @@
-"""Input controls of the form, one per parameter type, and the option list of a choice."""
+"""Rows of the form: a parameter's value or its several values as chips, where they are chosen or typed."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from PySide6.QtCore import QRect, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
+    QFont,
     QFontMetrics,
     QGuiApplication,
     QPainter,
@@ -15,30 +15,52 @@ from PySide6.QtGui import (
     QWheelEvent,
 )
 from PySide6.QtWidgets import (
-    QCheckBox,
     QComboBox,
     QGridLayout,
     QLineEdit,
+    QPushButton,
     QSizePolicy,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
+    QVBoxLayout,
     QWidget,
 )
 
 from app.gui.theme import GRID, LEFT
-from app.gui.widgets.basic import BreakingLabel, DecimalBox, IntegerBox, button, plain_tooltip, set_role, text_label
+from app.gui.widgets.basic import (
+    BreakingLabel,
+    ChecksMenu,
+    button,
+    clear_layout,
+    plain_tooltip,
+    set_role,
+    show_text,
+    text_label,
+)
 from app.gui.widgets.cell_table import AnyIndex
+from app.gui.widgets.flow_layout import FlowBar
 from app.viewmodels.hosts import host_field
-from app.viewmodels.run.form import Field, Option
-from workloads.protocol import Value
+from app.viewmodels.run.fields import Field, Option
 
 _NOTE_ALPHA = 0.65
 _NOTE_ROLE = Qt.ItemDataRole.UserRole + 1
+_REFUSED_ROLE = Qt.ItemDataRole.UserRole + 2
 _OPTION_HEIGHT = 3 * GRID
-_LABEL_WIDTH = 16 * GRID
+_LABEL_WIDTH = 15 * GRID
+SIDE_WIDTH = 3 * GRID + GRID // 2
 _WIDEST_LIST = 120 * GRID
+_MOST_CHIPS = 24
+"""More values are counted: their text is above them."""
+_MAX_VISIBLE_OPTIONS = 16
 _SELECTED = QPalette.ColorRole.HighlightedText
+
+
+def _struck(font: QFont, *, is_struck: bool) -> QFont:
+    """Return the font, struck through where what it writes cannot run here."""
+    changed = QFont(font)
+    changed.setStrikeOut(is_struck)
+    return changed
 
 
 class OptionDelegate(QStyledItemDelegate):
@@ -60,19 +82,20 @@ class OptionDelegate(QStyledItemDelegate):
         return QSize(super().sizeHint(option, index).width(), _OPTION_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint the option, faint where it is disabled, and its note fainter."""
+        """Paint the option, faint and struck through where it cannot run, and its note fainter."""
         area = QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
-        enabled = bool(option.state & QStyle.StateFlag.State_Enabled)
-        selected = enabled and bool(option.state & QStyle.StateFlag.State_Selected)
+        is_refused, selected = bool(index.data(_REFUSED_ROLE)), bool(option.state & QStyle.StateFlag.State_Selected)
         if selected:
             painter.fillRect(option.rect, QGuiApplication.palette().highlight())
         painter.save()
-        painter.setPen(_option_colour(enabled=enabled, selected=selected))
+        painter.setPen(_option_colour(faint=is_refused, selected=selected))
+        painter.setFont(_struck(option.font, is_struck=is_refused))
         painter.drawText(area, LEFT, str(index.data()))
         if self._note_x:
-            quiet = _option_colour(enabled=True, selected=selected)
+            quiet = _option_colour(faint=False, selected=selected)
             quiet.setAlphaF(_NOTE_ALPHA)
             painter.setPen(quiet)
+            painter.setFont(option.font)
             area.setLeft(area.left() + self._note_x)
             note = str(index.data(_NOTE_ROLE) or "")
             text = option.fontMetrics.elidedText(note, Qt.TextElideMode.ElideRight, area.width())
@@ -80,9 +103,9 @@ class OptionDelegate(QStyledItemDelegate):
         painter.restore()
 
 
-def _option_colour(*, enabled: bool, selected: bool) -> QColor:
-    """Return the colour from the palette: the style sheet's does not distinguish disabled options."""
-    group = QPalette.ColorGroup.Active if enabled else QPalette.ColorGroup.Disabled
+def _option_colour(*, faint: bool, selected: bool) -> QColor:
+    """Return the colour from the palette: the style sheet's does not distinguish options."""
+    group = QPalette.ColorGroup.Disabled if faint and not selected else QPalette.ColorGroup.Active
     return QColor(QGuiApplication.palette().color(group, _SELECTED if selected else QPalette.ColorRole.Text))
 
 
@@ -91,205 +114,230 @@ def option_note(option: Option) -> str:
     return option.reason or option.help
 
 
-Edited = Callable[[str, Value], None]
+class ChoiceList(QComboBox):
+    """The list of a field with options; what cannot run here is struck through and says why.
 
-_MAX_VISIBLE_OPTIONS = 16
+    It ignores the wheel, so that scrolling past it changes nothing.
+    """
 
-
-class Control(Protocol):
-    """A control in the form."""
-
-    @property
-    def widget(self) -> QWidget:
-        """The widget in the form."""
-
-    def show_field(self, field: Field) -> None:
-        """Show value, options and limits, without reporting an edit."""
-
-
-def control_for(field: Field, edited: Edited) -> Control:
-    """Make the control for the field's type."""
-    if field.kind == "choice":
-        return ChoiceControl(field.name, edited)
-    if field.kind == "switch":
-        return SwitchControl(field.name, edited)
-    if field.kind == "text":
-        return TextControl(field.name, edited)
-    if field.kind == "path":
-        return PathControl(field.name, edited)
-    return IntegerControl(field.name, edited) if field.kind == "integer" else NumberControl(field.name, edited)
-
-
-class _ComboBox(QComboBox):
-    """Ignores the wheel, so that scrolling past it changes nothing."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._items = QStandardItemModel(self)
+        self._delegate = OptionDelegate(self)
+        self.setModel(self._items)
+        self.setItemDelegate(self._delegate)
+        self.setMaxVisibleItems(_MAX_VISIBLE_OPTIONS)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(6)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
+        """Leave the wheel to what scrolls."""
         event.ignore()
-
-
-class _SpinBox(IntegerBox):
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
-
-
-class _DecimalSpinBox(DecimalBox):
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
-
-    def textFromValue(self, value: float) -> str:
-        """Return the value without needless zeros: 10, 0.5."""
-        text = super().textFromValue(value)
-        return text.rstrip("0").removesuffix(".") if "." in text else text
-
-
-class ChoiceControl:
-    """A drop-down list; options that cannot run here are disabled and show the reason."""
-
-    def __init__(self, name: str, edited: Edited) -> None:
-        self.widget = _ComboBox()
-        self._items = QStandardItemModel(self.widget)
-        self._delegate = OptionDelegate(self.widget)
-        self.widget.setModel(self._items)
-        self.widget.setItemDelegate(self._delegate)
-        self.widget.setMaxVisibleItems(_MAX_VISIBLE_OPTIONS)
-        self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.widget.setMinimumContentsLength(6)
-        self.widget.activated.connect(lambda index: edited(name, self.widget.itemData(index)))
 
     def show_field(self, field: Field) -> None:
         """Fill the list and choose the value."""
-        with QSignalBlocker(self.widget):
+        with QSignalBlocker(self):
             self._items.clear()
             for option in field.options:
                 item = QStandardItem(option.label)
                 item.setData(option.value, Qt.ItemDataRole.UserRole)
                 item.setData(option_note(option), _NOTE_ROLE)
+                item.setData(option.reason is not None, _REFUSED_ROLE)
                 item.setToolTip(plain_tooltip(option_note(option)))
-                item.setEnabled(option.reason is None)
                 self._items.appendRow(item)
-            values = [option.value for option in field.options]
-            self.widget.setCurrentIndex(values.index(field.value))
-        self.widget.view().setMinimumWidth(self._delegate.measure(field.options, self.widget.fontMetrics()))
+            self.setCurrentIndex([option.value for option in field.options].index(field.value))
+        self.setFont(_struck(self.font(), is_struck=field.chosen[0].reason is not None))
+        self.view().setMinimumWidth(self._delegate.measure(field.options, self.fontMetrics()))
 
 
-class SwitchControl:
-    """A check box."""
+class TypedValues(QLineEdit):
+    """The line in which values are typed; one that is left empty shows the default again."""
 
-    def __init__(self, name: str, edited: Edited) -> None:
-        self.widget = QCheckBox()
-        self.widget.clicked.connect(lambda checked: edited(name, checked))
-
-    def show_field(self, field: Field) -> None:
-        """Tick or untick."""
-        self.widget.setChecked(bool(field.value))
-
-
-class IntegerControl:
-    """A whole number with its limits, reported when typing ends."""
-
-    def __init__(self, name: str, edited: Edited) -> None:
-        self.widget = _SpinBox()
-        self.widget.valueChanged.connect(lambda value: edited(name, value))
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = ""
+        self.editingFinished.connect(self._fill)
 
     def show_field(self, field: Field) -> None:
-        """Set limits and value."""
-        with QSignalBlocker(self.widget):
-            self.widget.setRange(int(field.minimum), int(field.maximum))
-            self.widget.setSuffix(f" {field.unit}" if field.unit else "")
-            self.widget.setSpecialValueText(field.unset)
-            self.widget.setValue(int(field.value))
+        """Show the values, but not over what is being typed."""
+        self._text = field.text
+        self.setPlaceholderText(field.unset or field.default)
+        if not self.hasFocus() or self.text().strip():
+            self._fill()
+        is_refused = len(field.chosen) == 1 and field.chosen[0].reason is not None
+        self.setFont(_struck(self.font(), is_struck=is_refused))
 
-
-class NumberControl:
-    """A number with its limits and unit."""
-
-    def __init__(self, name: str, edited: Edited) -> None:
-        self.widget = _DecimalSpinBox()
-        self.widget.valueChanged.connect(lambda value: edited(name, value))
-
-    def show_field(self, field: Field) -> None:
-        """Set limits and value."""
-        with QSignalBlocker(self.widget):
-            self.widget.setDecimals(field.decimals)
-            self.widget.setRange(field.minimum, field.maximum)
-            self.widget.setSuffix(f" {field.unit}" if field.unit else "")
-            self.widget.setValue(float(field.value))
-
-
-class PathControl:
-    """A line of text with a list of names that may be chosen in place of a path; reported when typing ends."""
-
-    def __init__(self, name: str, edited: Edited) -> None:
-        self.widget = _ComboBox()
-        self._line = QLineEdit()
-        self.widget.setLineEdit(self._line)
-        self.widget.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
-        self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self._shown = ""
-        self._line.editingFinished.connect(lambda: self._emit_edit(self._line.text(), name, edited))
-        self.widget.activated.connect(lambda index: self._emit_edit(self.widget.itemData(index), name, edited))
-
-    def show_field(self, field: Field) -> None:
-        """Set the text, and fill the list."""
-        self._shown = str(field.value)
-        with QSignalBlocker(self.widget):
-            self.widget.clear()
-            self.widget.addItem(field.unset, "")
-            for value in field.suggestions:
-                self.widget.addItem(value, value)
-            self.widget.setEditText(self._shown)
-        self._line.setPlaceholderText(field.unset)
-
-    def _emit_edit(self, text: str, name: str, edited: Edited) -> None:
-        self._line.setText(text)
-        if text != self._shown:
-            self._shown = text
-            edited(name, text)
-
-
-class TextControl:
-    """A line of text, reported when typing ends."""
-
-    def __init__(self, name: str, edited: Edited) -> None:
-        self.widget = QLineEdit()
-        self.widget.editingFinished.connect(lambda: self._emit_edit(name, edited))
-
-    def show_field(self, field: Field) -> None:
-        """Set the text."""
-        self.widget.setText(str(field.value))
-        self.widget.setModified(False)
-        self.widget.setPlaceholderText(field.unset)
-
-    def _emit_edit(self, name: str, edited: Edited) -> None:
-        if self.widget.isModified():
-            self.widget.setModified(False)
-            edited(name, self.widget.text())
+    def _fill(self) -> None:
+        if self.text() != self._text:
+            with QSignalBlocker(self):
+                self.setText(self._text)
 
 
 class FieldRow:
-    """A parameter's label, its control and the note below."""
+    """A parameter's label, where its values are chosen or typed, the chips of several, and the note below.
 
-    def __init__(self, control: Control, field: Field) -> None:
-        self.control = control
+    `edit` gets the field and its values, none for its default; `write` the field and what is typed.
+    """
+
+    def __init__(self, field: Field, edit: Callable[..., None], write: Callable[[str, str], None]) -> None:
+        self._field, self._edit = field, edit
         self.label = text_label(field.label, "muted", wrap=True)
-        self.label.setBuddy(control.widget)
         self.label.setFixedWidth(_LABEL_WIDTH)
+        self.list = ChoiceList() if field.options else None
+        self.line = None if field.options else TypedValues()
+        self.chips = FlowBar(GRID // 2, GRID // 2)
+        self.chip_buttons: list[QPushButton] = []
+        self.side: QWidget | None = text_label(field.unit, "muted") if field.unit else None
+        self.back = button("⟲", flat=True)
         self.note = BreakingLabel("caption")
-        control.widget.setAccessibleName(field.label)
-        control.widget.setObjectName(f"field.{field.name}")
-        control.widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        if self.list is not None:
+            self.list.activated.connect(lambda index: edit(field.name, self.value_at(index)))
+        if self.line is not None:
+            self.line.textEdited.connect(lambda text: write(field.name, text))
+        if (field.options or field.suggestions) and field.takes_several:
+            self.side = self._make_menu()
+        self.back.clicked.connect(lambda: edit(field.name))
+        self._dress(field)
+
+    @property
+    def control(self) -> QWidget:
+        """What takes the keyboard first."""
+        widget = self.line or self.list
+        assert widget is not None, "one of them is made"
+        return self.side if widget.isHidden() and self.side is not None else widget
+
+    def value_at(self, index: int) -> object:
+        """Return the value of an entry of the list."""
+        return self._field.options[index].value
+
+    @property
+    def stops(self) -> list[QWidget]:
+        """Where Tab stops, in order."""
+        editor, chips = self._widgets[1], self.chip_buttons
+        side = [self.side] if isinstance(self.side, QPushButton) else []
+        return [editor, *chips, *side, self.back] if self.list else [editor, *side, self.back, *chips]
+
+    def place(self, grid: QGridLayout, line: int) -> None:
+        """Place it from a line of a grid on, which has three lines for it."""
+        grid.addWidget(self.label, line, 0)
+        grid.addWidget(self._widgets[1], line, 1)
+        if self.line is not None:
+            grid.addWidget(self.chips, line + 1, 1, 1, 3)
+        else:
+            grid.addWidget(self.chips, line, 1)
+        if self.side is not None:
+            grid.addWidget(self.side, line, 2)
+        grid.addWidget(self.back, line, 3)
+        grid.addWidget(self.note, line + 2, 0, 1, 4)
+
+    def remove(self) -> None:
+        """Remove its widgets."""
+        for widget in self._widgets:
+            widget.hide()
+            widget.deleteLater()
 
     def show_field(self, field: Field, *, visible: bool) -> None:
-        """Show the field's value, limits and note."""
-        self.control.show_field(field)
-        self.control.widget.setEnabled(field.enabled)
-        self.note.setText(field.note)
+        """Show the field's values, limits and note."""
+        chosen_before, self._field = self._field.chosen, field
+        several = len(field.chosen) > 1
+        for editor in (self.line, self.list):
+            if editor is not None:
+                editor.show_field(field)
+                editor.setVisible(visible and not (several and editor is self.list))
+                editor.setEnabled(field.enabled)
+                editor.setToolTip(plain_tooltip("\n".join(filter(None, (field.help, field.chosen[0].reason)))))
+                editor.setAccessibleDescription(f"{field.help} {field.note}".strip())
+        if field.chosen != chosen_before:
+            self._show_chips(field.chosen if several else ())
+        self.chips.setVisible(visible and several)
+        set_role(self.label, "heading" if field.default else "muted")
+        self.label.setToolTip(plain_tooltip(field.help))
+        self.label.setVisible(visible)
+        if self.side is not None:
+            self.side.setVisible(visible)
+        self.back.setVisible(visible and bool(field.default))
+        self.back.setToolTip(plain_tooltip(f"Back to the default: {field.default}"))
+        self.back.setAccessibleName(f"{field.label} back to the default")
+        show_text(self.note, field.note if visible else "")
         set_role(self.note, "problem" if field.problem else "caption")
-        for widget in (self.label, self.control.widget):
-            widget.setToolTip(plain_tooltip(f"{field.help}\n{field.note}" if field.note else field.help))
-            widget.setVisible(visible)
-        self.control.widget.setAccessibleDescription(f"{field.help} {field.note}".strip())
-        self.note.setVisible(visible and bool(field.note))
+
+    @property
+    def _widgets(self) -> list[QWidget]:
+        editor = self.line or self.list
+        assert editor is not None, "one of them is made"
+        return [self.label, editor, self.chips, self.back, self.note, *([self.side] if self.side else [])]
+
+    def _dress(self, field: Field) -> None:
+        editor = self.line or self.list
+        assert editor is not None, "one of them is made"
+        editor.setObjectName(f"field.{field.name}")
+        editor.setAccessibleName(field.label)
+        editor.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.label.setBuddy(editor)
+        if self.side is not None:
+            self.side.setFixedWidth(SIDE_WIDTH)
+        self.back.setFixedWidth(SIDE_WIDTH)
+
+    def _show_chips(self, chosen: Sequence[Option]) -> None:
+        focused = next((n for n, chip in enumerate(self.chip_buttons) if chip.hasFocus()), None)
+        clear_layout(self.chips.flow)
+        self.chip_buttons = []
+        for option in chosen[:_MOST_CHIPS]:
+            chip = button(f"{option.label} ✕", option.reason or f"Leave out {option.label}", small=True)
+            chip.setProperty("chip", "refused" if option.reason else "true")
+            chip.setFont(_struck(chip.font(), is_struck=option.reason is not None))
+            chip.setAccessibleName(f"Leave out {self._field.label} {option.label}")
+            chip.setAccessibleDescription(option.reason or "")
+            chip.clicked.connect(lambda _, value=option.value: self._leave_out(value))
+            self.chips.flow.addWidget(chip)
+            self.chip_buttons.append(chip)
+        if len(chosen) > _MOST_CHIPS:
+            self.chips.flow.addWidget(text_label(f"and {len(chosen) - _MOST_CHIPS} more", "caption"))
+        if focused is not None:  # the keyboard stays where one was left out
+            following: Sequence[QWidget] = self.chip_buttons[focused:] or self.chip_buttons[-1:]
+            (following or [self.control])[0].setFocus()
+
+    def _leave_out(self, value: object) -> None:
+        self._edit(self._field.name, *(each.value for each in self._field.chosen if each.value != value))
+
+    def _make_menu(self) -> QPushButton:
+        """Make the button whose menu takes several values."""
+        made = button("+", f"Several values of {self._field.label}", flat=True)
+        made.setAccessibleName(f"More values of {self._field.label}")
+        menu = ChecksMenu(made)
+        menu.aboutToShow.connect(lambda: self._fill_menu(menu))
+        made.clicked.connect(lambda: menu.popup(made.mapToGlobal(made.rect().bottomLeft())))
+        return made
+
+    def _fill_menu(self, menu: ChecksMenu) -> None:
+        """Offer all values at once, and each."""
+        menu.clear()
+        field, offered = self._field, self._offered()
+        every = [option.value for option in offered if option.reason is None]
+        everything = menu.addAction("All that can run here" if len(every) < len(offered) else "All")
+        everything.triggered.connect(lambda: self._edit(field.name, *every))
+        menu.addSeparator()
+        values = {option.value for option in field.chosen}
+        for option in offered:
+            entry = menu.addAction(f"{option.label}\t{option.reason or ''}")
+            entry.setCheckable(True)
+            entry.setChecked(option.value in values)
+            entry.setFont(_struck(entry.font(), is_struck=option.reason is not None))
+            entry.toggled.connect(lambda on, value=option.value: self._tick(value, on=on))
+
+    def _offered(self) -> list[Option]:
+        """Return the options; those of a text with suggestions are these, and what it has."""
+        field = self._field
+        if field.options:
+            return list(field.options)
+        usual = Option(value="", label=field.unset)
+        others = (each for each in field.chosen if each.value not in ("", *field.suggestions))
+        return [usual, *(Option(value=each, label=each) for each in field.suggestions), *others]
+
+    def _tick(self, value: object, *, on: bool) -> None:
+        """Add a value or remove it; the last one stays."""
+        now = [option.value for option in self._field.chosen if option.value != value]
+        self._edit(self._field.name, *(([*now, value] if on else now) or [value]))
 
 
 _NO_HOSTS = host_field("", (), None)
@@ -306,18 +354,19 @@ class HostChoice(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.row = FieldRow(control_for(_NO_HOSTS, lambda _, host: self.chosen.emit(host)), _NO_HOSTS)
+        self.row = FieldRow(_NO_HOSTS, lambda _, host: self.chosen.emit(host), lambda *_: None)
         self.retry_button = button("&Try again", "Connect to this host again", flat=True)
         self.retry_button.clicked.connect(self.retry_requested)
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
+        grid = QGridLayout()
         grid.setHorizontalSpacing(GRID)
         grid.setVerticalSpacing(GRID // 2)
         grid.setColumnStretch(1, 1)
-        grid.addWidget(self.row.label, 0, 0)
-        grid.addWidget(self.row.control.widget, 0, 1)
-        grid.addWidget(self.row.note, 1, 0, 1, 2)
-        grid.addWidget(self.retry_button, 2, 0, 1, 2, Qt.AlignmentFlag.AlignLeft)
+        self.row.place(grid, 0)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID // 2)
+        column.addLayout(grid)
+        column.addWidget(self.retry_button, 0, Qt.AlignmentFlag.AlignLeft)
         self.show_field(_NO_HOSTS, can_retry=False)
 
     def show_field(self, field: Field, *, can_retry: bool) -> None:

@@ -120,7 +120,6 @@ class LiveView(QWidget):
     """Shows a `LiveState`."""
 
     log_requested = Signal()
-    offer_accepted = Signal()
     more_requested = Signal(int)
     """So many more repeats of each variant of the experiment."""
     quiet_requested = Signal()
@@ -166,9 +165,6 @@ class LiveView(QWidget):
         self.anyway_button = button(
             "Run any&way", "Start now, though others use the device; the run says so", small=True
         )
-        self._offer = button("Start the &quick comparison", "What a first experiment looks like")
-        self._offer.clicked.connect(self.offer_accepted)
-        self._offer_text = text_label("", "muted", wrap=True)
         self._stack = PanelStack(theme)
         self._plots = LivePlots(self._stack, theme)
         self._screen = screen.capitalize()
@@ -178,8 +174,6 @@ class LiveView(QWidget):
         self._state: LiveState | None = None
         self._status = Status(title="")
         self._stack.crosshair_moved.connect(self._show_reading)
-        to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
-        to_plots.activated.connect(self._stack.setFocus)
         leave = QShortcut(QKeySequence("Escape"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
         leave.setEnabled(False)
         leave.activated.connect(lambda: self._badge.button.setChecked(False))
@@ -190,11 +184,6 @@ class LiveView(QWidget):
     def log_button(self) -> QPushButton:
         """Button that shows the log, visible when there is one."""
         return self._log
-
-    @property
-    def offer_button(self) -> QPushButton:
-        """Button that accepts the offer."""
-        return self._offer
 
     @property
     def name(self) -> str:
@@ -273,14 +262,6 @@ class LiveView(QWidget):
         self._number.setFont(tabular_font(_SMALL_PX if result is not None else _BIG_PX, bold=True))
         set_role(self._number, "figure" if result is not None else "big")
 
-    def show_offer(self, question: str) -> None:
-        """Offer to answer a question with one click; "" hides the offer."""
-        self._offer_text.setText(question)
-        if self._offer.hasFocus() and not question:
-            self._stack.setFocus()
-        for part in (self._offer, self._offer_text):
-            part.setVisible(bool(question))
-
     def _show_evidence(self, view: EvidenceView | None) -> None:
         self._badge.setVisible(view is not None)
         if view is None:
@@ -319,21 +300,12 @@ class LiveView(QWidget):
         layout.addWidget(self._runs)
         layout.addLayout(self._header())
         layout.addWidget(self._detail)
-        layout.addLayout(self._offer_line())
         layout.addWidget(self._facts)
         layout.addWidget(self._badge)
         layout.addWidget(self._bar)
         self._parts.addWidget(self._curves())
         self._parts.addWidget(self._evidence)
         layout.addWidget(self._parts, 1)
-
-    def _offer_line(self) -> QHBoxLayout:
-        line = QHBoxLayout()
-        line.setSpacing(2 * GRID)
-        line.addWidget(self._offer)
-        line.addWidget(self._offer_text, 1)
-        self.show_offer("")
-        return line
 
     def _curves(self) -> QWidget:
         made = QWidget()

@@ -2,27 +2,24 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtGui import QGuiApplication
 
 from app.analysis.largest_batch import LargestBatch
-from app.errors import DatabaseError, RunRescuedError, UserError
+from app.errors import UserError
 from app.events import RunStarted
-from app.grants import allow_pythons
+from app.gui.run.form_controller import FormController
 from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.threads import Background, Bridge, WindowEvent
 from app.gui.window_state import WindowState
 from app.samples import Inventory
-from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer, describe_lost
-from app.viewmodels.run.form import FormChoices, VariantForm
+from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
 from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
 from app.viewmodels.run.live import WINDOWS, LiveModel
 from workloads.catalog import UsageError
-from workloads.protocol import RunSpec, Value
+from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.runs.probes import LargestBatchSession
@@ -61,78 +58,25 @@ def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState)
 Result = TypeVar("Result")
 
 
-class FormMessages(QObject):
-    """What is said above the Run button: an error with what may help, a warning, the result of a search.
-
-    `changed` is emitted when others than the controller of the form change it.
-
-    Thread: GUI only.
-    """
-
-    changed = Signal()
-
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self.error = self.warning = self.result = ""
-        self.retry: Callable[[], None] | None = None
-        self.rescued: Path | None = None
-        """The file of the last run that the database could not take."""
-
-    @property
-    def caution(self) -> str:
-        """What is shown above an error: the result, but no warning."""
-        return " ".join(filter(None, ("" if self.error else self.warning, self.result)))
-
-    def set_error(self, error: UserError) -> None:
-        """Set an error, without commands of the terminal, in place of what was said."""
-        self.forget()
-        self.rescued = error.path if isinstance(error, RunRescuedError) else self.rescued
-        self.error = error.in_window if isinstance(error, DatabaseError) else str(error)
-        self.retry = None
-
-    def show_failed_read(self, retry: Callable[[], None], error: UserError) -> None:
-        """Show why something could not be read; `retry`, which reads it again, is offered where that may help."""
-        self.set_error(error)
-        self.retry = retry if error.may_pass else None
-        self.changed.emit()
-
-    def forget(self) -> None:
-        """Forget error and result: what they were about has changed."""
-        self.error = self.result = ""
-        self.retry = None
-
-    def take_away(self) -> None:
-        """Take error and result away, for something else is shown now."""
-        self.forget()
-        self.changed.emit()
-
-    def try_again(self) -> None:
-        """Read again; whoever reads shows how it ends."""
-        retry = self.retry
-        self.take_away()
-        if retry is not None:
-            retry()
-
-
 class RunController(QObject):
     """Starts and stops runs, one at a time.
 
     `ended` is emitted when a run, or a search of many, is over and stored. While one or the queue is active, the
-    form's variant goes into the queue by `queue_requested`; `queue_stop_requested` stops the queue. `form_shown` is
-    emitted at every change of the form, and says whether a run or the queue is active.
+    form's variant goes into the queue by `queue_requested`; `plan_requested` has the plan of its several variants,
+    which is one for the queue at any time. `queue_stop_requested` stops the queue.
 
     Thread: GUI only; sessions run on `sessions`.
     """
 
     ended = Signal()
     queue_requested = Signal(object)
+    plan_requested = Signal(object)
     queue_stop_requested = Signal()
-    form_shown = Signal(bool)
 
     def __init__(
         self,
         view: RunView,
-        form: VariantForm,
+        form: FormController,
         make_session: Callable[[RunSpec, str], "RunSession"],
         make_search: Callable[[RunSpec, int, str], "LargestBatchSession"],
         sessions: Background,
@@ -145,7 +89,8 @@ class RunController(QObject):
         """
         super().__init__(view)
         self._view = view
-        self._form = form
+        self._form_controller = form
+        self._form = form.form
         self._live = LiveModel()
         self._make_session = make_session
         self._make_search = make_search
@@ -154,8 +99,7 @@ class RunController(QObject):
         self._session: RunSession | LargestBatchSession | None = None
         self._stopping = self._queue_running = False
         self._host = ""
-        self.messages = FormMessages(self)
-        self._state = WindowState("run", view)
+        self._messages = form.messages
 
     @property
     def recent(self) -> TelemetryBuffer:
@@ -165,28 +109,24 @@ class RunController(QObject):
     def start(self) -> None:
         """Connect the view and show the first state."""
         form, live = self._view.form, self._view.live
-        form.workload_chosen.connect(lambda name: self._change(lambda: self._form.choose(name)))
-        form.edited.connect(lambda name, value: self._change(lambda: self._edit(name, value)))
-        form.reset_requested.connect(lambda: self._change(self._form.reset))
         form.run_or_stop_requested.connect(self.run_or_stop)
         form.queue_requested.connect(self.run)
-        form.copy_requested.connect(self._copy_command)
         form.largest_batch_requested.connect(self.find_largest_batch)
-        form.retry_button.clicked.connect(self.messages.try_again)
-        self.messages.changed.connect(self.show_form)
         live.anyway_button.clicked.connect(self._run_anyway)
         live.log_requested.connect(lambda: self._view.show_log(self._live.log))
         live.run_chosen.connect(self._show_run)
         connect_time_controls(live, self._live, self.refresh)
-        self._form.restore(self._state.read("form", FormChoices()))
-        remember_time_controls(live, self._live, self._state)
-        self.show_form()
+        remember_time_controls(live, self._live, WindowState("run", self._view))
         self.refresh()
 
     @property
     def chosen_host(self) -> str:
         """The host of the form's runs; "" is this machine."""
         return self._form.host
+
+    def show_error(self, error: UserError) -> None:
+        """Show an error above the Run button."""
+        self._form_controller.show_error(error)
 
     @property
     def host(self) -> str | None:
@@ -201,9 +141,9 @@ class RunController(QObject):
     def handle(self, event: WindowEvent, run: int | None = None) -> None:
         """Take one event of telemetry, or of the run with this number."""
         self._live.handle(event, run)
-        if isinstance(event, RunStarted) and self.messages.result and self.running:
-            self.messages.result = describe_try(event.spec)
-            self.show_form()
+        if isinstance(event, RunStarted) and self._messages.result and self.running:
+            self._messages.result = describe_try(event.spec)
+            self._show_form()
 
     def show_host(self, host: str, inventory: Inventory | None) -> None:
         """Show the telemetry of a host; "" is this machine."""
@@ -215,15 +155,6 @@ class RunController(QObject):
         if (title, detail) != self._live.absence:
             self._live.absence = title, detail
             self.refresh()
-
-    def set_machine(self, host: str, inventory: Inventory | None) -> None:
-        """Make runs on a host from now on, once its devices are known; "" is this machine."""
-        if host != self._form.host or inventory is None:
-            self.messages.forget()
-            self._form.set_host(host)
-        if inventory is not None:
-            self._form.set_machine(inventory.machine, inventory.no_gpu_reason or describe_lost(inventory))
-        self.show_form()
 
     def refresh(self) -> None:
         """Show the state after the events so far."""
@@ -237,15 +168,22 @@ class RunController(QObject):
             self.run()
 
     def run(self) -> None:
-        """Run the form's variant, or queue it while something is active; do nothing where it cannot run."""
+        """Run the form's variant, or queue it while something is active; queue the experiment of several.
+
+        Do nothing where it cannot run.
+        """
         state = self._form.state()
-        if not state.is_machine_known or state.refusals:
-            return
-        spec = self._form.spec()
-        if self._busy:
-            self.queue_requested.emit(spec)
+        if not state.can_run:
             return
         try:
+            self._form_controller.allow_typed_python()
+            if state.is_experiment:
+                self.plan_requested.emit(self._form.selection.plan())
+                return
+            if self._busy:
+                self.queue_requested.emit(self._form.spec())
+                return
+            spec = self._form.spec()
             session = self._make_session(spec, self._form.host)
         except UserError as error:
             self.show_error(error)
@@ -257,26 +195,28 @@ class RunController(QObject):
     def show_queue(self, *, running: bool) -> None:
         """Show whether the queue is active; the form's variant is then queued too."""
         if running and not self._queue_running:
-            self.messages.forget()
+            self._messages.forget()
+            self._view.leave_gallery()
         self._queue_running = running
         self._live.set_queue_running(running)
         self._stopping = self._stopping and self._busy
-        self.show_form()
+        self._show_form()
 
     def find_largest_batch(self, limit: int) -> None:
         """Search from the form's batch size up to `limit`; the result is shown above the Run button."""
         state, spec = self._form.state(), self._form.spec()
-        if self._busy or not state.is_machine_known or state.refusals:
+        if self._busy or not state.can_run or state.is_experiment:
             return
         try:
+            self._form_controller.allow_typed_python()
             search = self._make_search(spec, limit, self._form.host)
         except (UsageError, UserError) as error:
             self.show_error(UserError(str(error)))
             return
         self._live.request(spec)
         self._begin(search, search.run, self._end_search)
-        self.messages.result = "Looking for the largest batch …"
-        self.show_form()
+        self._messages.result = "Looking for the largest batch …"
+        self._show_form()
 
     @property
     def _busy(self) -> bool:
@@ -286,17 +226,10 @@ class RunController(QObject):
         self, session: "RunSession | LargestBatchSession", work: Callable[[], Result], done: Callable[[Result], None]
     ) -> None:
         self._session, self._host = session, self._form.host
-        self.messages.take_away()
+        self._messages.take_away()
         self._view.show_live()
         self._sessions.run(work, done, self._fail)
         self.refresh()
-
-    def fill(self, spec: RunSpec) -> None:
-        """Put a variant into the form, and say what is not known any more."""
-        try:
-            self._change(lambda: self._form.fill(spec))
-        except UsageError as error:
-            self.show_error(UserError(str(error)))
 
     def stop(self) -> None:
         """Stop what is active; `ended` is emitted when a run has ended."""
@@ -307,69 +240,32 @@ class RunController(QObject):
             self._session.stop()
         else:
             self.queue_stop_requested.emit()
-        self.show_form()
-
-    def show_error(self, error: UserError) -> None:
-        """Show an error above the Run button, without commands of the terminal."""
-        self.messages.set_error(error)
-        self.show_form()
+        self._show_form()
 
     def _run_anyway(self) -> None:
         if self._session is not None:
             self._session.run_anyway()
 
-    def warn(self, text: str) -> None:
-        """Show a warning above the Run button; "" hides it."""
-        self.messages.warning = text
-        self.show_form()
-
     def _show_run(self, run: int) -> None:
         self._live.show_run(run)
         self.refresh()
 
-    def _change(self, change: Callable[[], None]) -> None:
-        self.messages.forget()
-        change()
-        self._state.keep("form", self._form.choices)
-        self.show_form()
-
-    def _edit(self, name: str, value: Value) -> None:
-        self._form.edit(name, value)
-        if name == "interpreter":
-            try:
-                allow_pythons([self._form.spec().variant[name]], self._form.host)
-            except UserError as error:
-                self.messages.set_error(error)
-
     def _end_search(self, result: LargestBatch) -> None:
-        self.messages.result = describe_largest_batch(result)
+        self._messages.result = describe_largest_batch(result)
         self._finish()
 
     def _fail(self, error: UserError) -> None:
         self._live.withdraw()
-        self.messages.set_error(error)
+        self._messages.set_error(error)
         self._finish()
 
     def _finish(self) -> None:
         self._session = None
         self._stopping = False
         self._bridge.flush()
-        self.show_form()
+        self._show_form()
         self.refresh()
         self.ended.emit()
 
-    def show_form(self) -> None:
-        """Show the state of the form."""
-        self._view.form.retry_button.setVisible(self.messages.retry is not None)
-        self._view.form.show_model(
-            self._form.state(),
-            busy=self._busy,
-            stopping=self._stopping,
-            error=self.messages.error,
-            warning=self.messages.caution,
-        )
-        self.form_shown.emit(self._busy)
-
-    def _copy_command(self) -> None:
-        QGuiApplication.clipboard().setText(self._form.command())
-        self._view.form.confirm_copied()
+    def _show_form(self) -> None:
+        self._form_controller.show(busy=self._busy, stopping=self._stopping)

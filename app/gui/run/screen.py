@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QSize, QTimer
-from PySide6.QtGui import QFontDatabase
+from PySide6.QtCore import QEvent, QSize, QTimer, Signal
+from PySide6.QtGui import QFontDatabase, QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.gui.experiment.gallery import GalleryView
 from app.gui.run.form import FormView
 from app.gui.run.live import LiveView
 from app.gui.run.replay import ReplayView
@@ -26,28 +27,35 @@ from app.gui.widgets.basic import button
 from app.gui.widgets.dialogs import resize_within_screen
 
 if TYPE_CHECKING:
-    from app.gui.experiment.matrix import MatrixView
     from app.gui.experiment.queue import QueueView
     from app.gui.run.first_start import FirstStartView
 
-_FORM_WIDTH = 43 * GRID
+_FORM_WIDTH = 45 * GRID
 _LEAST_PLOTS_WIDTH = 56 * GRID
 """More than what is beside the form needs while a run begins, goes on and ends: its place must not change with that."""
+
+
+_GALLERY, _LIVE = 0, 1
+"""Indices of the right part's first pages."""
 
 
 class RunView(QWidget):
     """Lays out the form, the live view or what replaces it, and the queue."""
 
+    gallery_shown = Signal()
+
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self.form = FormView(theme)
         self.live = LiveView(theme)
+        self.gallery = GalleryView()
+        self.form.questions_requested.connect(self.show_gallery)
         self.replay: ReplayView | None = None
         self.queue: QueueView | None = None
-        self.matrix: MatrixView | None = None
         self.first_start: FirstStartView | None = None
         self._theme = theme
         self._right = QStackedWidget()
+        self._right.addWidget(self.gallery)
         self._right.addWidget(self.live)
         line = QFrame()
         line.setProperty("role", "rule")
@@ -61,6 +69,8 @@ class RunView(QWidget):
         self._column.setSpacing(0)
         self._column.addWidget(self._right, 1)
         self._right.currentChanged.connect(self._reveal)
+        to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
+        to_plots.activated.connect(self._focus_plots)
         self._layout.addLayout(self._column, 1)
         self._arrange()
 
@@ -100,9 +110,20 @@ class RunView(QWidget):
         return self.queue
 
     @property
-    def shows_live(self) -> bool:
-        """Whether the live view is shown, and nothing in its place."""
-        return self._right.currentWidget() is self.live
+    def is_free(self) -> bool:
+        """Whether the questions or the live view are shown, and nothing in their place."""
+        return self._right.currentIndex() in (_GALLERY, _LIVE)
+
+    def show_gallery(self) -> None:
+        """Show the prepared questions, and scroll to them; the form stays usable."""
+        self._right.setCurrentIndex(_GALLERY)
+        self._reveal()
+        self.gallery_shown.emit()
+
+    def leave_gallery(self) -> None:
+        """Show the live view in place of the questions."""
+        if self._right.currentIndex() == _GALLERY:
+            self.show_live()
 
     def show_replay(self) -> ReplayView:
         """Show the replay in place of the live view, made when first needed; the form is disabled meanwhile."""
@@ -113,19 +134,6 @@ class RunView(QWidget):
         self.replay.live.stack.setFocus()  # else Qt takes it from the form to any button
         self.form.setEnabled(False)
         return self.replay
-
-    def matrix_view(self) -> "MatrixView":
-        """Return the experiment matrix, made when first needed."""
-        if self.matrix is None:
-            from app.gui.experiment.matrix import MatrixView
-
-            self.matrix = MatrixView()
-            self._right.addWidget(self.matrix)
-        return self.matrix
-
-    def show_matrix(self) -> None:
-        """Show the experiment matrix in place of the plots; the form stays usable."""
-        self._right.setCurrentWidget(self.matrix_view())
 
     def first_start_view(self) -> "FirstStartView":
         """Return the choice of a place for runs, made when first needed."""
@@ -143,13 +151,21 @@ class RunView(QWidget):
     def show_live(self) -> None:
         """Show the live view again, and scroll to it; where what it replaces had the keyboard, its plots have it."""
         had_keyboard = self._right.isAncestorOf(QApplication.focusWidget() or self)
-        is_there = self.shows_live
-        self._right.setCurrentWidget(self.live)
+        is_there = self._right.currentIndex() == _LIVE
+        self._right.setCurrentIndex(_LIVE)
         if is_there:
             self._reveal()
         elif had_keyboard:
             self.live.stack.setFocus()
         self.form.setEnabled(True)
+
+    def _focus_plots(self) -> None:
+        """Give the keyboard to the plots in sight, or else to the live ones."""
+        if self.replay is not None and self._right.currentWidget() is self.replay:
+            self.replay.live.stack.setFocus()
+        else:
+            self.show_live()
+            self.live.stack.setFocus()
 
     def show_log(self, text: str) -> None:
         """Show the worker's log in a dialog, at its newest lines."""

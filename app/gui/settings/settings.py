@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 from app import units
 from app.errors import UserError
 from app.events import RunEnded, RunStarted
-from app.gui.run.run_controller import RunController
+from app.gui.run.form_controller import FormController
 from app.gui.shell.progress import PROGRAM_TITLE, has_desktop
 from app.gui.theme import Theme
 from app.gui.threads import Background
@@ -253,7 +253,7 @@ class Settings(QObject):
         theme: Theme,
         store: SettingsStore,
         feed: TelemetryFeed,
-        run: RunController,
+        form: FormController,
         standby_changed: Callable[[], None],
         switch_database: Callable[[Path | None], None],
     ) -> None:
@@ -269,7 +269,7 @@ class Settings(QObject):
         self._busy = False
         self._controller: SettingsController | None = None
         window.settings_requested.connect(self.open)
-        run.form_shown.connect(self._take_busy)
+        form.shown.connect(self._take_busy)
 
     def start(self) -> None:
         """Read the stored choices."""

@@ -12,10 +12,10 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.paths import RESOURCES
-from app.plan import Plan, Repeats, WeightTransfer, with_random_order
+from app.plan import MAX_REPEATS, Plan, Repeats, WeightTransfer, with_random_order
 from app.runs.custom import parse_workload_path
 from app.runs.experiment.article import Article
-from app.runs.experiment.schedule import MAX_REPEATS, parse_precision_pct
+from app.runs.experiment.schedule import parse_precision_pct
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import PRESET_FILES
 from workloads.catalog import (
@@ -27,6 +27,7 @@ from workloads.catalog import (
     combinations,
     complete,
     distinct,
+    find_workload,
     workload,
 )
 from workloads.protocol import RunSpec, Value
@@ -287,9 +288,17 @@ def _describe_excluded(machine: Machine, excluded: int) -> str:
 def _describe_replacements(requested: Sequence[RunSpec], actual: Sequence[RunSpec]) -> list[str]:
     """Return a sentence for every value that was replaced."""
     changes = (
-        f"{name}={mended.variant[name]} instead of {spec.variant[name]}, which cannot run here."
+        (spec.workload, name, mended.variant[name], value)
         for spec, mended in zip(requested, actual, strict=True)
-        for name in spec.variant
-        if mended.variant[name] != spec.variant[name]
+        for name, value in spec.variant.items()
+        if mended.variant[name] != value
     )
-    return list(dict.fromkeys(changes))
+    return list(dict.fromkeys(_describe_replacement(*change) for change in dict.fromkeys(changes)))
+
+
+def _describe_replacement(workload_name: str, name: str, value: Value, missing: Value) -> str:
+    known = find_workload(workload_name)
+    parameter = known.parameter(name) if known else None
+    labels = {choice.value: choice.label for choice in parameter.choices} if parameter else {}
+    shown, other = (labels.get(str(each), str(each)) for each in (value, missing))
+    return f"{parameter.label if parameter else name} {shown} in place of {other}, which cannot run here."

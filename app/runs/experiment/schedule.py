@@ -18,9 +18,6 @@ from app.runs.leases import candidate_devices
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 
-MAX_REPEATS = 20
-"""Largest number of repeats where only a precision was requested; `docs/statistics.md` simulates with as many."""
-
 _PRECISION = re.compile(r"(\d+(?:\.\d+)?) ?%?")
 _Values = list[float]
 

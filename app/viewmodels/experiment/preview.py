@@ -10,7 +10,7 @@ from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN, Resolution
 from app.plan import Plan, with_random_order
 from app.queries import ExpectedResolution, ExperimentProgress
 from app.records import RunRow
-from app.units import plural
+from app.units import plural, sentence
 from app.viewmodels.format.naming import (
     differing_parameters,
     format_setting,
@@ -38,6 +38,26 @@ def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
     return with_random_order(plan)
 
 
+def experiment_label(runs: int, ahead: ExperimentProgress | None, *, most: bool) -> str:
+    """Return the label of what starts an experiment: `Run 18 (6 to 9 min, shows 5 %)`.
+
+    Args:
+        runs: Its runs in all.
+        ahead: What is stored and left of it; None until it is known.
+        most: Whether it may end before its last repeat.
+    """
+    left = runs if ahead is None else ahead.planned - ahead.done
+    facts = []
+    if ahead is not None and left:
+        facts.append(format_time_left(ahead.left))
+    if ahead is not None and (found := ahead.resolution and ahead.resolution.found) and found.smallest < WIDEST_KNOWN:
+        facts.append(f"shows {percent_of(found.smallest)}")
+    known = f" ({', '.join(facts)})" if facts else ""
+    if not left:
+        return f"Show the {runs:,} stored"
+    return f"Run {'up to ' if most else ''}{left:,}{known}"
+
+
 def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
     """Return sentences on what is stored, what is left, and what does not count and why.
 
@@ -61,6 +81,21 @@ def describe_dates(counted_utc_ns: Sequence[int], older_utc_ns: Sequence[int]) -
         *([f"Counted: {counted}."] if counted else []),
         *([f"Not counted, as made more than an hour before: {older}."] if older else []),
     ]
+
+
+def describe_size(plan: Plan) -> str:
+    """Return how many variants are run, and how often."""
+    most = "at most " if plan.until_pct is not None else ""
+    runs = f"{most}{plan.repeats:,} {plural('run', plan.repeats)}"
+    return f"{len(plan.variants):,} variants, {runs} each."
+
+
+def describe_countable(countable: ExperimentProgress) -> list[str]:
+    """Return a sentence on the stored runs that would count if the user wanted it; none where there are none."""
+    recent = _runs_of(countable.counted_utc_ns)
+    older = _runs_of(countable.older_utc_ns)
+    both = " and ".join(filter(None, (recent, older)))
+    return [f"Not counted: {both}."] if both else []
 
 
 def _runs_of(utc_ns: Sequence[int]) -> str:
@@ -98,14 +133,14 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
     shows = (
         f"can show a difference of about {smallest} (interval {units.plus_minus(half)}, from the spread of {judged})"
     )
-    return [units.sentence(f"{repeats} {shows}")]
+    return [sentence(f"{repeats} {shows}")]
 
 
 def _describe_insufficient(repeats: str, judged: str, found: Resolution) -> str:
     """Return that so many repeats are too few to show a difference of note, and how many would do."""
     more = "" if found.sufficient_repeats is None else f"; about {found.sufficient_repeats:,} can show smaller ones"
     least = units.percent(100 * WIDEST_KNOWN)
-    return units.sentence(f"{repeats} can show only differences of {least} or more, as {judged} vary so much{more}")
+    return sentence(f"{repeats} can show only differences of {least} or more, as {judged} vary so much{more}")
 
 
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:
@@ -198,15 +233,17 @@ def _group(members: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetLine:
-    """One preset in the list.
+    """One prepared question.
 
     Attributes:
         key: What finds it: its name, or the path of its file.
         name: Its name.
         title: Its title.
         question: What it answers.
-        size: Its variants and runs.
-        time: What is stored and left.
+        size: Its variants and runs; "" where its file cannot be used.
+        time: How long what is left takes.
+        stored: What is stored of it.
+        answer: What is known of its answer, and from whom.
         notes: How it was adapted to this machine.
         problem: Why its file cannot be used, "" if it can.
         is_complete: Whether nothing is left to run.
@@ -221,6 +258,8 @@ class PresetLine:
     question: str = ""
     size: str = ""
     time: str = ""
+    stored: str = ""
+    answer: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
     is_complete: bool = False
@@ -229,15 +268,16 @@ class PresetLine:
     reference: str = ""
 
     @property
+    def adapted(self) -> str:
+        """How it was adapted to this machine: its notes in short, whole ones where it has no size."""
+        if not self.size:
+            return " ".join(self.notes)
+        return " ".join(sentence(note.partition(". ")[0].partition(": ")[0]) for note in self.notes)
+
+    @property
     def is_users(self) -> bool:
         """Whether it is a file of the user's."""
         return self.key.endswith(".toml")
-
-    @property
-    def size_text(self) -> str:
-        """Return its size and time, after its name where its title is another one."""
-        name = "" if self.title == self.name else self.name
-        return ". ".join(filter(None, (" · ".join(filter(None, (name, self.size))), self.time)))
 
 
 def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
@@ -253,17 +293,30 @@ def reference_label(runs: Sequence[RunRow]) -> str:
     return f"{', '.join(names) or 'The'} reference" if runs else ""
 
 
-def preset_line(
-    line: PresetLine, variants: Sequence[RunSpec], ahead: ExperimentProgress, machine: Machine
-) -> PresetLine:
-    """Return the line with its size and with what is stored and left."""
-    can_start = any(not check(spec, machine) for spec in variants)
-    runs = f"{ahead.planned:,} {plural('run', ahead.planned)}"
+def preset_line(line: PresetLine, plan: Plan, machine: Machine) -> PresetLine:
+    """Return the line with its size, and how it is adapted to a machine."""
+    variants, runs = len(plan.variants), plan.repeats * len(plan.variants) + len(plan.weight_transfers)
     return replace(
         line,
-        size=f"{len(variants):,} {plural('variant', len(variants))}, {runs}",
-        time=" ".join(describe_estimate(ahead)) if can_start else "",
+        size=f"{variants:,} {plural('variant', variants)}, {runs:,} {plural('run', runs)}",
+        notes=(*plan.notes, *refused_notes(plan.variants, machine)),
+        can_start=any(not check(spec, machine) for spec in plan.variants),
+    )
+
+
+def preset_progress(line: PresetLine, ahead: ExperimentProgress, *, reference: str, answer: str) -> PresetLine:
+    """Return the line with what is stored and left, and with what is known of its answer."""
+    if ahead.done == ahead.planned:
+        sentences = describe_estimate(ahead)
+    else:
+        counted = [f"{ahead.done:,} of {ahead.planned:,} already stored."] if ahead.done else []
+        sentences = [*counted, *describe_dates(ahead.counted_utc_ns, ahead.older_utc_ns)]
+    return replace(
+        line,
+        time=format_time_left(ahead.left) if line.can_start and ahead.done < ahead.planned else "",
+        stored=" ".join(sentences) if line.can_start else "",
+        answer=answer,
         is_complete=ahead.done == ahead.planned,
         has_verdict=bool(ahead.counted_utc_ns or ahead.older_utc_ns),
-        can_start=can_start,
+        reference=reference,
     )

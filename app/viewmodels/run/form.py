@@ -1,16 +1,15 @@
-"""The variant form: parameters with their limits, refused values, custom workload files, the equivalent command."""
+"""The form: one value or several for each parameter of a workload, and how far an experiment of them goes."""
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
-from app.paths import PROGRAM
 from app.units import sentence
-from app.viewmodels.format.naming import value_text, workload_argument
+from app.viewmodels.run.fields import BASELINE, EXPERIMENT, Fields, FormState, find_parameter
+from app.viewmodels.run.selection import Selection, Values
+from app.viewmodels.run.values import describe_invalid, parse_values
 from workloads import catalog
-from workloads.catalog import Machine, Parameter, Refusal, UsageError, Workload
+from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec, Value
 
 
@@ -52,122 +51,52 @@ class CustomFiles:
         return next(found, ("", False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One value of a choice; `reason` says why it cannot be chosen here."""
-
-    value: Value
-    label: str
-    help: str = ""
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One parameter as the form shows it. `note` is the line under it; `problem`: the value itself fails.
-
-    `unset` is what the least number, or no text, stands for where it is no value like the others. `suggestions` are
-    values of a text that may be another.
-    """
-
-    name: str
-    label: str
-    kind: str
-    value: Value
-    help: str
-    unit: str = ""
-    unset: str = ""
-    minimum: float = 0
-    maximum: float = 0
-    decimals: int = 2
-    options: tuple[Option, ...] = ()
-    suggestions: tuple[str, ...] = ()
-    enabled: bool = True
-    advanced: bool = False
-    note: str = ""
-    problem: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cure:
-    """A change of one parameter after which the form's variant can run here; `label` is that of its button."""
-
-    name: str
-    value: Value
-    label: str
-
-
-MOST_CURES = 3
-"""Cures that are offered: buttons in one line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormState:
-    """The whole form as values; `refusals` says why the variant cannot run here, empty when it can.
-
-    `cures` are the changes that would let it run, at most `MOST_CURES`.
-    `custom_file_text` is how it stands with a file of the user's, which is no good where it is `invalid`;
-    `custom_file_refusal` says why the chosen workload's own file keeps it from running, "" where it does not.
-    `machine_text` is what is waited for until the machine is known, and then why it has no GPU, "" where it has one.
-    """
-
-    workload: str
-    workloads: tuple[tuple[str, str], ...]
-    help: str
-    fields: tuple[Field, ...]
-    refusals: tuple[str, ...]
-    cures: tuple[Cure, ...]
-    command: str
-    is_machine_known: bool
-    custom_file_text: str = ""
-    custom_file_invalid: bool = False
-    custom_file_refusal: str = ""
-    machine_text: str = "Looking for GPUs …"
-
-
-_DEFAULT_LIMITS: Mapping[str, float] = {"integer": 2_000_000_000, "number": 1e9}
-"""Limits of a parameter that has none: those of a user's own workload."""
-_NUMBER_DECIMALS = 6
-
-
 @dataclass(frozen=True, slots=True)
 class FormChoices:
-    """The workload that was chosen, and what was edited of each."""
+    """What the user chose: the workload, the values of each, alone or as several, and how far an experiment goes."""
 
     workload: str = ""
-    edited: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    edited: Mapping[str, Mapping[str, Value | Values]] = field(default_factory=dict)
+    extent: Mapping[str, Value] = field(default_factory=dict)
+    baseline: Mapping[str, Value] = field(default_factory=dict)
 
 
 class VariantForm:
-    """The choices a user made, workload by workload; all else follows the catalog's defaults for this machine."""
+    """The choices a user made, workload by workload; all else follows the catalog's defaults for this machine.
+
+    The choices are one frozen record, which a change replaces: what undoes a change puts an earlier one back.
+    """
 
     def __init__(self, workload: str = "cnn10", *, hidden: bool = False) -> None:
-        self._workload = workload
-        self._edited: dict[str, dict[str, Value]] = {}
+        self._choices = FormChoices(workload)
+        self._texts: dict[tuple[str, str], str] = {}
+        """What was typed, by workload and field: a range, or what is no value."""
         self._machine: Machine | None = None
         self._no_gpu_reason: str | None = None
         self._workloads = {w.name: w for w in catalog.WORKLOADS if hidden or not w.hidden}
         self._files = CustomFiles()
         self._host = ""
         self._awaited = ""
+        self._selection: Selection | None = None
+        self._selected: FormChoices | None = None
 
     @property
     def choices(self) -> FormChoices:
-        """What the user chose so far."""
-        return FormChoices(self._workload, self._edited)
+        """What the user chose so far, but not which stored runs count: that is meant once."""
+        extent = {name: value for name, value in self._choices.extent.items() if name != "stored"}
+        return replace(self._choices, extent=extent)
 
     def restore(self, choices: FormChoices) -> None:
-        """Take over what was chosen in an earlier window, so far as it is known here.
+        """Take over what was chosen earlier, maybe in another window, so far as it is known here.
 
         A workload of the user's own is chosen when its file has been read, unless something else was chosen by then.
         """
-        self._edited = {name: dict(edits) for name, edits in choices.edited.items()}
+        is_known = choices.workload in self._workloads
+        self._awaited = "" if is_known else choices.workload
+        self._texts = {}
+        self._choices = replace(choices, workload=choices.workload if is_known else self._choices.workload)
         for known in self._workloads.values():
-            self._drop_unfitting_edits(known)
-        if choices.workload in self._workloads:
-            self._workload = choices.workload
-        else:
-            self._awaited = choices.workload
+            self._drop_unfitting_values(known)
 
     @property
     def host(self) -> str:
@@ -191,11 +120,11 @@ class VariantForm:
     @property
     def workload(self) -> Workload:
         """The workload chosen, of the program or of the user's own."""
-        return self._find_workload(self._workload)
+        return self._find_workload(self._choices.workload)
 
     def choose(self, workload: str) -> None:
-        """Turn to another workload; edits of the others are stored. Raises `UsageError`."""
-        self._workload = self._find_workload(workload).name
+        """Turn to another workload; the values of the others are stored. Raises `UsageError`."""
+        self._choices = replace(self._choices, workload=self._find_workload(workload).name, baseline={})
         self._awaited = ""
         self._files.clear_last()
 
@@ -225,74 +154,109 @@ class VariantForm:
         self._workloads = {name: known for name, known in self._workloads.items() if name not in gone}
         self._workloads |= {workload.name: workload for workload in workloads}
         for workload in workloads:
-            self._drop_unfitting_edits(workload)
-        if self._workload in gone and self._workload not in self._workloads:
-            self._workload = workloads[0].name
+            self._drop_unfitting_values(workload)
+        if self._choices.workload in gone and self._choices.workload not in self._workloads:
+            self._choices = replace(self._choices, workload=workloads[0].name)
         if self._awaited in self._workloads:
-            self._workload, self._awaited = self._awaited, ""
+            self._choices = replace(self._choices, workload=self._awaited)
+            self._awaited = ""
 
-    def edit(self, name: str, value: Value) -> None:
-        """Set one parameter; raises `UsageError` for one that does not exist or a value out of range."""
-        edits = {**self._edits, name: value}
-        catalog.fill_defaults(self.workload, edits, self.machine)
-        self._edited[self._workload] = edits
+    def edit(self, name: str, *values: Value) -> None:
+        """Give a field a value, or a parameter several; none is its default.
+
+        Raises:
+            UsageError: It does not exist, or a value is out of range.
+        """
+        if name == BASELINE:
+            spec = self.selection.ordered_variants[int(values[0])]
+            varied = {each: spec.variant[each] for each in self.selection.varied}
+            self._choices = replace(self._choices, baseline=varied)
+        elif name.startswith(EXPERIMENT):
+            key = name.removeprefix(EXPERIMENT)
+            others = {each: value for each, value in self._choices.extent.items() if each != key}
+            self._choices = replace(self._choices, extent={**others, key: values[0]} if values else others)
+        else:
+            for value in values:
+                catalog.fill_defaults(self.workload, {name: value}, self.machine)
+            self._set_values({**self.selection.chosen, name: tuple(dict.fromkeys(values))})
+        self._texts.pop(self._text_key(name), None)
         self._awaited = ""
+
+    def type(self, name: str, text: str) -> None:
+        """Take the values that are typed into a field; text that is none stays, with what is wrong about it."""
+        parameter = find_parameter(self.selection, name)
+        is_wrong = bool(text.strip()) and bool(describe_invalid(parameter, text))
+        if not is_wrong:
+            self.edit(name, *(parse_values(parameter, text) if text.strip() else ()))
+        if text.strip():
+            self._texts[self._text_key(name)] = text
 
     def fill(self, spec: RunSpec) -> None:
         """Take over a whole variant; raises `UsageError` for a workload or a value that this version does not have."""
         known = self._find_workload(spec.workload)
         names = {parameter.name for parameter in known.parameters}
-        edits = {name: value for name, value in spec.variant.items() if name in names}
-        catalog.fill_defaults(known, edits, self.machine)
-        self._workload, self._awaited = known.name, ""
-        self._edited[known.name] = edits
+        values = {name: value for name, value in spec.variant.items() if name in names}
+        catalog.fill_defaults(known, values, self.machine)
+        self._choices, self._awaited = replace(self._choices, workload=known.name), ""
+        self._texts = {}
+        self._set_values({name: (value,) for name, value in values.items()})
 
     def reset(self) -> None:
-        """Forget every edit of this workload."""
-        self._edited.pop(self._workload, None)
+        """Forget every value of this workload, and how far an experiment goes."""
+        self._texts = {}
+        self._set_values({})
+        self._choices = replace(self._choices, extent={})
+
+    @property
+    def selection(self) -> Selection:
+        """What is chosen of the workload, the same object until that changes: its combinations are computed once."""
+        made, host, chosen = self._selection, self._host, self._choices
+        workload = self.workload
+        if (
+            made is None
+            or (made.workload, made.machine, made.host) != (workload, self._machine, host)
+            or (self._selected is not chosen)
+        ):
+            edited = chosen.edited.get(workload.name, {})
+            self._selected = chosen
+            self._selection = made = Selection(
+                workload=workload,
+                machine=self._machine,
+                chosen={name: _as_values(values) for name, values in edited.items()},
+                extent=chosen.extent,
+                baseline=chosen.baseline,
+                host=host,
+            )
+        return made
 
     def spec(self) -> RunSpec:
-        """Return the complete variant."""
-        return catalog.fill_defaults(self.workload, self._edits, self.machine)
+        """Return the complete variant, that of the first values, whether it can run or not."""
+        return self.selection.spec
 
-    def state(self) -> FormState:
-        """Return everything the form shows."""
-        chosen, spec = self.workload, self.spec()
-        refusals = catalog.check(spec, self.machine) if self._machine is not None else ()
-        message, invalid = self._files.message(chosen)
-        file_refusal = self._files.refusal(chosen)
+    def state(self, *, has_stored: bool = False) -> FormState:
+        """Return everything the form shows; `has_stored` is whether stored runs could count for the experiment."""
+        selection = self.selection
+        shown = ("", selection.workload.name)
+        fields = Fields(selection, {name: text for (key, name), text in self._texts.items() if key in shown})
+        is_experiment = selection.count > 1
+        message, invalid = self._files.message(selection.workload)
+        problem = self._files.refusal(selection.workload) or fields.problem()
         return FormState(
-            workload=self._workload,
+            workload=selection.workload.name,
             workloads=tuple((known.name, known.title) for known in self._workloads.values()),
-            help=chosen.help,
-            fields=tuple(self._field(parameter, spec) for parameter in chosen.parameters),
-            refusals=(*filter(None, [file_refusal]), *(refusal.reason for refusal in refusals)),
-            cures=tuple(islice(self._cures(refusals), MOST_CURES)),
-            command=self.command(),
+            help=selection.workload.help,
+            fields=(*fields.of_workload(), *(fields.of_experiment(has_stored=has_stored) if is_experiment else ())),
+            problem=problem,
+            cures=fields.cures(),
+            combinations=selection.count,
+            variants=len(selection.runnable),
+            refused=selection.refused_groups if is_experiment else (),
+            runs=len(selection.runnable) * selection.repeats,
             is_machine_known=self._machine is not None,
             custom_file_text=message,
             custom_file_invalid=invalid,
-            custom_file_refusal=file_refusal,
             machine_text=self._machine_text(),
         )
-
-    def command(self) -> str:
-        """Return the same run as a shell command, naming only what is not the default on this machine."""
-        spec = self.spec()
-        gpus = spec.variant["gpus"]
-        defaults = catalog.fill_defaults(self.workload, {"gpus": gpus}, self.machine).variant
-        words = [f"{name}={value_text(value)}" for name, value in spec.variant.items() if value != defaults[name]]
-        if gpus != catalog.fill_defaults(self.workload, {}, self.machine).variant["gpus"]:
-            words.insert(0, f"gpus={gpus}")
-        settings = [part for word in words for part in ("-s", word)]
-        on_host = ["--on", self._host] if self._host else []
-        return shlex.join([*PROGRAM.split(), "run", self.cli_name, *settings, *on_host])
-
-    @property
-    def cli_name(self) -> str:
-        """The workload as the command line takes it."""
-        custom = self.workload.custom_file
-        return workload_argument(custom.path if custom else "", self._workload)
 
     def _find_workload(self, name: str) -> Workload:
         """Return the workload of that name among those offered, or the program's; raise `UsageError`."""
@@ -302,54 +266,27 @@ class VariantForm:
             )
         return self._workloads.get(name) or catalog.workload(name)
 
-    def _drop_unfitting_edits(self, workload: Workload) -> None:
-        """Forget what was edited of a workload where it does not take that any more."""
+    def _drop_unfitting_values(self, workload: Workload) -> None:
+        """Forget what was chosen of a workload where it does not take that any more, and how it was typed."""
+        self._texts = {key: text for key, text in self._texts.items() if key[0] != workload.name}
         try:
-            catalog.fill_defaults(workload, self._edited.get(workload.name, {}), self.machine)
+            for name, values in self._choices.edited.get(workload.name, {}).items():
+                for value in _as_values(values):
+                    catalog.fill_defaults(workload, {name: value}, self.machine)
         except UsageError:
-            del self._edited[workload.name]
+            others = {name: edits for name, edits in self._choices.edited.items() if name != workload.name}
+            self._choices = replace(self._choices, edited=others)
 
-    @property
-    def _edits(self) -> dict[str, Value]:
-        return self._edited.get(self._workload, {})
+    def _set_values(self, values: Mapping[str, Values]) -> None:
+        """Take these values of the workload in place of those that were chosen."""
+        workload = self._choices.workload
+        own = {name: chosen if len(chosen) > 1 else chosen[0] for name, chosen in values.items() if chosen}
+        others = {name: edits for name, edits in self._choices.edited.items() if name != workload}
+        baseline = {name: value for name, value in self._choices.baseline.items() if value in values.get(name, ())}
+        self._choices = replace(self._choices, edited={**others, workload: own} if own else others, baseline=baseline)
 
-    def _field(self, parameter: Parameter, spec: RunSpec) -> Field:
-        value = spec.variant[parameter.name]
-        options, limit = self._options(parameter, spec), _DEFAULT_LIMITS.get(parameter.kind, 0)
-        refusal = self._refusal(parameter.name, value, spec)
-        field = Field(
-            name=parameter.name,
-            label=parameter.label,
-            kind="choice" if options else parameter.kind,
-            value=value,
-            help=parameter.help,
-            unit=parameter.unit,
-            unset=parameter.unset,
-            minimum=-limit if parameter.minimum is None else parameter.minimum,
-            maximum=limit if parameter.maximum is None else parameter.maximum,
-            decimals=_NUMBER_DECIMALS if parameter.maximum is None else 2,
-            options=options,
-            suggestions=self._suggestions(parameter),
-            advanced=parameter.advanced,
-            note=refusal or "",
-            problem=refusal is not None,
-        )
-        if refusal:
-            return field
-        enabled, note = self._limits(parameter, value, spec)
-        return replace(field, enabled=enabled, note=note)
-
-    def _limits(self, parameter: Parameter, value: Value, spec: RunSpec) -> tuple[bool, str]:
-        """Return whether a valid field can be changed, and why not; options have reasons of their own."""
-        if parameter.kind == "switch":
-            reason = self._refusal(parameter.name, not value, spec)
-            return reason is None, reason or ""
-        if parameter.name == "devices" and not self.machine.gpus:
-            return False, ""
-        is_here = parameter.name == "interpreter" and self.machine.local
-        if is_here and value and (version := catalog.installed_framework(str(value))):
-            return True, f"{catalog.FRAMEWORK.name} {version}."
-        return True, ""
+    def _text_key(self, name: str) -> tuple[str, str]:
+        return "" if name.startswith(EXPERIMENT) else self._choices.workload, name
 
     def _machine_text(self) -> str:
         if self._machine is None:
@@ -358,44 +295,6 @@ class VariantForm:
             return sentence(self._no_gpu_reason or "")
         return sentence(f"Runs use the CPU: {self._no_gpu_reason}")
 
-    def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:
-        """Return the environments that the program has made there, so far as that is known."""
-        if parameter.kind != "path":
-            return ()
-        if not self.machine.local:
-            return self.machine.environments
-        return tuple(sorted(folder.name for folder in catalog.complete_environments()))
 
-    def _options(self, parameter: Parameter, spec: RunSpec) -> tuple[Option, ...]:
-        if parameter.name == "gpus":
-            count = max(1, len(self.machine.gpus), int(self._edits.get("gpus", 0)))
-            options = [Option(value=n, label=str(n) if n else "None, on the CPU") for n in range(count + 1)]
-        else:
-            options = [Option(value=c.value, label=c.label, help=c.help) for c in parameter.choices]
-        return tuple(replace(option, reason=self._refusal(parameter.name, option.value, spec)) for option in options)
-
-    def _cures(self, refusals: Sequence[Refusal]) -> Iterator[Cure]:
-        """Yield the changes of one parameter that a refusal names after which nothing is refused."""
-        for name in dict.fromkeys(name for refusal in refusals for name in refusal.parameters):
-            parameter = self.workload.parameter(name)
-            current = self.spec().variant[name]
-            for value, label in _alternatives(parameter):
-                variant = catalog.fill_defaults(self.workload, {**self._edits, name: value}, self.machine)
-                if value != current and not catalog.check(variant, self.machine):
-                    yield Cure(name=name, value=value, label=label)
-
-    def _refusal(self, name: str, value: Value, spec: RunSpec) -> str | None:
-        if self._machine is None:
-            return None
-        if name == "gpus":  # others have defaults by it
-            spec = catalog.fill_defaults(self.workload, {**self._edits, name: value}, self._machine)
-        return catalog.refusal_reason(spec, name, value, self._machine)
-
-
-def _alternatives(parameter: Parameter) -> list[tuple[Value, str]]:
-    """Return the values that a button can set a parameter to, each with the button's label."""
-    if parameter.name == "gpus":
-        return [(0, "Use the CPU")]
-    if parameter.kind == "switch":
-        return [(True, f"Turn {parameter.label} on"), (False, f"Turn {parameter.label} off")]
-    return [(choice.value, f"Use {choice.label}") for choice in parameter.choices]
+def _as_values(values: Value | Values) -> Values:
+    return values if isinstance(values, tuple) else (values,)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app import units
 from app.analysis.largest_batch import LargestBatch
-from app.viewmodels.run.form import FormState
+from app.viewmodels.run.fields import FormState
 from workloads.protocol import RunSpec
 
 _CPU_DOUBLINGS = 4

@@ -47,7 +47,7 @@ def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> 
     """Return the entries in which every word of a query is found, the best first; all of them where it is empty.
 
     A word counts most at the start of a word of the title, then as another word for it, then inside one of the title,
-    then as letters in this order that begin at the start of a word (`cv`: Compare values), and least in the other
+    then as letters in this order that begin at the start of a word (`lp`: Live plots), and least in the other
     texts; the fewer words before it the more.
 
     Args:

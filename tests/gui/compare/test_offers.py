@@ -200,6 +200,4 @@ def test_an_experiment_of_ones_own_begins_with_the_prepared_ones(
         qtbot.waitUntil(lambda: bool(empty.offers), timeout=READ_LIMIT_MS)
         build = next(made for offer, made in empty.offers.items() if offer.action == "build")
         QTest.mouseClick(build, Qt.MouseButton.LeftButton)
-        matrix = workbench.run_view.matrix
-        assert matrix is not None
-        qtbot.waitUntil(matrix.presets.isVisible, timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(workbench.run_view.gallery.isVisible, timeout=READ_LIMIT_MS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QSpinBox
+from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.environment_keys import IDLE_WAIT_KEY
@@ -35,9 +35,10 @@ from app.storage.files import FileFingerprint
 from app.storage.store import Store
 from app.viewmodels.experiment.preview import interleaved_plan
 from app.viewmodels.experiment.verdict_text import experiment_result
+from app.viewmodels.run.fields import EXPERIMENT
 from tests.fakes.nvml import Card, Driver, environment
 from tests.fakes.sessions import kill_sampler
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, press, wait_for_outcomes, window_on
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press, wait_for_outcomes, window_on
 from workloads.catalog import Machine, complete
 
 
@@ -188,20 +189,17 @@ def test_what_another_screen_wants_measured_is_shown_and_runs(qtbot: QtBot, work
     assert sorted(made, key=variants.index) == list(variants), "in the order of its seed"
 
 
-def test_from_the_form_over_the_matrix_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> None:
+def test_from_the_form_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench, seconds=0.3)
-    QTest.mouseClick(workbench.run_view.form.compare_button, Qt.MouseButton.LeftButton)
-    matrix = workbench.run_view.matrix_view()
-    qtbot.waitUntil(matrix.isVisible, timeout=READ_LIMIT_MS)
-    batches = matrix.rows.control("batch_size").findChild(QLineEdit)
-    assert isinstance(batches, QLineEdit)
-    batches.selectAll()
-    QTest.keyClicks(batches, "8, 65536\r")
-    repeats = matrix.footer.findChild(QSpinBox)
-    assert isinstance(repeats, QSpinBox)
-    repeats.setValue(2)
+    form = workbench.run_view.form
+    for name, text in (("batch_size", "8, 65536"), (f"{EXPERIMENT}repeats", "2")):
+        line = form.row(name).control
+        assert isinstance(line, QLineEdit)
+        line.setFocus()
+        line.selectAll()
+        QTest.keyClicks(line, text)
     with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS) as ended:
-        QTest.mouseClick(matrix.footer.start_button, Qt.MouseButton.LeftButton)
+        click_run(form)
     assert workbench.run_view.live.isVisible()
     sizes = [row.spec.variant["batch_size"] for row in runs_of(workbench)]
     assert [sorted(sizes[:2]), sorted(sizes[2:])] == [[8, 65536]] * 2, "each once a round"

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.theme import Theme
 from app.gui.threads import close_jobs
-from app.viewmodels.run.form import FormState
+from app.viewmodels.run.fields import FormState
 from tests.gui.windows import window_on
 
 LIMIT_MS = 120_000
@@ -45,7 +45,7 @@ def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workb
     dialog.close()
     until(qtbot, workbench, lambda state: state.workload == "mine.py:small")
     assert chooser.currentText() == "small · mine.py"
-    form.edited.emit("units", 16)
+    form.edited.emit("units", (16,))
     file.write_text("import nothing_such\n" + TEXT)
     until(qtbot, workbench, lambda state: state.custom_file_invalid)
     assert "mine.py:1: ModuleNotFoundError" in form.custom_text

@@ -74,7 +74,7 @@ def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database
         dialog.reject()
         assert view.isVisible(), "who adds no host chooses again"
         click(view.later_button)
-        assert workbench.run_view.live.isVisible()
+        assert workbench.run_view.gallery.isVisible()
         read_to_the_end(workbench, qtbot)
         assert load_setting(database_path, FIRST_START) == ANSWERED
     with window_on(qtbot, database_path, theme) as workbench:
@@ -121,13 +121,11 @@ def test_what_was_opened_before_the_machine_is_known_stays(
 
     monkeypatch.setattr(first_start_controller, "read_known", read_late)
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
-        workbench.experiments.open()
-        matrix = workbench.run_view.matrix_view()
-        assert matrix.isVisible()
+        replay = workbench.run_view.show_replay()
         is_opened.set()
         qtbot.waitUntil(lambda: workbench.feed.wait_inventory() is not None, timeout=READ_LIMIT_MS)
         read_to_the_end(workbench, qtbot)
-        assert (matrix.isVisible(), is_shown(workbench)) == (True, False)
+        assert (replay.isVisible(), is_shown(workbench)) == (True, False)
 
 
 def test_who_has_runs_is_not_asked(database_path: Path) -> None:

@@ -9,13 +9,12 @@ from PySide6.QtGui import QImage, QPainter
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QApplication,
-    QCheckBox,
     QComboBox,
-    QDoubleSpinBox,
     QGridLayout,
     QLabel,
+    QLineEdit,
+    QMenu,
     QPushButton,
-    QSpinBox,
     QStyle,
     QStyleOptionViewItem,
     QWidget,
@@ -25,14 +24,18 @@ from pytestqt.qtbot import QtBot
 from app.errors import DatabaseLockedError, UserError
 from app.gui.app import Workbench
 from app.gui.run.form import BatchLimitDialog, FormView
+from app.gui.run.form_controls import FieldRow
 from app.gui.theme import Theme
 from app.gui.widgets.basic import BreakingLabel, text_label
 from app.storage.store import Store
+from app.viewmodels.run.fields import EXPERIMENT
 from app.viewmodels.run.form import VariantForm
 from tests.gui.screens import visible_text
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
+from workloads import catalog
 from workloads.catalog import ENVIRONMENT_STAMP, Machine, environments_folder, installed_framework
 from workloads.processor import CACHE_VARIABLE, ProcessorSupport, store_support
+from workloads.protocol import Value
 
 
 @pytest.fixture
@@ -65,14 +68,38 @@ def test_every_parameter_has_a_named_control_with_help(view: FormView, form: Var
         widget = control(view, field.name)
         assert widget.accessibleName() == field.label
         assert field.help in widget.toolTip()
-        assert widget.isVisible() != field.advanced
+        assert widget.isVisible() == field.essential
 
 
-def test_a_choice_that_cannot_run_here_is_disabled_and_its_reason_is_beside_it_only(view: FormView) -> None:
+def test_a_search_brings_a_parameter_into_sight_and_a_changed_one_stays(view: FormView, form: VariantForm) -> None:
+    view.edited.connect(lambda name, values: form.edit(name, *values))
+    rate, seed = control(view, "recurrent_dropout"), control(view, "seed")
+    QTest.keyClicks(view.search, "recurrent")
+    assert (rate.isVisible(), seed.isVisible()) == (True, False)
+    form.edit("recurrent_dropout", 0.5)
+    view.search.clear()
+    view.show_model(form.state())
+    row = view.row("recurrent_dropout")
+    assert rate.isVisible()
+    assert row.label.property("role") == "heading", "it is marked"
+    QTest.mouseClick(row.back, Qt.MouseButton.LeftButton)
+    view.show_model(form.state())
+    assert form.spec().variant["recurrent_dropout"] == 0
+    assert not rate.isVisible()
+    QTest.keyClicks(view.search, "nothing like it")
+    assert "No setting of this workload is called “nothing like it”." in visible_text(view)
+
+
+def test_every_parameter_is_in_sight_on_demand(view: FormView, form: VariantForm) -> None:
+    every = next(each for each in view.findChildren(QPushButton) if each.text() == "All")
+    QTest.mouseClick(every, Qt.MouseButton.LeftButton)
+    assert all(control(view, field.name).isVisible() for field in form.state().fields)
+
+
+def test_a_choice_that_cannot_run_here_says_why_beside_it_only(view: FormView) -> None:
     box = control(view, "implementation")
     assert isinstance(box, QComboBox)
     index = box.findData("cudnn")
-    assert not box.model().flags(box.model().index(index, 0)) & Qt.ItemFlag.ItemIsEnabled
     assert "cuDNN needs an NVIDIA GPU" in box.itemData(index, Qt.ItemDataRole.ToolTipRole)
     assert "cuDNN needs an NVIDIA GPU" not in visible_text(view)
     assert "Runs use the CPU: no NVIDIA driver is installed." in visible_text(view)
@@ -110,8 +137,7 @@ def test_the_list_of_a_choice_tells_what_each_option_is_and_greys_what_cannot_ru
         picture.fill(Qt.GlobalColor.white)
         option = QStyleOptionViewItem()
         option.rect = picture.rect()
-        if index.flags() & Qt.ItemFlag.ItemIsEnabled:
-            option.state = QStyle.StateFlag.State_Enabled
+        option.state = QStyle.StateFlag.State_Enabled
         painter = QPainter(picture)
         box.itemDelegate().paint(painter, option, index)
         painter.end()
@@ -119,52 +145,125 @@ def test_the_list_of_a_choice_tells_what_each_option_is_and_greys_what_cannot_ru
     assert darkest["cudnn"] > 2 * darkest["block_fused"]
 
 
-def test_typing_a_number_tells_once_when_it_is_done(qtbot: QtBot, view: FormView) -> None:
-    layers = control(view, "layers")
-    assert isinstance(layers, QSpinBox)
+def test_typing_tells_of_every_key(view: FormView) -> None:
+    typed: list[tuple[str, str]] = []
+    view.typed.connect(lambda name, text: typed.append((name, text)))
+    line = control(view, "layers")
+    assert isinstance(line, QLineEdit)
+    line.setFocus()
+    line.selectAll()
+    QTest.keyClicks(line, "12")
+    assert typed == [("layers", "1"), ("layers", "12")]
+
+
+def test_a_number_out_of_range_is_said_beside_it_and_not_changed(view: FormView, form: VariantForm) -> None:
+    view.typed.connect(form.type)
+    line = control(view, "layers")
+    assert isinstance(line, QLineEdit)
+    line.setFocus()
+    line.selectAll()
+    QTest.keyClicks(line, "99999999")
+    view.show_model(form.state())
+    QTest.keyClick(line, Qt.Key.Key_Tab)
+    assert line.text() == "99999999"
+    assert "Layers must be from 1 to 16, not 99,999,999." in visible_text(view)
+    assert "Correct Layers above." in visible_text(view)
+    assert not view.run_button.isEnabled()
+
+
+def test_a_field_left_empty_has_its_default_again(view: FormView, form: VariantForm) -> None:
+    view.typed.connect(form.type)
+    line = control(view, "layers")
+    assert isinstance(line, QLineEdit)
+    view.activateWindow()
+    line.setFocus()
+    line.selectAll()
+    QTest.keyClick(line, Qt.Key.Key_Delete)
+    view.show_model(form.state())
+    assert line.text() == "", "somebody types in it"
+    view.search.setFocus()
+    assert line.text() == "1"
+
+
+def test_a_number_has_no_needless_zeros_and_none_says_what_it_means(view: FormView, form: VariantForm) -> None:
+    form.edit("seconds", 1200.25)
+    show(view, form, CPU_INVENTORY.machine)
+    shown = {name: control(view, name) for name in ("seconds", "steps", "dropout")}
+    assert {name: line.text() for name, line in shown.items() if isinstance(line, QLineEdit)} == {
+        "seconds": "1200.25",
+        "steps": "off",
+        "dropout": "0",
+    }
+
+
+def test_a_choice_tells_what_was_set(view: FormView) -> None:
     edits: list[tuple[str, object]] = []
-    view.edited.connect(lambda name, value: edits.append((name, value)))
-    layers.setFocus()
-    layers.selectAll()
-    QTest.keyClicks(layers, "12")
-    assert edits == []
-    QTest.keyClick(layers, Qt.Key.Key_Return)
-    assert edits == [("layers", 12)]
-
-
-def test_a_number_has_no_needless_zeros(qtbot: QtBot, view: FormView) -> None:
-    measured = control(view, "seconds")
-    assert isinstance(measured, QDoubleSpinBox)
-    assert measured.text() == "10 s"
-    for value, shown in ((0.5, "0.5 s"), (100.0, "100 s"), (1200.25, "1,200.25 s")):
-        measured.setValue(value)
-        assert measured.text().replace(",", "") == shown.replace(",", "")
-
-
-def test_none_of_what_is_counted_says_what_ends_the_run_instead(qtbot: QtBot, theme: Theme, view: FormView) -> None:
-    show(view, VariantForm("cnn10"), CPU_INVENTORY.machine)
-    epochs = control(view, "epochs")
-    assert isinstance(epochs, QSpinBox)
-    assert epochs.text() == "off"
-    edits: list[tuple[str, object]] = []
-    view.edited.connect(lambda name, value: edits.append((name, value)))
-    epochs.setFocus()
-    epochs.selectAll()
-    QTest.keyClicks(epochs, "3")
-    QTest.keyClick(epochs, Qt.Key.Key_Return)
-    assert (epochs.text(), edits) == ("3", [("epochs", 3)])
-
-
-def test_a_switch_and_a_choice_tell_what_was_set(qtbot: QtBot, view: FormView) -> None:
-    edits: list[tuple[str, object]] = []
-    view.edited.connect(lambda name, value: edits.append((name, value)))
-    both = control(view, "bidirectional")
-    assert isinstance(both, QCheckBox)
-    QTest.keyClick(both, Qt.Key.Key_Space)
-    mode = control(view, "mode")
+    view.edited.connect(lambda name, values: edits.append((name, values)))
+    mode = control(view, "xla")
     assert isinstance(mode, QComboBox)
     QTest.keyClick(mode, Qt.Key.Key_Down)
-    assert edits == [("bidirectional", True), ("mode", "inference")]
+    assert edits == [("xla", (True,))]
+
+
+def test_several_values_are_ticked_and_left_out_by_their_chips(view: FormView, form: VariantForm) -> None:
+    view.edited.connect(lambda name, values: form.edit(name, *values))
+    row = view.row("implementation")
+    entries = {entry.text().partition("\t")[0]: entry for entry in menu_of(row).actions()}
+    entries["Block-fused"].trigger()
+    entries["cuDNN"].trigger()
+    view.show_model(form.state())
+    assert chosen(form, "implementation") == ("standard", "cudnn"), "the first was what it still showed"
+    entries = {entry.text().partition("\t")[0]: entry for entry in menu_of(row).actions()}
+    assert entries["cuDNN"].font().strikeOut()
+    assert entries["cuDNN"].text().endswith("cuDNN needs an NVIDIA GPU, and this run is on the CPU.")
+    entries["All that can run here"].trigger()
+    view.show_model(form.state())
+    assert "cudnn" not in chosen(form, "implementation")
+    chips = row.chip_buttons
+    assert len(chips) == len(chosen(form, "implementation")) > 3
+    assert chips[0].accessibleName() == "Leave out Implementation Standard"
+    form.edit("implementation", "standard", "block_fused")
+    view.show_model(form.state())
+    view.activateWindow()
+    row.chip_buttons[-1].setFocus()
+    QTest.keyClick(row.chip_buttons[-1], Qt.Key.Key_Space)
+    view.show_model(form.state())
+    assert chosen(form, "implementation") == ("standard",)
+    assert control(view, "implementation").isVisible()
+
+
+def chosen(form: VariantForm, name: str) -> tuple[Value, ...]:
+    return form.selection.chosen[name]
+
+
+def menu_of(row: FieldRow) -> QMenu:
+    """Return the menu of several values, as it is when it opens."""
+    assert row.side is not None
+    (menu,) = row.side.findChildren(QMenu)
+    menu.aboutToShow.emit()
+    return menu
+
+
+def test_what_cannot_run_is_struck_through_on_its_chip_with_its_cure(view: FormView, form: VariantForm) -> None:
+    form.edit("implementation", "standard", "cudnn", "block_fused")
+    view.edited.connect(lambda name, values: form.edit(name, *values))
+    view.show_model(form.state())
+    struck = [chip for chip in view.row("implementation").chip_buttons if chip.font().strikeOut()]
+    assert [chip.text() for chip in struck] == ["cuDNN ✕"]
+    assert "cuDNN needs an NVIDIA GPU" in struck[0].toolTip()
+    assert view.cure_buttons[0].text() == "Leave out Implementation cuDNN"
+    QTest.mouseClick(view.cure_buttons[0], Qt.MouseButton.LeftButton)
+    view.show_model(form.state())
+    assert chosen(form, "implementation") == ("standard", "block_fused")
+    assert not view.cure_buttons[0].isVisible()
+
+
+def test_many_values_are_counted_beside_the_first_chips(view: FormView, form: VariantForm) -> None:
+    form.type("batch_size", "1..100 +1")
+    view.show_model(form.state())
+    row = view.row("batch_size")
+    assert len(row.chip_buttons) == 24
+    assert "and 76 more" in visible_text(view)
 
 
 def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormView, form: VariantForm) -> None:
@@ -174,7 +273,9 @@ def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormV
     form.edit("batch_size", 33)
     view.show_model(form.state())
     assert not view.run_button.isEnabled()
-    assert visible_text(view).count("A global batch of 33 does not divide evenly among 2 GPUs.") == 3
+    assert visible_text(view).count("A global batch of 33 does not divide evenly among 2 GPUs.") == 1
+    assert control(view, "batch_size").font().strikeOut()
+    assert not control(view, "layers").font().strikeOut()
 
 
 def test_a_refusal_has_its_cures_as_buttons(
@@ -189,7 +290,7 @@ def test_a_refusal_has_its_cures_as_buttons(
     show(made, form, CPU_INVENTORY.machine)
     made.show()
     assert [each.text() for each in made.cure_buttons if each.isVisible()] == ["Use NHWC", "Turn XLA on"]
-    made.edited.connect(form.edit)
+    made.edited.connect(lambda name, values: form.edit(name, *values))
     QTest.mouseClick(made.cure_buttons[0], Qt.MouseButton.LeftButton)
     made.show_model(form.state())
     assert form.spec().variant["layout"] == "NHWC"
@@ -197,8 +298,20 @@ def test_a_refusal_has_its_cures_as_buttons(
     assert not any(each.isVisible() for each in made.cure_buttons)
 
 
+def test_the_form_as_it_opens_can_run_on_a_machine_without_a_gpu(
+    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=False, image_layouts={}))
+    made = FormView(theme)
+    qtbot.addWidget(made)
+    for workload in catalog.WORKLOADS:
+        show(made, VariantForm(workload.name, hidden=True), Machine(cpu_count=2))
+        assert made.run_button.isEnabled(), workload.name
+
+
 def test_showing_a_model_tells_of_no_edit(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
-    with qtbot.assertNotEmitted(view.edited):
+    with qtbot.assertNotEmitted(view.edited), qtbot.assertNotEmitted(view.typed):
         show(view, form, GPU_INVENTORY.machine)
         form.choose("cnn10")
         view.show_model(form.state())
@@ -222,15 +335,14 @@ def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     assert "This form is for the next run" in visible_text(view), "another variant may run"
     with qtbot.waitSignal(view.queue_requested):
         QTest.mouseClick(view.queue_button, Qt.MouseButton.LeftButton)
+    form.edit("units", 32, 64)
+    view.show_model(form.state(), busy=True)
+    assert view.queue_button.text() == "Add 6 to queue"
+    form.edit("units", 32)
     form.edit("gpus", 2)
     view.show_model(form.state(), busy=True)
     assert not view.queue_button.isEnabled()
     assert "no NVIDIA GPU" in visible_text(view)
-
-
-def test_compare_values_has_a_button(qtbot: QtBot, view: FormView) -> None:
-    with qtbot.waitSignal(view.compare_requested):
-        QTest.mouseClick(view.compare_button, Qt.MouseButton.LeftButton)
 
 
 def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
@@ -240,13 +352,20 @@ def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: F
     assert control(view, "units").hasFocus()
 
 
-def test_after_another_workload_tab_still_goes_in_the_order_seen(view: FormView, form: VariantForm) -> None:
+def test_after_another_workload_and_with_chips_tab_still_goes_in_the_order_seen(
+    view: FormView, form: VariantForm
+) -> None:
     for name in ("cnn10", "lstm"):
         form.choose(name)
         view.show_model(form.state())
-    fields = [f"field.{field.name}" for field in form.state().fields if not field.advanced]
-    reached = [found for found in focus_chain(view) if found.startswith(("field.", "&"))]
-    assert reached == ["field.host", *fields, "&Advanced  ▸", "&Run", "&Compare values …"]
+    form.type("units", "32, 64")
+    view.show_model(form.state())
+    reached = [each for each in focus_chain(view) if each.startswith(("field.", "&", "32", "64"))]
+    fields = [f"field.{field.name}" for field in form.state().fields if field.essential]
+    extent = [each for each in fields if EXPERIMENT in each]
+    plain = [each for each in fields if EXPERIMENT not in each]
+    at = plain.index("field.units") + 1
+    assert reached == ["field.host", "&Questions", *plain[:at], "32 ✕", "64 ✕", *plain[at:], *extent, "&Run"]
 
 
 def focus_chain(view: FormView) -> list[str]:
@@ -265,7 +384,7 @@ def test_a_row_that_two_workloads_have_is_used_again_at_its_new_place(view: Form
     view.show_model(form.state())
     assert control(view, "batch_size") is batch
     assert layers.isHidden()
-    shown = [control(view, field.name) for field in form.state().fields if not field.advanced]
+    shown = [control(view, field.name) for field in form.state().fields if field.essential]
     QApplication.processEvents()
     heights = [widget.mapTo(view, QPoint(0, 0)).y() for widget in shown]
     assert heights == sorted(set(heights))
@@ -314,14 +433,14 @@ def choose(workbench: Workbench, **values: bool | float | str) -> None:
     form = workbench.run_view.form
     form.workload_chosen.emit("dummy")
     for name, value in {"gpus": 0, "step_ms": 1.0, **values}.items():
-        form.edited.emit(name, value)
+        form.edited.emit(name, (value,))
 
 
 def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workbench) -> None:
     form = workbench.run_view.form
     choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=13)
     shown: list[str] = []
-    workbench.run.form_shown.connect(lambda _: shown.append(visible_text(form)))
+    workbench.form.shown.connect(lambda _: shown.append(visible_text(form)))
     with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
         form.largest_batch_requested.emit(64)
         assert form.run_button.text() == "&Stop"
@@ -329,7 +448,7 @@ def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workben
     assert "The largest batch that fits is 13; 14 does not fit (5 tries)." in visible_text(form)
     with Store.open(workbench.database) as store:
         assert {row.purpose for row in store.list_runs()} == {"a try for the largest batch"}
-    form.edited.emit("batch_size", 13)
+    form.edited.emit("batch_size", (13,))
     assert "The largest batch" not in visible_text(form), "what it was about has changed"
 
 
@@ -382,8 +501,8 @@ def test_a_limit_below_the_batch_is_said(workbench: Workbench) -> None:
 
 def test_a_warning_makes_room_for_an_error_and_comes_back(workbench: Workbench) -> None:
     choose(workbench)
-    workbench.run.warn("Only 1 MB is free.")
-    workbench.run.show_error(UserError("The disk has only 1 MB free; free some space, then run again."))
+    workbench.form.warn("Only 1 MB is free.")
+    workbench.form.show_error(UserError("The disk has only 1 MB free; free some space, then run again."))
     assert "Only 1 MB" not in visible_text(workbench.run_view.form)
     choose(workbench)
     assert "Only 1 MB" in visible_text(workbench.run_view.form)
@@ -417,22 +536,21 @@ def test_environments_are_offered_for_python_next_to_any_path(
         python.symlink_to(sys.executable)
         (environments_folder() / name / ENVIRONMENT_STAMP).touch()
     show(view, form, Machine())
-    box = control(view, "interpreter")
-    assert isinstance(box, QComboBox)
-    line = box.lineEdit()
-    assert line is not None
-    edits: list[tuple[str, object]] = []
-    view.edited.connect(lambda name, value: edits.append((name, value)))
-    assert [box.itemText(index) for index in range(box.count())] == ["this program's own", "tf219", "tf221"]
+    row, line = view.row("interpreter"), control(view, "interpreter")
+    assert isinstance(line, QLineEdit)
     assert (line.text(), line.placeholderText()) == ("", "this program's own")
-    box.setCurrentIndex(2)
-    box.activated.emit(2)
-    line.selectAll()
+    offered = [entry.text().strip() for entry in menu_of(row).actions() if entry.text()]
+    assert offered == ["All", "this program's own", "tf219", "tf221"]
+    view.typed.connect(form.type)
     QTest.keyClicks(line, "/opt/tf")
-    QTest.keyClick(line, Qt.Key.Key_Return)
-    box.setCurrentIndex(0)
-    box.activated.emit(0)
-    assert edits == [("interpreter", "tf221"), ("interpreter", "/opt/tf"), ("interpreter", "")]
-    assert line.text() == ""
+    view.show_model(form.state())
+    assert form.spec().variant["interpreter"] == "/opt/tf"
+    assert menu_of(row).actions()[-1].text().startswith("/opt/tf\t"), "with why it cannot run"
+    view.edited.connect(lambda name, values: form.edit(name, *values))
+    next(entry for entry in menu_of(row).actions() if entry.text().startswith("tf221")).trigger()
+    view.show_model(form.state())
+    assert form.selection.chosen["interpreter"] == ("/opt/tf", "tf221")
+    form.edit("interpreter")
     show(view, form, Machine(local=False, environments=("tf220",)))
-    assert [box.itemText(index) for index in range(box.count())] == ["this program's own", "tf220"]
+    offered = [entry.text().strip() for entry in menu_of(view.row("interpreter")).actions() if entry.text()]
+    assert offered == ["All", "this program's own", "tf220"]

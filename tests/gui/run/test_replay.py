@@ -158,7 +158,7 @@ def test_while_a_run_goes_another_is_not_played(qtbot: QtBot, workbench: Workben
     form = workbench.run_view.form
     form.workload_chosen.emit("dummy")
     for name, value in {"gpus": 0, "steps": 0, "seconds": 600.0}.items():
-        form.edited.emit(name, value)
+        form.edited.emit(name, (value,))
     click(form.run_button)
     workbench.opener.play(1)
     assert not workbench.replay.playing

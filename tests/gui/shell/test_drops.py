@@ -70,6 +70,6 @@ def test_a_preset_is_listed_and_what_cannot_be_taken_says_why(
     both = Drag(qtbot, workbench, tmp_path / "letter.txt", tmp_path / "mine.toml")
     assert both.move()
     both.drop()
-    assert workbench.run_view.matrix_view().isVisible()
+    assert workbench.run_view.gallery.isVisible()
     qtbot.waitUntil(lambda: workbench.undo.undo_name == "Undo: list the preset mine.toml", timeout=READ_LIMIT_MS)
     assert all(not field.text().startswith("file:") for field in workbench.window.findChildren(QLineEdit))

@@ -34,7 +34,7 @@ def test_every_shortcut_of_every_screen_is_in_the_table(workbench: Workbench) ->
     window = workbench.window
     for page in (RUN, MONITOR, HISTORY, COMPARE):
         window.show_page(page)
-    workbench.experiments.open()
+    workbench.questions.open()
     bound = {keys.toString() for keys in chain(*map(QShortcut.keys, window.findChildren(QShortcut)))}
     bound |= {keys.toString() for keys in chain(*map(QAction.shortcuts, window.findChildren(QAction)))}
     listed = {QKeySequence(keys).toString() for _, action in all_actions() for keys in action.keys}
@@ -57,7 +57,7 @@ def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
         assert not palette.isVisible()
     workbench.shell.open_palette()
-    assert any(title.startswith("Compare values, Run several values of any parameter") for title in titles(workbench))
+    assert any(title.startswith("Live plots, Show what this machine does now") for title in titles(workbench))
     assert any(title.startswith("Show log") for title in titles(workbench))
     QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Escape)
     workbench.window.show_page(MONITOR)
@@ -70,7 +70,7 @@ def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_
     workbench.shell.open_palette()
     QTest.keyClicks(workbench.shell.palette.line, "compare values several")
     QTest.keyClick(workbench.shell.palette.line, Qt.Key.Key_Return)
-    assert workbench.run_view.matrix_view().isVisible()
+    assert workbench.run_view.gallery.isVisible()
 
 
 def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_was(
@@ -81,6 +81,7 @@ def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_
             keep(store, stored_run(run_row(number, batch_size=32 * number), measured=False))
     with window_on(qtbot, database_path, theme) as workbench:
         palette, plots = workbench.shell.palette, workbench.run_view.live.stack
+        workbench.run_view.show_live()
         plots.setFocus()
         QTest.keyClick(workbench.window, Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
         assert palette.line.hasFocus()
@@ -177,7 +178,7 @@ def test_an_experiment_is_built_from_any_screen_but_not_over_a_replay(workbench:
         form.setEnabled(page == HISTORY)  # a replay covers it
         QTest.keyClick(window, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
         assert workbench.run_view.isVisible()
-        assert workbench.run_view.matrix_view().isVisible() == (page == HISTORY)
+        assert workbench.run_view.gallery.isVisible() == (page == HISTORY)
 
 
 def test_boxes_have_the_window_s_own_icons_and_buttons_without_any(qtbot: QtBot, theme: Theme) -> None:

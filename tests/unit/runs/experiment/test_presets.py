@@ -72,7 +72,7 @@ def test_a_smaller_machine_does_less_and_says_so() -> None:
     assert len(one.variants) == 40
     assert one.notes == ("This machine has 1 GPU: 26 variants with more are left out.",)
     assert {spec.variant["precision"] for spec in old.variants} == {"float32"}
-    assert old.notes == ("precision=float32 instead of tf32, which cannot run here.",)
+    assert old.notes == ("Precision float32 in place of TF32, which cannot run here.",)
     assert {spec.variant["gpus"] for spec in cpu.variants} == {0}
     assert cpu.notes[0].startswith("No GPU here, so scaled down:")
 

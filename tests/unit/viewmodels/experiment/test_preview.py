@@ -1,19 +1,25 @@
-"""What an experiment would run: refused combinations and preset lines."""
+"""What an experiment would run: refused combinations, its start and its time, and prepared questions."""
+
+from datetime import datetime
 
 import pytest
 
 from app.analysis.intervals import resolution
 from app.plan import Plan
-from app.queries import ExpectedResolution
+from app.queries import ExpectedResolution, ExperimentProgress, TimeLeft
 from app.viewmodels.experiment.preview import (
     PresetLine,
     RefusedGroup,
+    describe_dates,
+    describe_estimate,
     describe_order,
     describe_refused,
     describe_resolution,
+    experiment_label,
 )
 from workloads.protocol import RunSpec
 
+S = 1_000_000_000
 GROUPS = tuple(
     RefusedGroup(count=count, values=what, reason="It does not fit.")
     for count, what in ((1200, "XLA on"), (30, ""), (4, "2 GPUs"))
@@ -41,14 +47,38 @@ def test_there_are_no_others_where_all_reasons_are_told_at_once() -> None:
     assert describe_refused((), 5000, show_all=False) == ("", "")
 
 
-LINE = PresetLine(key="k", name="layouts", title="Both layouts", size="4 variants, 12 runs", time="About 2 min.")
+def ahead(**values: object) -> ExperimentProgress:
+    left = TimeLeft(360.0, 420.0, 530.0)
+    return ExperimentProgress(**{"planned": 18, "done": 0, "timing_runs": 7, "left": left, **values})  # type: ignore[arg-type]
 
 
-def test_how_much_a_preset_is_begins_with_its_name_where_its_title_is_another() -> None:
-    assert LINE.size_text == "layouts · 4 variants, 12 runs. About 2 min."
-    own = PresetLine(key="k", name="mine", title="mine", size="2 variants, 6 runs")
-    assert own.size_text == "2 variants, 6 runs"
-    assert PresetLine(key="k", name="mine", title="mine", problem="It has no [gpu].").size_text == ""
+@pytest.mark.parametrize(
+    ("progress", "label"),
+    [
+        (None, "Run 18"),
+        (ahead(), "Run 18 (6 to 9 min)"),
+        (ahead(done=12, left=TimeLeft(40.0, 50.0, 60.0)), "Run 6 (40 to 60 s)"),
+        (ahead(done=18, left=TimeLeft()), "Show the 18 stored"),
+    ],
+)
+def test_the_label_of_the_start_says_how_many_runs_and_how_long(
+    progress: ExperimentProgress | None, label: str
+) -> None:
+    assert experiment_label(18, progress, most=False) == label
+
+
+def test_the_label_of_the_start_says_how_small_a_difference_shows_unless_that_is_nothing_of_note() -> None:
+    for sd, shows in ((0.01, True), (20.0, False)):
+        expected = ExpectedResolution(repeats=3, found=resolution(sd, 3), noise_runs=6)
+        label = experiment_label(18, ahead(resolution=expected), most=True)
+        assert label.startswith("Run up to 18 (6 to 9 min")
+        assert ("shows" in label) is shows
+
+
+def test_how_a_question_is_adapted_is_said_in_short() -> None:
+    notes = ("No GPU here, so scaled down: 16 channels.", "4 variants cannot run here. TF32: It needs a GPU.")
+    line = PresetLine(key="k", name="layouts", title="Both layouts", size="4 variants", notes=notes)
+    assert line.adapted == "No GPU here, so scaled down. 4 variants cannot run here."
 
 
 @pytest.mark.parametrize(
@@ -72,4 +102,63 @@ def test_so_wide_a_spread_that_nothing_of_note_can_be_shown_is_said_plainly(sd: 
     assert describe_resolution(expected) == [
         "3 repeats can show only differences of 100\xa0% or more, as 6 stored runs of these variants vary so much"
         + more
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [
+        (
+            ExperimentProgress(planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=0),
+            "This takes 1 to 2 min (estimated from runs on other machines, as none is stored here).",
+        ),
+        (
+            ExperimentProgress(planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7),
+            "This takes 1 to 2 min (estimated from 7 stored runs).",
+        ),
+        (
+            ExperimentProgress(planned=12, done=4, left=TimeLeft(48, 60, 72), timing_runs=1),
+            "4 of 12 already stored; the other 8 will take 45 to 75 s (estimated from 1 stored run).",
+        ),
+        (
+            ExperimentProgress(
+                planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7, from_other_workloads=True
+            ),
+            "This takes 1 to 2 min (estimated from 7 stored runs of other workloads).",
+        ),
+        (
+            ExperimentProgress(planned=12, done=12, left=TimeLeft(), timing_runs=9),
+            "All 12 are already stored: nothing is left to run.",
+        ),
+    ],
+)
+def test_what_is_said_of_the_time_before_it_starts(ahead: ExperimentProgress, says: str) -> None:
+    assert describe_estimate(ahead) == [says]
+
+
+def test_the_times_of_stored_runs_are_told_of_those_that_count_and_of_those_too_old() -> None:
+    days = [int(datetime.fromisoformat(f"2026-11-{day} 14:05").astimezone().timestamp()) * S for day in (20, 20, 21)]
+    assert describe_dates((), ()) == []
+    assert describe_dates(days[:1], days) == [
+        "Counted: 1 stored run of 2026-11-20 14:05.",
+        "Not counted, as made more than an hour before: 3 stored runs of 2026-11-20 14:05 to 2026-11-21 14:05.",
+    ]
+    assert describe_dates((days[0], days[0] + 60 * S), ()) == ["Counted: 2 stored runs of 2026-11-20 14:05 to 14:06."]
+
+
+def test_an_early_end_makes_it_the_longest_time() -> None:
+    ahead = ExperimentProgress(planned=40, done=0, left=TimeLeft(320, 400, 480), timing_runs=0)
+    assert describe_estimate(ahead, at_most=True) == [
+        "This takes at most 5 to 8 min (estimated from runs on other machines, as none is stored here)."
+    ]
+
+
+def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
+    ahead = ExperimentProgress(
+        planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU")
+    )
+    assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
+        "This takes at most 1 to 2 min (estimated from 7 stored runs).",
+        "It stops within 1:00 and can be resumed.",
+        "Not counted: 3 stored runs of these variants with another driver, another GPU.",
     ]

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from app.viewmodels.run.form import Field, FormChoices, VariantForm
+from app.viewmodels.run.fields import Field
+from app.viewmodels.run.form import FormChoices, VariantForm
 from workloads.catalog import CustomFile, Gpu, Machine, UsageError, Workload, custom_workload
 from workloads.job_protocol import CustomParameter, CustomWorkload
 from workloads.protocol import RunSpec, Value
@@ -37,7 +38,7 @@ def test_turning_to_the_cpu_turns_defaults_but_not_what_was_edited() -> None:
     variant = form.spec().variant
     assert (variant["layers"], variant["units"]) == (3, 300)
     assert (variant["timesteps"], variant["implementation"]) == (50, "standard")
-    assert form.state().refusals == ()
+    assert form.state().problem == ""
 
 
 def test_what_cannot_run_here_is_named_with_its_reason() -> None:
@@ -55,48 +56,69 @@ def test_a_lost_gpu_beside_others_does_not_send_runs_to_the_cpu() -> None:
     assert form.state().machine_text == "GPU 1 is lost: it fell off the bus."
 
 
-def test_under_a_field_stands_only_what_its_own_value_has_against_it() -> None:
+def refused(form: VariantForm) -> list[str]:
+    """Return the fields of which every chosen value is struck through."""
+    return [field.name for field in form.state().fields if all(each.reason for each in field.chosen)]
+
+
+def test_only_what_was_chosen_is_struck_through() -> None:
     form = form_on(CPU_MACHINE, "cnn10")
     precision = field(form, "precision")
     assert any(option.reason for option in precision.options)
-    assert precision.note == ""
+    assert refused(form) == []
     form.edit("precision", "tf32")
-    assert "TF32" in field(form, "precision").note
-    gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="H200") for n in range(8))
-    assert field(form_on(Machine(gpus=gpus, cpu_count=16), "cnn10"), "gpus").note == ""
+    assert refused(form) == ["precision"], "what is as usual is not at fault"
+    assert "TF32" in (field(form, "precision").chosen[0].reason or "")
 
 
 def test_a_switch_that_cannot_be_turned_says_why() -> None:
-    xla = field(form_on(GPU_MACHINE), "xla")
-    assert not xla.enabled
-    assert "cuDNN" in xla.note
+    off, on = field(form_on(GPU_MACHINE), "xla").options
+    assert off.reason is None
+    assert "cuDNN" in (on.reason or "")
 
 
-def test_a_variant_that_cannot_run_is_refused_and_its_fields_are_marked() -> None:
+def test_a_variant_that_cannot_run_is_refused_with_its_cures() -> None:
     form = form_on(GPU_MACHINE)
     form.edit("gpus", 2)
     form.edit("batch_size", 33)
-    assert form.state().refusals == ("A global batch of 33 does not divide evenly among 2 GPUs.",)
-    assert field(form, "batch_size").problem
-    assert not field(form, "layers").problem
+    state = form.state()
+    assert (state.problem, state.can_run) == ("A global batch of 33 does not divide evenly among 2 GPUs.", False)
+    assert refused(form) == ["gpus", "batch_size"]
+    assert [cure.label for cure in state.cures] == ["Use the CPU"]
+    form.edit(state.cures[0].name, *state.cures[0].values)
+    assert form.state().can_run
+
+
+def test_a_reason_names_no_words_of_a_command() -> None:
+    form = form_on(CPU_MACHINE, "cnn10")
+    form.edit("gpus", 1)
+    assert form.state().problem == "This machine shows no NVIDIA GPU."
 
 
 def test_nothing_is_refused_before_the_machine_is_known() -> None:
     state = VariantForm("lstm").state()
     assert not state.is_machine_known
-    assert state.refusals == ()
+    assert (state.problem, state.cures, state.can_run) == ("", (), False)
 
 
 def test_the_command_names_only_what_is_not_default_and_is_quoted() -> None:
     form = form_on(GPU_MACHINE)
-    assert form.command() == "python -m app run lstm"
+    assert form.selection.command() == "python -m app run lstm"
     form.edit("gpus", 0)
     form.edit("layers", 2)
     form.edit("bidirectional", True)
-    assert shlex.split(form.command())[4:] == ["lstm", "-s", "gpus=0", "-s", "layers=2", "-s", "bidirectional=true"]
+    assert shlex.split(form.selection.command())[4:] == [
+        "lstm",
+        "-s",
+        "layers=2",
+        "-s",
+        "bidirectional=true",
+        "-s",
+        "gpus=0",
+    ]
     form.reset()
     form.edit("devices", "0, 1; rm")
-    assert shlex.split(form.command())[-1] == "devices=0, 1; rm"
+    assert shlex.split(form.selection.command())[-1] == "devices=0, 1; rm"
 
 
 def test_edits_of_each_workload_are_kept_apart() -> None:
@@ -163,8 +185,8 @@ def test_workloads_of_the_user_s_file_are_offered_with_their_parameters_and_limi
     spec = form.spec()
     assert (spec.variant["units"], spec.variant["batch_size"], spec.variant["source"]) == (-3, 16, "ab" * 32)
     rate = field(form, "rate")
-    assert (rate.minimum, rate.maximum, rate.decimals) == (-1e9, 1e9, 6)
-    assert shlex.split(form.command())[4:] == ["/mine/mlp.py:mlp", "-s", "units=-3", "-s", "rate=0.0005"]
+    assert rate.text == "0.0005"
+    assert shlex.split(form.selection.command())[4:] == ["/mine/mlp.py:mlp", "-s", "units=-3", "-s", "rate=0.0005"]
     assert form.custom_files == (FILE,)
 
 
@@ -213,18 +235,18 @@ def test_what_is_wrong_with_a_file_stands_below_the_workload_and_its_runs_wait()
     form.mark_file_loading(FILE, "Reading mlp.py …")
     state = form.state()
     assert (state.custom_file_text, state.custom_file_invalid) == ("Reading mlp.py …", False)
-    assert state.refusals == ("mlp.py must be read first.",)
+    assert state.problem == "mlp.py must be read first."
     form.mark_file_failed(FILE, "mlp.py:3: NameError: name 'x' is not defined")
     state = form.state()
     assert (state.custom_file_text, state.custom_file_invalid) == ("mlp.py:3: NameError: name 'x' is not defined", True)
-    assert state.refusals == ("Fix mlp.py first.",)
+    assert state.problem == "Fix mlp.py first."
     form.choose("cnn10")
-    assert (form.state().custom_file_text, form.state().refusals) == ("", ())
+    assert (form.state().custom_file_text, form.state().problem) == ("", "")
     form.mark_file_failed(Path("/mine/new.py"), "new.py:1: SyntaxError")
-    assert (form.state().custom_file_text, form.state().refusals) == ("new.py:1: SyntaxError", ())
+    assert (form.state().custom_file_text, form.state().problem) == ("new.py:1: SyntaxError", "")
     form.offer_custom_workloads(FILE, [file_workload()])
     form.choose("mlp.py:mlp")
-    assert (form.state().custom_file_text, form.state().refusals) == ("", ())
+    assert (form.state().custom_file_text, form.state().problem) == ("", "")
 
 
 def test_a_variant_of_a_file_that_is_not_open_says_how_to_open_it() -> None:

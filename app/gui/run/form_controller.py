@@ -1,0 +1,288 @@
+"""The form's controller: what is chosen and typed, what is known of the experiment it makes, messages, and undo."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import structs
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QGuiApplication
+
+from app.errors import DatabaseError, RunRescuedError, UserError
+from app.grants import allow_pythons
+from app.gui.run.form import FormView
+from app.gui.threads import Background
+from app.gui.window_state import WindowState
+from app.plan import Plan
+from app.queries import ExperimentProgress
+from app.samples import Inventory
+from app.viewmodels.experiment.preview import (
+    describe_countable,
+    describe_estimate,
+    describe_resolution,
+    describe_size,
+    experiment_label,
+    sequential_reason,
+)
+from app.viewmodels.plot.telemetry_buffer import describe_lost
+from app.viewmodels.run.form import FormChoices, VariantForm
+from workloads.catalog import UsageError
+from workloads.protocol import RunSpec, Value
+
+_READING = "Checking stored runs …"
+
+
+class FormMessages(QObject):
+    """What is said above the Run button: an error with what may help, a warning, the result of a search.
+
+    `changed` is emitted when others than the controller of the form change it.
+
+    Thread: GUI only.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self.error = self.warning = self.result = ""
+        self.retry: Callable[[], None] | None = None
+        self.rescued: Path | None = None
+        """The file of the last run that the database could not take."""
+
+    @property
+    def caution(self) -> str:
+        """What is shown above an error: the result, but no warning."""
+        return " ".join(filter(None, ("" if self.error else self.warning, self.result)))
+
+    def set_error(self, error: UserError) -> None:
+        """Set an error, without commands of the terminal, in place of what was said."""
+        text = error.in_window if isinstance(error, DatabaseError) else str(error)
+        retry = self.retry if text == self.error else None  # others may fail for the same reason
+        self.forget()
+        self.rescued = error.path if isinstance(error, RunRescuedError) else self.rescued
+        self.error, self.retry = text, retry
+
+    def show_failed_read(self, retry: Callable[[], None], error: UserError) -> None:
+        """Show why something could not be read; `retry`, which reads it again, is offered where that may help."""
+        self.set_error(error)
+        self.retry = retry if error.may_pass else None
+        self.changed.emit()
+
+    def forget(self) -> None:
+        """Forget error and result: what they were about has changed."""
+        self.error = self.result = ""
+        self.retry = None
+
+    def take_away(self) -> None:
+        """Take error and result away, for something else is shown now."""
+        self.forget()
+        self.changed.emit()
+
+    def try_again(self) -> None:
+        """Read again; whoever reads shows how it ends."""
+        retry = self.retry
+        self.take_away()
+        if retry is not None:
+            retry()
+
+
+@dataclass(frozen=True, slots=True)
+class _FormReversal:
+    """Puts earlier choices back into a form, whose choices are one record; the undo stack's listener shows it."""
+
+    form: VariantForm
+    choices: FormChoices
+
+    def __call__(self) -> "_FormReversal":
+        """Put them back."""
+        current = self.form.choices
+        self.form.restore(self.choices)
+        return _FormReversal(self.form, current)
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """What is stored and left of a plan, and what would be if stored runs of the last hour counted."""
+
+    plan: Plan
+    ahead: ExperimentProgress
+    countable: ExperimentProgress
+
+
+class FormController(QObject):
+    """Connects the form with its view and, for what an experiment takes, with the database.
+
+    `shown` is emitted whenever the form is shown, and says whether a run or the queue is active.
+
+    Thread: GUI only.
+    """
+
+    shown = Signal(bool)
+
+    def __init__(
+        self,
+        view: FormView,
+        form: VariantForm,
+        database: Path,
+        reads: Background,
+        inventory: Callable[[], Inventory],
+        record_change: Callable[[str, _FormReversal], None],
+    ) -> None:
+        """Make the controller of a window's form.
+
+        The inventory is waited for off the GUI thread; `record_change` takes the name of a change and what undoes it.
+        """
+        super().__init__(view)
+        self.form = form
+        self._view = view
+        self._database = database
+        self._reads = reads
+        self._inventory = inventory
+        self._record_change = record_change
+        self._state = WindowState("run", view)
+        self._busy = self._stopping = False
+        self._estimate: _Estimate | None = None
+        self._read_plan: Plan | None = None
+        """The plan that the database was read for last."""
+        self._is_reading, self._unread = False, ""
+        self._is_python_typed = False
+        self.messages = FormMessages(self)
+
+    def start(self) -> None:
+        """Connect the view and show the first state."""
+        view = self._view
+        view.workload_chosen.connect(lambda name: self._change(lambda: self.form.choose(name)))
+        view.edited.connect(lambda name, values: self._change(lambda: self._edit(name, values)))
+        view.typed.connect(lambda name, text: self._change(lambda: self._type(name, text)))
+        view.reset_requested.connect(self._reset)
+        view.copy_requested.connect(self._copy_command)
+        view.retry_button.clicked.connect(self.messages.try_again)
+        self.messages.changed.connect(self.show)
+        self.form.restore(self._state.read("form", self.form.choices))
+        self.show()
+
+    def show(self, *, busy: bool | None = None, stopping: bool | None = None) -> None:
+        """Show the form as it is now; `busy` is whether a run or the queue is active, `stopping` whether it ends."""
+        if busy not in (None, self._busy):
+            self._read_plan = None  # other runs are stored now
+        self._busy = self._busy if busy is None else busy
+        self._stopping = self._stopping if stopping is None else stopping
+        estimate = self._estimate
+        has_stored = estimate is not None and bool(estimate.countable.done or estimate.countable.older_utc_ns)
+        state = self.form.state(has_stored=has_stored)
+        label = "Run"
+        brief = detail = ""
+        if state.is_experiment and state.can_run:
+            plan = self.form.selection.plan()
+            self._request_estimate(plan)
+            current = estimate if estimate is not None and estimate.plan == plan else None
+            most = plan.until_pct is not None
+            label = experiment_label(state.runs, current.ahead if current else None, most=most)
+            detail = self._describe(current) if current else self._unread or _READING
+            countable = describe_countable(current.countable) if current and plan.again else []
+            brief = " ".join([describe_size(plan), *countable, *([self._unread] if self._unread else [])])
+        self._view.retry_button.setVisible(self.messages.retry is not None)
+        self._view.show_model(
+            state,
+            label=label,
+            brief=brief,
+            detail=detail,
+            busy=self._busy,
+            stopping=self._stopping,
+            error=self.messages.error,
+            warning=self.messages.caution,
+        )
+        self.shown.emit(self._busy)
+
+    def set_machine(self, host: str, inventory: Inventory | None) -> None:
+        """Make runs on a host from now on, once its devices are known; "" is this machine."""
+        if host != self.form.host or inventory is None:
+            self.messages.forget()
+            self.form.set_host(host)
+        if inventory is not None:
+            self.form.set_machine(inventory.machine, inventory.no_gpu_reason or describe_lost(inventory))
+        self._read_plan = None
+        self.show()
+
+    def fill(self, spec: RunSpec) -> None:
+        """Put a variant into the form, and say what is not known any more."""
+        self._is_python_typed = False
+        try:
+            self._change(lambda: self.form.fill(spec))
+        except UsageError as error:
+            self.show_error(UserError(str(error)))
+
+    def show_error(self, error: UserError) -> None:
+        """Show an error above the Run button, without commands of the terminal."""
+        self.messages.set_error(error)
+        self.show()
+
+    def warn(self, text: str) -> None:
+        """Show a warning above the Run button; "" hides it."""
+        self.messages.warning = text
+        self.show()
+
+    def allow_typed_python(self) -> None:
+        """Allow the Pythons that the user has typed or chosen here, as a run begins; raises `UserError`."""
+        if self._is_python_typed:
+            allow_pythons(self.form.selection.chosen.get("interpreter", ()), self.form.host)
+
+    def _change(self, change: Callable[[], None]) -> None:
+        self.messages.forget()
+        change()
+        self._state.keep("form", self.form.choices)
+        self.show()
+
+    def _edit(self, name: str, values: tuple[Value, ...]) -> None:
+        self._is_python_typed |= name == "interpreter"
+        self.form.edit(name, *values)
+
+    def _type(self, name: str, text: str) -> None:
+        self._is_python_typed |= name == "interpreter"
+        self.form.type(name, text)
+
+    def _reset(self) -> None:
+        before = self.form.choices
+        self._change(self.form.reset)
+        if self.form.choices != before:
+            self._record_change("reset the form", _FormReversal(self.form, before))
+
+    def _copy_command(self) -> None:
+        QGuiApplication.clipboard().setText(self.form.selection.command())
+        self._view.confirm_copied()
+
+    def _describe(self, estimate: _Estimate) -> str:
+        """Return what is known of the time an experiment takes, and of what it can show."""
+        plan, at_most = estimate.plan, estimate.plan.until_pct is not None
+        alone = sequential_reason(plan.variants, self.form.machine) if plan.parallel > 1 else ""
+        sentences = describe_estimate(estimate.ahead, at_most=at_most, budget_s=plan.budget_s)
+        shows = describe_resolution(estimate.ahead.resolution, at_most=at_most)
+        return " ".join(filter(None, (*sentences, *shows, alone)))
+
+    def _request_estimate(self, plan: Plan) -> None:
+        """Ask the database about an experiment, one question at a time; only the newest answer is shown."""
+        if self._is_reading or plan == self._read_plan:
+            return
+        self._read_plan, self._is_reading, self._unread = plan, True, ""
+        self._reads.run(lambda: _read_estimate(self._database, plan, self._inventory()), self._take, self._fail)
+
+    def _take(self, estimate: _Estimate) -> None:
+        self._is_reading, self._estimate = False, estimate
+        self.show()
+
+    def _fail(self, error: UserError) -> None:
+        self._is_reading, self._unread = False, str(error)
+        self.show()
+
+
+def _read_estimate(database: Path, plan: Plan, inventory: Inventory) -> _Estimate:
+    from app.runs.experiment.queue import estimate_remaining
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        stored = store.list_runs()
+        ahead = estimate_remaining(store, plan, inventory, stored)
+        countable = ahead
+        if plan.again:
+            countable = estimate_remaining(store, structs.replace(plan, again=False), inventory, stored)
+        return _Estimate(plan, ahead, countable)

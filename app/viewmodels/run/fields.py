@@ -1,0 +1,333 @@
+"""What the form shows, as values: fields, their options, what cannot run, and the cures for that."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from app.viewmodels.experiment.preview import RefusedGroup
+from app.viewmodels.format.naming import value_text, variant_names
+from app.viewmodels.run.selection import EXTENT, NO_STORED, Selection, Values, without_advice
+from app.viewmodels.run.values import describe_invalid, format_value, format_values
+from workloads import catalog
+from workloads.catalog import MAX_VARIANTS, Parameter
+from workloads.protocol import RunSpec, Value
+
+EXPERIMENT = "experiment."
+"""Before the name of a field that says how far an experiment goes; a parameter's own name has no dot."""
+BASELINE = f"{EXPERIMENT}baseline"
+MOST_CURES = 3
+"""Cures that are offered: buttons in one line."""
+_SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One value, offered or chosen; `reason` says why it cannot run here."""
+
+    value: Value
+    label: str
+    help: str = ""
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One parameter as the form shows it.
+
+    Attributes:
+        name: Its name, after `EXPERIMENT` where it says how far an experiment goes.
+        label: Its label.
+        help: One sentence on it.
+        chosen: Its values.
+        text: The values as they are typed.
+        unit: Of typed values.
+        unset: What no text stands for.
+        maximum: The largest number.
+        options: Values to choose from; empty where they are typed.
+        suggestions: Values of a text that may be another.
+        takes_several: Whether it may have several values.
+        enabled: Whether it can be changed.
+        essential: Shown always; the others where they are found, or are not at their default.
+        default: Its default as text, where its value is another one; else "".
+        note: The line under it.
+        problem: Whether that says what is wrong with its value.
+    """
+
+    name: str
+    label: str
+    help: str
+    chosen: tuple[Option, ...]
+    text: str = ""
+    unit: str = ""
+    unset: str = ""
+    maximum: float = 0
+    options: tuple[Option, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    takes_several: bool = True
+    enabled: bool = True
+    essential: bool = True
+    default: str = ""
+    note: str = ""
+    problem: bool = False
+
+    @property
+    def value(self) -> Value:
+        """Its value, or the first one."""
+        return self.chosen[0].value
+
+    def matches(self, text: str) -> bool:
+        """Return whether every word of a search is somewhere in its texts."""
+        texts = (self.label, self.name, self.help, self.unset, *(option.label for option in self.options))
+        return all(word in " ".join(texts).lower() for word in text.lower().split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cure:
+    """A change of one parameter's values after which what is refused can run here, or is left out."""
+
+    name: str
+    values: Values
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormState:
+    """The whole form as values.
+
+    Attributes:
+        workload: The one chosen.
+        workloads: Names and titles of all.
+        help: What the one chosen is.
+        fields: Its parameters, then those of the experiment where there are several variants.
+        problem: Why nothing can begin, "" where it can.
+        cures: What would let everything run, at most `MOST_CURES`.
+        combinations: Combinations of the values.
+        variants: How many of them can run here.
+        refused: The others, by reason.
+        runs: Runs to make in all, at most.
+        is_machine_known: Whether the machine is known that this is checked against.
+        custom_file_text: How it stands with a file of the user's.
+        custom_file_invalid: Whether that is no good.
+        machine_text: What is waited for until the machine is known, and then why it has no GPU, "" where it has one.
+    """
+
+    workload: str
+    workloads: tuple[tuple[str, str], ...]
+    help: str
+    fields: tuple[Field, ...]
+    problem: str
+    cures: tuple[Cure, ...]
+    combinations: int
+    variants: int
+    refused: tuple[RefusedGroup, ...]
+    runs: int
+    is_machine_known: bool
+    custom_file_text: str = ""
+    custom_file_invalid: bool = False
+    machine_text: str = "Looking for GPUs …"
+
+    @property
+    def can_run(self) -> bool:
+        """Whether a run or an experiment can begin."""
+        return self.is_machine_known and not self.problem
+
+    @property
+    def is_experiment(self) -> bool:
+        """Whether there are several variants."""
+        return self.combinations > 1
+
+
+class Fields:
+    """Makes the fields of a selection; `texts` are those that were typed, a range or what is no value, by field."""
+
+    def __init__(self, selection: Selection, texts: Mapping[str, str]) -> None:
+        self._selection = selection
+        self._texts = texts
+
+    def of_workload(self) -> Iterator[Field]:
+        """Yield the field of each parameter."""
+        chosen, variant = self._selection.chosen, self._selection.spec.variant
+        for parameter in self._selection.workload.parameters:
+            values = chosen.get(parameter.name) or (variant[parameter.name],)
+            yield self._parameter_field(parameter, values)
+
+    def of_experiment(self, *, has_stored: bool) -> Iterator[Field]:
+        """Yield the fields that say how far the experiment goes; `has_stored` is whether stored runs could count."""
+        selection, listed = self._selection, self._selection.ordered_variants
+        if len(listed) > 1:
+            options = tuple(Option(value=n, label=name) for n, name in enumerate(variant_names(listed)))
+            yield Field(
+                name=BASELINE,
+                label="Baseline",
+                help="The variant that all others are compared with.",
+                chosen=(options[listed.index(selection.runnable[0])],),
+                options=options,
+                takes_several=False,
+            )
+        is_used = {
+            "side_by_side": len(selection.device.gpus) > 1,
+            "stored": has_stored or selection.extent_value("stored") != NO_STORED,
+        }
+        for name in (each.name for each in EXTENT if is_used.get(each.name, True)):
+            parameter = selection.extent_parameter(name)
+            values = (selection.extent_value(name),)
+            yield replace(
+                self._field(parameter, EXPERIMENT + name, values, _options(parameter), parameter.default),
+                takes_several=False,
+            )
+
+    def problem(self) -> str:
+        """Return why nothing can begin; "" where it can."""
+        selection = self._selection
+        for name, text in self._texts.items():
+            if describe_invalid(parameter := find_parameter(selection, name), text):
+                return f"Correct {parameter.label} above."
+        if selection.count > MAX_VARIANTS:
+            return f"{selection.count:,} combinations are too many: choose fewer values, {MAX_VARIANTS} at most."
+        if selection.count == 1:
+            return next((refusal.reason for _, refusal in selection.refused), "")
+        if len(selection.runnable) < 2:
+            few = "Only one" if selection.runnable else "None"
+            return f"{few} of these {selection.count} combinations can run here, so there is nothing to compare."
+        return ""
+
+    def cures(self) -> tuple[Cure, ...]:
+        """Return what would let everything run."""
+        return tuple(islice(self._cures(), MOST_CURES))
+
+    def _parameter_field(self, parameter: Parameter, values: Values) -> Field:
+        selection, name = self._selection, parameter.name
+        default = catalog.default_value(parameter, on_cpu=selection.spec.variant["gpus"] == 0)
+        if name == "gpus":
+            default = catalog.fill_defaults(selection.workload, {}, selection.device).variant["gpus"]
+        made = self._field(parameter, name, values, self._options(parameter), default)
+        is_custom = selection.workload.custom_file is not None and name not in _SHARED
+        return replace(
+            made,
+            chosen=tuple(replace(each, reason=self._chosen_refusal(name, each.value)) for each in made.chosen),
+            suggestions=self._suggestions(parameter),
+            enabled=name != "devices" or bool(selection.device.gpus) or values != ("",),
+            essential=parameter.common or is_custom,
+            note=made.note or self._note(parameter, values),
+        )
+
+    def _field(
+        self, parameter: Parameter, name: str, values: Values, options: tuple[Option, ...], default: Value
+    ) -> Field:
+        """Return what the fields of parameters and of the experiment have in common."""
+        typed = self._texts.get(name)
+        problem = describe_invalid(parameter, typed) if typed else ""
+        known = {option.value: option for option in options}
+
+        def option(value: Value) -> Option:
+            label = format_value(parameter, value) or parameter.unset or "empty"
+            return known.get(value) or Option(value=value, label=label)
+
+        return Field(
+            name=name,
+            label=parameter.label,
+            help=parameter.help,
+            chosen=tuple(map(option, values)),
+            text="" if options else format_values(parameter, values) if typed is None else typed,
+            unit=parameter.unit,
+            unset=parameter.unset,
+            maximum=parameter.maximum or 0,
+            options=options,
+            default="" if values == (default,) and not problem else option(default).label,
+            note=problem,
+            problem=bool(problem),
+        )
+
+    def _note(self, parameter: Parameter, values: Values) -> str:
+        """Return what is known of the Python that was chosen on this machine."""
+        if parameter.name != "interpreter" or not self._selection.device.local or len(values) > 1 or not values[0]:
+            return ""
+        version = catalog.installed_framework(str(values[0]))
+        return f"{catalog.FRAMEWORK.name} {version}." if version else ""
+
+    def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:
+        """Return the environments that the program has made there, so far as that is known."""
+        if parameter.kind != "path":
+            return ()
+        if not self._selection.device.local:
+            return self._selection.device.environments
+        return tuple(sorted(folder.name for folder in catalog.complete_environments()))
+
+    def _options(self, parameter: Parameter) -> tuple[Option, ...]:
+        """Return the values to choose from, each with what speaks against it beside the first values of all others."""
+        selection, options = self._selection, _options(parameter)
+        if parameter.name == "gpus":
+            count = max(1, len(selection.device.gpus), *map(int, selection.chosen.get("gpus", ())))
+            options = tuple(Option(value=n, label=str(n) if n else "CPU") for n in range(count + 1))
+        return tuple(replace(option, reason=self._refusal(parameter.name, option.value)) for option in options)
+
+    def _refusal(self, name: str, value: Value) -> str | None:
+        selection = self._selection
+        if selection.machine is None:
+            return None
+        spec = selection.complete({name: value}) if name == "gpus" else selection.spec  # others have defaults by it
+        reason = catalog.refusal_reason(spec, name, value, selection.machine)
+        return without_advice(reason) if reason else None
+
+    def _chosen_refusal(self, name: str, value: Value) -> str | None:
+        """Return why no combination with a chosen value can run here; None where one can, or it is no fault of it."""
+        selection = self._selection
+        if any(spec.variant[name] == value for spec in selection.runnable):
+            return None
+        refused = (refusal for spec, refusal in selection.refused if spec.variant[name] == value)
+        found = next((refusal for refusal in refused if name in refusal.parameters), None)
+        if found is None or (
+            name not in selection.chosen and any(each in selection.chosen for each in found.parameters)
+        ):
+            return None  # what the user chose is at fault, not what is as usual
+        return found.reason
+
+    def _cures(self) -> Iterator[Cure]:
+        """Yield changes of one parameter that a refusal names after which what was refused can run, or is left out."""
+        selection = self._selection
+        spec = next((spec for spec, _ in selection.refused), None)
+        if spec is None:
+            return
+        refusals = (refusal for each, refusal in selection.refused if each is spec)
+        names = dict.fromkeys(name for refusal in refusals for name in refusal.parameters)
+        edited_first = sorted(names, key=lambda name: name not in selection.chosen)
+        for parameter in map(selection.workload.parameter, edited_first):
+            name, value = parameter.name, spec.variant[parameter.name]
+            if name not in selection.varied:
+                yield from self._changes(parameter, spec)
+            elif self._chosen_refusal(name, value) is not None:
+                others = tuple(each for each in selection.chosen[name] if each != value)
+                labels = {option.value: option.label for option in self._options(parameter)}
+                label = f"Leave out {parameter.label} {labels.get(value, value_text(value))}"
+                yield Cure(name=name, values=others, label=label)
+
+    def _changes(self, parameter: Parameter, spec: RunSpec) -> Iterator[Cure]:
+        """Yield the other values of a parameter with which a variant can run."""
+        selection, name = self._selection, parameter.name
+        for value, label in _alternatives(parameter):
+            varied = {each: spec.variant[each] for each in selection.varied}
+            changed = selection.complete({**varied, name: value})
+            if value != spec.variant[name] and not selection.check(changed):
+                yield Cure(name=name, values=(value,), label=label)
+
+
+def find_parameter(selection: Selection, name: str) -> Parameter:
+    """Return the parameter of a field; raises `UsageError` for one that the workload does not have."""
+    if name.startswith(EXPERIMENT):
+        return selection.extent_parameter(name.removeprefix(EXPERIMENT))
+    return selection.workload.parameter(name)
+
+
+def _options(parameter: Parameter) -> tuple[Option, ...]:
+    if parameter.kind == "switch":
+        return Option(value=False, label="Off"), Option(value=True, label="On")
+    return tuple(Option(value=choice.value, label=choice.label, help=choice.help) for choice in parameter.choices)
+
+
+def _alternatives(parameter: Parameter) -> list[tuple[Value, str]]:
+    """Return the values that a button can set a parameter to, each with the button's label."""
+    if parameter.name == "gpus":
+        return [(0, "Use the CPU")]
+    if parameter.kind == "switch":
+        return [(True, f"Turn {parameter.label} on"), (False, f"Turn {parameter.label} off")]
+    return [(choice.value, f"Use {choice.label}") for choice in parameter.choices]

@@ -1,0 +1,261 @@
+"""What is chosen for one workload, one value or several for each parameter: the variants it makes, plan and command."""
+
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
+from app.paths import PROGRAM
+from app.plan import MAX_REPEATS, REPEATS_LIMIT, Plan, with_random_order
+from app.viewmodels.experiment.preview import RefusedGroup, group_refused
+from app.viewmodels.format.naming import experiment_name, workload_argument
+from app.viewmodels.run.values import format_cli_values
+from workloads import catalog
+from workloads.catalog import MAX_VARIANTS, Choice, Machine, Parameter, Refusal, Workload
+from workloads.protocol import RunSpec, Value
+
+Values = tuple[Value, ...]
+
+NO_STORED, RECENT, OLDER = "none", "recent", "older"
+"""Which stored runs count: none, those of the last hour, all."""
+
+EXTENT = (
+    Parameter(
+        name="repeats",
+        kind="integer",
+        label="Repeats",
+        help="Runs of each variant, interleaved, each in a fresh process.",
+        default=DEFAULT_REPEATS,
+        minimum=1,
+        maximum=REPEATS_LIMIT,
+    ),
+    Parameter(
+        name="until_pct",
+        kind="number",
+        label="Stop early at",
+        help="Stop once every speed-up is known to plus or minus this; the repeats are then the most that are made.",
+        default=0.0,
+        minimum=0.0,
+        maximum=50.0,
+        unit="%",
+        unset="never",
+    ),
+    Parameter(
+        name="budget_min",
+        kind="number",
+        label="Time limit",
+        help="Start no run that would not finish within this time; the experiment can be resumed.",
+        default=0.0,
+        minimum=0.0,
+        maximum=7 * 24 * 60,
+        unit="min",
+        unset="none",
+    ),
+    Parameter(
+        name="side_by_side",
+        kind="switch",
+        label="Side by side",
+        help="Make runs on different GPUs at the same time.",
+        default=False,
+    ),
+    Parameter(
+        name="stored",
+        kind="choice",
+        label="Stored runs",
+        help="Whether runs of the same variants that are stored already count, and are not made again.",
+        default=NO_STORED,
+        choices=(
+            Choice(value=NO_STORED, label="Make all anew", help="Interleaved, under the same conditions."),
+            Choice(value=RECENT, label="Count the last hour's", help="Made under about the same conditions."),
+            Choice(value=OLDER, label="Count all", help="However old: conditions may have changed."),
+        ),
+    ),
+)
+"""How far an experiment goes, as parameters: their fields are like those of a workload."""
+
+
+_ADVICE = re.compile(r"[;,] (?:use|choose) [^;]*=[^;]*$")
+
+
+def without_advice(reason: str) -> str:
+    """Return why something cannot run without what to write in a command instead: a button does that."""
+    return _ADVICE.sub(".", reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The values chosen for a workload, and the machine that their combinations are checked against.
+
+    Attributes:
+        workload: The workload.
+        machine: The machine; None until it is known, when nothing is refused.
+        chosen: The values of parameters that are not at their default.
+        extent: How far an experiment goes, where that is not the default.
+        baseline: Values of the varied parameters of the variant that others are compared with.
+        host: Where runs are made; "" is this machine.
+    """
+
+    workload: Workload
+    machine: Machine | None
+    chosen: Mapping[str, Values]
+    extent: Mapping[str, Value]
+    baseline: Mapping[str, Value]
+    host: str
+
+    @property
+    def device(self) -> Machine:
+        """The machine, or an empty one."""
+        return self.machine or Machine()
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        """The complete variant of the first values, whether it can run or not."""
+        return self.complete({})
+
+    def complete(self, changes: Mapping[str, Value]) -> RunSpec:
+        """Return the variant of the first values, but for some; what has a default by the number of GPUs follows it."""
+        first = {name: values[0] for name, values in self.chosen.items()}
+        return catalog.fill_defaults(self.workload, {**first, **changes}, self.device)
+
+    @cached_property
+    def varied(self) -> list[str]:
+        """The parameters with several values, in the catalog's order."""
+        return [each.name for each in self.workload.parameters if len(self.chosen.get(each.name, ())) > 1]
+
+    @cached_property
+    def count(self) -> int:
+        """The number of combinations."""
+        return math.prod(len(self.chosen[name]) for name in self.varied)
+
+    @cached_property
+    def _checked(self) -> list[tuple[RunSpec, tuple[Refusal, ...]]]:
+        """Every combination, the baseline's first, with what speaks against it; none where there are too many."""
+        if self.count > MAX_VARIANTS:
+            return []
+        fixed = {each.name: (self.spec.variant[each.name],) for each in self.workload.parameters}
+        specs = catalog.combinations(self.workload, {**fixed, **self._lists}, self.device)
+        return [(spec, self.check(spec)) for spec in specs]
+
+    def check(self, spec: RunSpec) -> tuple[Refusal, ...]:
+        """Return why a variant cannot run on the machine, in the window's words; nothing until that is known."""
+        refusals = catalog.check(spec, self.machine) if self.machine is not None else ()
+        return tuple(Refusal(each.parameters, without_advice(each.reason)) for each in refusals)
+
+    @cached_property
+    def runnable(self) -> tuple[RunSpec, ...]:
+        """The combinations that can run, the baseline first."""
+        return tuple(spec for spec, refusals in self._checked if not refusals)
+
+    @cached_property
+    def refused(self) -> tuple[tuple[RunSpec, Refusal], ...]:
+        """The others, each with all that speaks against it."""
+        return tuple((spec, refusal) for spec, refusals in self._checked for refusal in refusals)
+
+    @cached_property
+    def refused_groups(self) -> tuple[RefusedGroup, ...]:
+        """The others by their first reason."""
+        return group_refused([(spec, refusals[0]) for spec, refusals in self._checked if refusals], self.varied)
+
+    @cached_property
+    def ordered_variants(self) -> list[RunSpec]:
+        """Those that can run, in an order that does not depend on the baseline."""
+        chosen = self.chosen
+        return sorted(self.runnable, key=lambda spec: [chosen[name].index(spec.variant[name]) for name in self.varied])
+
+    @property
+    def _lists(self) -> dict[str, Values]:
+        """The values of each varied parameter, the baseline's first."""
+        base = self.baseline
+        return {
+            name: tuple(sorted(self.chosen[name], key=lambda value: value != base.get(name))) for name in self.varied
+        }
+
+    def extent_parameter(self, name: str) -> Parameter:
+        """Return one of `EXTENT`; an experiment that may stop early has other repeats."""
+        found = next(each for each in EXTENT if each.name == name)
+        if name == "repeats" and self.extent.get("until_pct"):
+            return _REPEATS_AT_MOST
+        return found
+
+    def extent_value(self, name: str) -> Value:
+        """Return how far the experiment goes."""
+        return self.extent.get(name, self.extent_parameter(name).default)
+
+    @property
+    def repeats(self) -> int:
+        """The most runs of each variant."""
+        return int(self.extent_value("repeats"))
+
+    @property
+    def _parallel(self) -> int:
+        is_side_by_side = self.extent_value("side_by_side") and len(self.device.gpus) > 1
+        return len(self.device.gpus) if is_side_by_side else 1
+
+    def plan(self) -> Plan:
+        """Return the experiment; its notes say which combinations cannot run."""
+        stored = self.extent_value("stored")
+        plan = Plan(
+            name=experiment_name(self.runnable) if self.runnable else self.workload.name,
+            variants=self.runnable,
+            repeats=self.repeats,
+            until_pct=float(self.extent_value("until_pct")) or None,
+            notes=tuple(f"{group.count} left out. {group.text}" for group in self.refused_groups),
+            budget_s=60 * float(self.extent_value("budget_min")) or None,
+            parallel=self._parallel,
+            again=stored == NO_STORED,
+            reuse=stored == OLDER,
+            host=self.host,
+        )
+        return with_random_order(plan)
+
+    def command(self) -> str:
+        """Return the same as a shell command, naming only what is not the default on this machine."""
+        file = self.workload.custom_file
+        name = workload_argument(file.path if file else "", self.workload.name)
+        words = [*PROGRAM.split(), "experiment" if self.varied else "run", name]
+        words += [part for setting in self._settings() for part in ("-s", setting)]
+        if self.varied:
+            words += self._extent_options()
+        return shlex.join([*words, *(["--on", self.host] if self.host else [])])
+
+    def _settings(self) -> Iterator[str]:
+        """Yield `name=a,b` for each parameter that is varied or not at its default on this machine."""
+        fixed, lists = self.spec.variant, self._lists
+        gpus = lists.get("gpus") or (fixed["gpus"],)
+        default_gpus = catalog.fill_defaults(self.workload, {}, self.device).variant["gpus"]
+        defaults = [catalog.fill_defaults(self.workload, {"gpus": each}, self.device).variant for each in gpus]
+        for parameter in self.workload.parameters:
+            name = parameter.name
+            values = lists.get(name) or (fixed[name],)
+            usual = [default_gpus] if name == "gpus" else [variant[name] for variant in defaults]
+            if len(values) > 1 or any(values[0] != value for value in usual):
+                yield f"{name}={format_cli_values(parameter, values)}"
+
+    def _extent_options(self) -> Iterator[str]:
+        """Yield how far the experiment goes, as options of the command."""
+        until, budget = self.extent_value("until_pct"), float(self.extent_value("budget_min"))
+        stored = self.extent_value("stored")
+        if "repeats" in self.extent:
+            yield from ("--repeats", str(self.repeats))
+        if until:
+            yield from ("--until", f"{until:g}%")
+        if budget:
+            yield from ("--budget", f"{60 * budget:.0f}s")
+        if self._parallel > 1:
+            yield from ("--parallel", str(self._parallel))
+        if stored != RECENT:
+            yield "--again" if stored == NO_STORED else "--reuse"
+
+
+_REPEATS_AT_MOST = Parameter(
+    name="repeats",
+    kind="integer",
+    label="Repeats at most",
+    help="The most runs of each variant; fewer are made where the precision is reached before.",
+    default=MAX_REPEATS,
+    minimum=MIN_REPEATS,
+    maximum=REPEATS_LIMIT,
+)
