@@ -138,14 +138,13 @@ def cnn_runs(workbench: Workbench, **settings: object) -> list[RunRow]:
     return [row for row in reference_rows(workbench) if is_variant(row, "cnn10", **wanted)]
 
 
-def compare(workbench: Workbench, rows: list[RunRow], tab: str = "Curves") -> CompareView:
+def compare(workbench: Workbench, rows: list[RunRow], tab: str = "Result") -> CompareView:
     """Compare runs, and open a tab."""
     painted: list[None] = []
     workbench.window.make_page(COMPARE)
     (view,) = workbench.window.findChildren(CompareView)
     view.painted.connect(lambda *_: painted.append(None))
-    if view.tabs.titles:
-        view.tabs.open_tab("Curves")
+    view.tabs.open_tab("Result")
     workbench.actions.compare([row.run for row in rows])
     wait_until(lambda: painted)
     view.tabs.open_tab(tab)
@@ -172,11 +171,8 @@ def show_article(workbench: Workbench) -> None:
 
 
 def draw_scaling(workbench: Workbench) -> None:
-    """Draw how the CNN scales, as large as the screen."""
-    view = compare(workbench, cnn_runs(workbench), "Scaling")
-    if not view.tabs.enlarge.isChecked():
-        view.tabs.enlarge.click()
-    settle(workbench)
+    """Draw how the CNN scales."""
+    compare(workbench, cnn_runs(workbench), "Scaling")
 
 
 def show_history(workbench: Workbench) -> None:

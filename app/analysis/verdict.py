@@ -213,6 +213,41 @@ def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = 
     return results if margin_pct is None else [_with_equivalence(result, baseline, margin_pct) for result in results]
 
 
+def comparable_results(results: Sequence[VariantResult]) -> list[VariantResult]:
+    """Return what can be ranked: variants with a speed-up that do the baseline's work, or all where no other does."""
+    measured = [result for result in results if result.speedup is not None]
+    base = next(result for result in results if result.is_baseline)
+    alike = [result for result in measured if work_ratio(result.runs, base.runs) is None]
+    return alike if len(alike) > 1 else measured
+
+
+def fastest_result(results: Sequence[VariantResult]) -> VariantResult | None:
+    """Return the comparable variant whose interval lies above those of all others; None where there is none.
+
+    The intervals of all ratios hold together, so that it is faster than each of them.
+    """
+    ranked = rank_results(results)
+    return ranked[0] if len(ranked) > 1 and not may_be_as_fast(ranked) else None
+
+
+def rank_results(results: Sequence[VariantResult]) -> list[VariantResult]:
+    """Return the comparable variants from the fastest to the slowest."""
+    speeds = [(result.speedup.value, result) for result in comparable_results(results) if result.speedup is not None]
+    return [result for _, result in sorted(speeds, key=lambda pair: -pair[0])]
+
+
+def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:
+    """Return those of ranked variants whose interval is not below that of the first."""
+    lowest = _speed_interval(ranked[0])[0]
+    return [result for result in ranked[1:] if _speed_interval(result)[1] >= lowest]
+
+
+def _speed_interval(result: VariantResult) -> tuple[float, float]:
+    """Return the interval of a speed-up: the baseline's is 1, and without one it may be anything."""
+    interval = result.speedup.interval if result.speedup is not None else None
+    return (1.0, 1.0) if result.is_baseline else interval or (0.0, math.inf)
+
+
 def _with_equivalence(result: VariantResult, baseline: Sequence[RunRow], margin_pct: float) -> VariantResult:
     if result.speedup is None or result.is_baseline:
         return result

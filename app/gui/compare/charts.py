@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import product
 
-from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QContextMenuEvent,
@@ -22,11 +22,8 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.plot.export import add_picture_actions
-from app.gui.plot.plot_window import DetachedWindow
 from app.gui.theme import DARK, GRID, LIGHT, Theme
 from app.gui.widgets.basic import plain_tooltip
-from app.gui.widgets.panes import Scroller
-from app.gui.window_state import WindowState
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart
 from app.viewmodels.charts.model import Chart
@@ -48,27 +45,15 @@ class ChartWidget(QWidget):
     """One chart in the theme's colours, as wide as the space for it.
 
     A click on a mark opens its run; a menu asks which, where the mark has several. Arrows go from mark to mark, Enter
-    opens, the menu key shows the rest. A double click outside the marks asks for more room.
+    opens, the menu key shows the rest.
     """
 
-    enlarge_requested = Signal()
-    detach_requested = Signal(str)
-
-    def __init__(self, theme: Theme, chart: Chart, actions: Actions, room: int, *, detachable: bool = False) -> None:
-        """Draw a chart.
-
-        Args:
-            theme: Its colours.
-            chart: What it shows.
-            actions: What a mark leads to.
-            room: The width that it is likely to have, in pixels; at another one it is drawn again.
-            detachable: Whether its menu offers a window of its own.
-        """
+    def __init__(self, theme: Theme, chart: Chart, actions: Actions, room: int) -> None:
+        """Draw a chart for the width that it is likely to have, in pixels; at another one it is drawn again."""
         super().__init__()
         self._theme = theme
         self._chart = chart
         self._actions = actions
-        self._detachable = detachable
         self._renderer = QSvgRenderer(self)
         self._current: int | None = None
         self.setMouseTracking(True)
@@ -122,11 +107,6 @@ class ChartWidget(QWidget):
         if event.button() == Qt.MouseButton.LeftButton:
             self._point_at(self._area_at(event.position()))
             self._open(event.globalPosition().toPoint())
-
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Ask for more room."""
-        if event.button() == Qt.MouseButton.LeftButton and self._area_at(event.position()) is None:
-            self.enlarge_requested.emit()
 
     def leaveEvent(self, event: object) -> None:
         """Leave the current mark."""
@@ -184,10 +164,6 @@ class ChartWidget(QWidget):
             run = hit.item.runs[-1]
             menu.addAction("Run &again exactly").triggered.connect(lambda: self._actions.run_again(run))
             menu.addSeparator()
-        if self._detachable:
-            detach = menu.addAction("Open in a &window of its own")
-            detach.triggered.connect(lambda: self.detach_requested.emit(self._chart.key))
-            menu.addSeparator()
         add_picture_actions(menu, self, self.drawing)
         return menu
 
@@ -243,31 +219,11 @@ class ChartWidget(QWidget):
         self.update()
 
 
-class ChartWindow(DetachedWindow):
-    """The charts of one tab in a window of their own."""
-
-    def __init__(self, source: QWidget, key: str, theme: Theme, actions: Actions, state: WindowState) -> None:
-        self.charts = ChartsView(theme, actions)
-        super().__init__(source, key, Scroller(self.charts), theme, state)
-
-    def show_charts(self, charts: Sequence[Chart]) -> None:
-        """Show these charts."""
-        self.charts.show_charts(charts)
-        self.show_title(charts[0].title if charts else "Charts", "Compare")
-
-
 class ChartsView(QWidget):
-    """Charts one below the other; hidden while there is none.
+    """Charts one below the other; hidden while there is none."""
 
-    `enlarge_requested` asks for more room, `detach_requested` for a window of its own for the chart of that key.
-    """
-
-    enlarge_requested = Signal()
-    detach_requested = Signal(str)
-
-    def __init__(self, theme: Theme, actions: Actions, *, detachable: bool = False) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
-        self._detachable = detachable
         self._theme = theme
         self._actions = actions
         self._widgets: list[ChartWidget] = []
@@ -299,12 +255,7 @@ class ChartsView(QWidget):
         for widget in self._widgets:
             widget.hide()
             widget.deleteLater()
-        self._widgets = [
-            ChartWidget(self._theme, chart, self._actions, self.room or self.width(), detachable=self._detachable)
-            for chart in charts
-        ]
+        self._widgets = [ChartWidget(self._theme, chart, self._actions, self.room or self.width()) for chart in charts]
         for widget in self._widgets:
             self._column.addWidget(widget)
-            widget.enlarge_requested.connect(self.enlarge_requested)
-            widget.detach_requested.connect(self.detach_requested)
         self.setVisible(bool(self._widgets))

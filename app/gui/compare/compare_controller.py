@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from app.analysis.intervals import DEFAULT_REPEATS
 from app.analysis.verdict import group_by_variant, throughputs
@@ -17,8 +19,9 @@ from app.gui.threads import Background
 from app.gui.widgets.pacing import Slices
 from app.gui.window_state import WindowState
 from app.queries import RunQuery
+from app.records import StoredRun
 from app.storage.store import Store
-from app.viewmodels.charts.palette import MAX_COMPARED, MAX_DRAWN
+from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.comparison import (
     COMPARED_FIELDS,
     ComparedRuns,
@@ -30,7 +33,6 @@ from app.viewmodels.compare.comparison import (
 )
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves
 from app.viewmodels.compare.warnings import EARLIER_RUNS
-from app.viewmodels.history.labels import format_run_count
 
 if TYPE_CHECKING:
     from app.runs.experiment.article_runs import ArticleRuns
@@ -71,7 +73,6 @@ class _CompareData:
     """All that is read for one choice of runs."""
 
     comparison: Comparison
-    curves: CompareCurves
     hidden_columns: frozenset[str]
     articles: tuple["ArticleRuns", ...]
 
@@ -90,12 +91,15 @@ class CompareController(QObject):
     Thread: GUI only; it reads and computes on `background`.
     """
 
+    _progressed = Signal(int, int, int)
+
     def __init__(self, view: CompareView, database: Path, background: Background, actions: Actions) -> None:
         super().__init__(view)
         self._view = view
         self._database = database
         self._background = background
         self._request_number = 0
+        self._stop = Event()
         self._state = WindowState("compare", view, database)
         self._former = self._state.read("compared", _Compared())
         self._comparison = Comparison()
@@ -116,6 +120,10 @@ class CompareController(QObject):
         view.experiment_requested.connect(self.show_experiment)
         view.table.columns_changed.connect(self._save_columns)
         view.header.interleave_requested.connect(self._measure_interleaved)
+        view.header.more_requested.connect(self._run_more)
+        view.reading.cancelled.connect(self._cancel)
+        view.tabs.curves_requested.connect(lambda: self.align(self._align))
+        self._progressed.connect(self._show_progress)
         view.remember(database)
 
     def show_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
@@ -125,14 +133,29 @@ class CompareController(QObject):
         """
         chosen = tuple(dict.fromkeys(runs))
         baseline = self._baseline if self._baseline in chosen else None
-        self._request_number += 1
-        align, margin_pct = self._align, self._margin_pct
-        many = f"Reading {format_run_count(min(len(chosen), MAX_COMPARED))} …" if len(chosen) > MAX_DRAWN else ""
+        self._cancel_reading()
+        stop, margin_pct = self._stop, self._margin_pct
+        if set(chosen) != {row.run for row in self._comparison.rows}:
+            self._view.show_reading(0, min(len(chosen), MAX_COMPARED))
+        report = partial(self._progressed.emit, self._request_number)
         self._run_for_current(
-            lambda: _read_runs(self._database, chosen, baseline, align, margin_pct),
-            lambda data: self._show(data, article=article),
-            busy=many,
+            lambda: _read_runs(self._database, chosen, baseline, margin_pct, stop, report),
+            lambda data: self._showing.start(self._show_in_turns(data, article=article)),
         )
+
+    def _show_progress(self, request_number: int, done: int, runs: int) -> None:
+        if request_number == self._request_number and self._view.reading.isVisible():
+            self._view.show_reading(done, runs)
+
+    def _cancel_reading(self) -> None:
+        """Leave what is being read."""
+        self._stop.set()
+        self._stop = Event()
+        self._request_number += 1
+
+    def _cancel(self) -> None:
+        self._cancel_reading()
+        self._view.leave_reading()
 
     def refresh(self) -> None:
         """Read the runs again if one of them was active; without runs, show those of the last window, or offers."""
@@ -186,18 +209,20 @@ class CompareController(QObject):
     def make_baseline(self, run: int) -> None:
         """Compare the runs with this one's variant."""
         self._baseline = run
-        self._compare_again()
+        self._compare_again(f"Comparing with run {run} …")
 
     def set_margin(self, margin_pct: float | None) -> None:
         """Say whether variants are equal within this margin in percent, None for not."""
         self._margin_pct = margin_pct
         self._state.keep("margin", margin_pct or 0.0)
-        self._compare_again()
+        self._compare_again("Comparing again …")
 
-    def _compare_again(self) -> None:
+    def _compare_again(self, why: str) -> None:
+        self._view.show_waiting(why)
         found, run, margin_pct = self._comparison.found, self._baseline, self._margin_pct
         self._run_for_current(
-            lambda: _compare_with_earlier(self._database, found, run, margin_pct), self._show_comparison
+            lambda: _compare_with_earlier(self._database, found, run, margin_pct),
+            partial(self._show_comparison, new_runs=False),
         )
 
     def _measure_interleaved(self, runs: Sequence[int]) -> None:
@@ -208,10 +233,19 @@ class CompareController(QObject):
         repeats = max(DEFAULT_REPEATS, *map(len, chosen))
         self._actions.run_plan(interleaved_plan([group[0].spec for group in chosen], repeats))
 
-    def _show_comparison(self, comparison: Comparison) -> None:
+    def _run_more(self, repeats: int) -> None:
+        """Repeat each variant that often, interleaved."""
+        from app.viewmodels.experiment.preview import interleaved_plan
+
+        groups = group_by_variant(self._comparison.rows)
+        self._actions.run_plan(interleaved_plan([group[0].spec for group in groups], repeats))
+
+    def _show_comparison(
+        self, comparison: Comparison, *, new_runs: bool, article: bool | None = None, open_article: bool = False
+    ) -> None:
         self._comparison, self._failed = comparison, []
         self._state.keep("compared", _Compared(tuple(row.run for row in comparison.rows), comparison.baseline))
-        self._view.show_model(comparison)
+        self._view.show_model(comparison, new_runs=new_runs, article=article, open_article=open_article)
         draw = self._view.tabs.charts.draw_ahead(comparison.gallery.charts)
         self._background.run(draw, lambda _: None, self._fail)
 
@@ -221,7 +255,7 @@ class CompareController(QObject):
         self._state.keep("align", align)
 
         def show(curves: CompareCurves) -> None:
-            if found is self._comparison.found:
+            if found is self._comparison.found and align == self._align:
                 self._view.show_curves(curves)
 
         self._run_for_current(lambda: comparison_curves(found, align), show)
@@ -235,7 +269,7 @@ class CompareController(QObject):
         articles = self._articles
         self._run_for_current(lambda: _articles_html(articles), self._view.tabs.show_article)
 
-    def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None], *, busy: str = "") -> None:
+    def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
         """Show the result of the work, unless other runs were chosen meanwhile."""
         request_number = self._request_number
 
@@ -243,14 +277,11 @@ class CompareController(QObject):
             if request_number == self._request_number:
                 show(result)
 
-        self._read(work, done, busy=busy)
+        self._read(work, done)
 
-    def _read(
-        self, work: Callable[[], Result], done: Callable[[Result], None], *, busy: str = "", again: bool = False
-    ) -> None:
-        """Read off the GUI thread; what fails can be read again."""
-        if busy:
-            self._view.show_busy(busy)
+    def _read(self, work: Callable[[], Result], done: Callable[[Result], None], *, again: bool = False) -> None:
+        """Read off the GUI thread; what fails can be read again, unless other runs were chosen meanwhile."""
+        request_number = self._request_number
 
         def show(result: Result) -> None:
             if again:
@@ -258,8 +289,10 @@ class CompareController(QObject):
             done(result)
 
         def fail(error: UserError) -> None:
-            self._view.show_busy("")
-            self._failed.append(lambda: self._read(work, done, busy=busy, again=True))
+            if request_number != self._request_number:
+                return
+            self._view.leave_reading()
+            self._failed.append(lambda: self._read(work, done, again=True))
             self._view.problem.show_failed_read(error, self._read_failed)
 
         self._background.run(work, show, fail)
@@ -270,51 +303,60 @@ class CompareController(QObject):
         for read in failed:
             read()
 
-    def _show(self, data: _CompareData, *, article: bool) -> None:
-        self._showing.start(self._show_in_turns(data, article=article))
-
     def _show_in_turns(self, data: _CompareData, *, article: bool) -> Iterator[None]:
-        """Show verdict and charts, then the table, then the curves, so that none waits for all of it."""
+        """Show verdict and charts, then the table, so that neither waits for both; curves come when they are opened."""
         self._baseline = data.comparison.baseline
         self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
-        self._view.tabs.offer_article(bool(data.articles))
         self._view.table.setUpdatesEnabled(False)  # new cells take as long to paint as all the rest
-        self._show_comparison(data.comparison)
-        if article:
-            self._view.tabs.open_article()
+        offered = article or any(each.is_half_measured for each in data.articles)
+        self._show_comparison(
+            data.comparison, new_runs=True, article=bool(data.articles) and offered, open_article=article
+        )
         self._view.table.setFocus()
         yield
         self._view.table.setUpdatesEnabled(True)
         yield
-        if data.curves.align == self._align:
-            self._view.show_curves(data.curves)
-        else:  # the user chose another alignment while these were read
-            self.align(self._align)
+        if not self._view.tabs.shows_curves:
+            self._view.painted.emit()
 
     def _save_columns(self, names: frozenset[str]) -> None:
         self._background.run(lambda: _save_columns(self._database, names), lambda _: None, self._fail)
 
     def _fail(self, error: UserError) -> None:
-        self._view.show_busy("")
+        self._view.leave_reading()
         self._view.problem.show_sentence(str(error))
 
 
 def _read_runs(
-    database: Path, runs: Sequence[int], baseline: int | None, align: Alignment, margin_pct: float | None
+    database: Path,
+    runs: Sequence[int],
+    baseline: int | None,
+    margin_pct: float | None,
+    stop: Event,
+    report: Callable[[int, int], object],
 ) -> _CompareData:
+    """Read and compare runs; what is stopped is read no further, and nobody waits for the result.
+
+    Thread: not the GUI's.
+    """
     from app.gui.experiment.preset_reader import known_workloads
     from app.runs.experiment.article_runs import replicated_articles
     from app.runs.experiment.presets import user_preset_files
 
+    stored: list[StoredRun] = []
     with Store.open(database) as store:
-        stored = [store.load(run, COMPARED_FIELDS) for run in runs[:MAX_COMPARED]]
-        found = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED))
+        chosen = runs[:MAX_COMPARED]
+        for run in chosen:
+            if stop.is_set():
+                raise UserError("The comparison was cancelled.")
+            stored.append(store.load(run, COMPARED_FIELDS))
+            report(len(stored), len(chosen))
         hidden = store.library.hidden_figures()
+    found = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED))
     baseline = baseline or default_baseline([run.row for run in found.runs])
     return _CompareData(
         _compare_with_earlier(database, found, baseline, margin_pct),
-        comparison_curves(found, align),
         hidden,
         replicated_articles(stored, user_preset_files(database), known_workloads(database)),
     )

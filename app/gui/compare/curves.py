@@ -1,11 +1,20 @@
-"""Curves of the compared runs under one crosshair: overlaid in shared panels, or a row of panels per run."""
+"""Curves of the compared runs under one crosshair: laid over each other, or side by side."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QPainter, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
 from app.gui.plot.overview import Overview
@@ -14,11 +23,10 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import clear_layout, plain_tooltip, show_text, text_label, toggle_button
-from app.gui.widgets.flow_layout import FlowBar, FlowLayout
+from app.gui.widgets.flow_layout import FlowLayout
 from app.gui.widgets.panes import Scroller
 from app.viewmodels.compare.curves import (
     ALIGNMENTS,
-    Alignment,
     CompareCurves,
     CurveGroup,
     format_position,
@@ -131,49 +139,48 @@ class CurvesView(QWidget):
         self._curves = CompareCurves()
         self._runs: tuple[int, ...] = ()
         self._hidden: frozenset[int] = frozenset()
+        self._drawn_of_all = ""
         self.panels = PanelStack(theme, staggered=True)
         self._overview = Overview(self.panels, theme)
         self._windows = PlotWindows(self.panels, theme, "compare")
-        self._aligns = {name: toggle_button(f"By {name}", _HELP[name]) for name in ALIGNMENTS}
-        self._per_run = toggle_button("Run by run", "A row of small panels for each run, all on the same scales")
-        self._means = toggle_button(
-            "Mean per variant", "A curve per variant, shaded from its lowest to its highest run"
-        )
-        self._said = text_label("", "muted", wrap=True)
+        self.align_choice = QComboBox()
+        self._laid_over = toggle_button("Laid over", "The curves of all runs in one panel for each quantity")
+        self._side_by_side = toggle_button("Side by side", "A row of small panels for each run, all on the same scales")
+        self._means = QCheckBox("&Mean per variant")
+        self._extent = text_label("", "caption", wrap=True)
         self.legend = VariantLegend(theme)
         self._time_bar = TimeBar(self.panels, STORED_RANGES)
         self._connect()
         self._build()
 
     @property
-    def per_run_button(self) -> QPushButton:
-        """Switch between one panel for all runs and a row of panels per run."""
-        return self._per_run
+    def side_by_side_button(self) -> QPushButton:
+        """Switch from one panel for all runs to a row of panels for each."""
+        return self._side_by_side
 
     @property
-    def means_button(self) -> QPushButton:
-        """Switch between a curve per run and the mean of each variant's runs."""
+    def means_box(self) -> QCheckBox:
+        """Whether there is a curve per run, or the mean of each variant's runs."""
         return self._means
 
     @property
-    def said(self) -> str:
-        """What a mean and its band are."""
-        return self._said.text()
-
-    def align_button(self, name: Alignment) -> QPushButton:
-        """Return the button that aligns curves by time, steps or examples."""
-        return self._aligns[name]
+    def extent(self) -> str:
+        """What is drawn of all runs, and what a mean and its band are."""
+        return self._extent.text()
 
     @property
     def full_button(self) -> QPushButton:
         """Button that shows the runs from beginning to end."""
         return self._time_bar.range_button("full run")
 
-    def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int]) -> None:
-        """Show the measured part of the curves."""
-        self._curves, self._runs, self._hidden = curves, runs, hidden
-        self._aligns[curves.align].setChecked(True)
-        self._means.setVisible(bool(curves.means))
+    def clear(self) -> None:
+        """Show no curves: those of other runs are read."""
+        self.show_curves(CompareCurves(align=self._curves.align), (), frozenset(), "")
+
+    def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int], extent: str) -> None:
+        """Show the measured part of the curves; `extent` says of how many runs they are, if not of all."""
+        self._curves, self._runs, self._hidden, self._drawn_of_all = curves, runs, hidden, extent
+        self.align_choice.setCurrentIndex(ALIGNMENTS.index(curves.align))
         self.legend.show_groups(curves.groups)
         self._time_bar.offer_ranges(_ranges(curves))
         self._show(curves.measured)
@@ -181,18 +188,20 @@ class CurvesView(QWidget):
     def hide_runs(self, hidden: frozenset[int]) -> None:
         """Hide the curves of these runs alone."""
         self._hidden = hidden
-        if self._per_run.isChecked():
+        if self._side_by_side.isChecked():
             self._show(self.panels.span)
         else:
             self._hide_curves()
 
     def _show(self, span: Span) -> None:
-        curves, per_run = self._curves, self._per_run.isChecked()
+        curves, per_run = self._curves, self._side_by_side.isChecked()
         seen = [run for run in self._runs if run not in self._hidden]
         panels = curves.means if self._shows_means else curves.panels
         if per_run:
             panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, seen, span)))
-        show_text(self._said, _MEANS.format(align=curves.align) if self._shows_means else "")
+        self._means.setVisible(bool(curves.means) and not per_run)
+        means = _MEANS.format(align=curves.align) if self._shows_means else ""
+        show_text(self._extent, " ".join(filter(None, (self._drawn_of_all, means))))
         self.panels.show_plots(
             Plots(
                 panels=panels,
@@ -208,7 +217,7 @@ class CurvesView(QWidget):
 
     @property
     def _shows_means(self) -> bool:
-        return self._means.isChecked() and bool(self._curves.means) and not self._per_run.isChecked()
+        return self._means.isChecked() and bool(self._curves.means) and not self._side_by_side.isChecked()
 
     def _hide_curves(self) -> None:
         """Hide the curves of hidden runs; a mean goes with the last of its runs."""
@@ -227,12 +236,12 @@ class CurvesView(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Show as many columns as fit."""
         super().resizeEvent(event)
-        if self._curves.panels and not self._per_run.isChecked():
+        if self._curves.panels and not self._side_by_side.isChecked():
             self.panels.set_columns(self._columns())
 
     def _show_range(self, name: str) -> None:
         """Show a range; small panels are scaled to it."""
-        if self._per_run.isChecked():
+        if self._side_by_side.isChecked():
             self._show(_ranges(self._curves)[name])
         else:
             self.panels.show_named_range(name)
@@ -249,10 +258,9 @@ class CurvesView(QWidget):
         self._time_bar.show_reading(text)
 
     def _connect(self) -> None:
-        for name, made in self._aligns.items():
-            made.clicked.connect(lambda _=False, name=name: self.alignment_requested.emit(name))
-        for made in (self._per_run, self._means):
-            made.toggled.connect(lambda _: self._show(self.panels.span))
+        self.align_choice.activated.connect(lambda number: self.alignment_requested.emit(ALIGNMENTS[number]))
+        for switch in (self._side_by_side, self._means):
+            switch.toggled.connect(lambda _: self._show(self.panels.span))
         self.legend.toggled.connect(self.toggled)
         self._time_bar.range_requested.connect(self._show_range)
         self.panels.moved.connect(self._mark_range)
@@ -262,18 +270,22 @@ class CurvesView(QWidget):
     def _build(self) -> None:
         group = QButtonGroup(self)
         bar = QHBoxLayout()
-        bar.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
+        bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         bar.setSpacing(GRID // 2)
-        aligns, drawn = FlowBar(GRID // 2, 0), FlowBar(GRID // 2, 0, right=True)
-        for made in self._aligns.values():
+        for made in (self._laid_over, self._side_by_side):
             group.addButton(made)
-            aligns.flow.addWidget(made)
-        for made in (self._means, self._per_run):
-            drawn.flow.addWidget(made)
-        bar.addWidget(aligns)
-        bar.addSpacing(2 * GRID)
+            bar.addWidget(made)
+        self._laid_over.setChecked(True)
+        self._means.setToolTip(plain_tooltip("A curve per variant, shaded from its lowest to its highest run"))
+        self.align_choice.setAccessibleName("Along")
+        for name in ALIGNMENTS:
+            self.align_choice.addItem(f"Along {name}")
+            self.align_choice.setItemData(self.align_choice.count() - 1, _HELP[name], Qt.ItemDataRole.ToolTipRole)
+        bar.addSpacing(GRID)
+        bar.addWidget(self.align_choice)
+        bar.addSpacing(GRID)
         bar.addWidget(self._time_bar, 1)
-        bar.addWidget(drawn)
+        bar.addWidget(self._means)
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
@@ -286,7 +298,7 @@ class CurvesView(QWidget):
         head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
         head.setSpacing(GRID // 2)
         head.addWidget(self.legend)
-        head.addWidget(self._said)
+        head.addWidget(self._extent)
         head.addWidget(self._overview)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)

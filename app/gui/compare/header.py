@@ -1,184 +1,130 @@
-"""What stands above the table of a comparison: the verdict, and why it may mislead."""
-
-from itertools import takewhile
+"""What heads a comparison: who is faster and how sure that is, what is compared, and why it may mislead."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.gui.theme import GRID
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, text_label
-from app.gui.widgets.pacing import Slices
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, set_role, show_text, text_label
+from app.gui.widgets.result import ResultView
 from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
 from app.viewmodels.compare.state_warnings import Severity
+from app.viewmodels.experiment.verdict_text import verdict_result
 
 _COLLAPSED_COUNT = 2
 _INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before and at least three times each"
 _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
-
-
-class FoldingText(QWidget):
-    """A text that `fold` shows in full, to be selected, or in one line that ends where the room does."""
-
-    def __init__(self, text: str, role: str) -> None:
-        super().__init__()
-        self._full = _selectable(text, role)
-        self._line = ElidedLabel(role, Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self._full)
-        column.addWidget(self._line)
-        self.set_text(text)
-
-    def set_text(self, text: str) -> None:
-        """Show a text."""
-        self._full.setText(text)
-        self._line.setText(text)
-        self._line.setToolTip(plain_tooltip(text))
-
-    def text(self) -> str:
-        """Return the whole text."""
-        return self._line.text()
-
-    def fold(self, folded: bool) -> None:
-        """Show one line, or all."""
-        self._full.setVisible(not folded)
-        self._line.setVisible(folded)
-
-
-class WarningLine(QWidget):
-    """A warning or note, with a button where measuring its variants interleaved would settle it."""
-
-    interleave_requested = Signal(object)
-
-    def __init__(self, line: HeaderLine) -> None:
-        super().__init__()
-        self.line = line
-        self._shown = FoldingText(line.text, _ROLES[line.severity])
-        self.fold = self._shown.fold
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self._shown, 1)
-        if line.interleave:
-            measure = button("Measure them interleaved", _INTERLEAVE_HINT, flat=True)
-            measure.clicked.connect(lambda: self.interleave_requested.emit(line.interleave))
-            row.addWidget(measure, 0, Qt.AlignmentFlag.AlignTop)
+MANY_VARIANTS = 8
+"""The table itself is the plot of more, and has the height; more repeats of each are a plan, not a click."""
 
 
 class CompareHeader(QWidget):
-    """The verdict, with its first sentence in large letters, and the first of its warnings and notes.
+    """The answer in the largest letters, what would decide it, what was compared, and the first warnings, a line each.
 
-    Folded, as at first, all but the first sentence has a line each, so that table and pictures have the room.
-    `interleave_requested` has a run of each variant that should be measured interleaved, the baseline's first.
+    The sentences behind the answer and all warnings unfold. `interleave_requested` has a run of each variant that
+    should be measured interleaved, the baseline's first; `more_requested` how many more repeats would decide it.
     """
 
     interleave_requested = Signal(object)
+    more_requested = Signal(int)
 
-    def __init__(self) -> None:
+    def __init__(self, theme: Theme) -> None:
         super().__init__()
-        self._verdict = _selectable("", "verdict")
-        self._rest = FoldingText("", "")
-        self._copy = button("Copy", "Copy the verdict and its warnings", flat=True)
+        self.result = ResultView(theme)
+        self._against = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
+        self._first = [ElidedLabel("", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight) for _ in "12"]
+        self._whole = {"": _selectable(""), "warning": _selectable("caution"), "note": _selectable("caption")}
         self._more = button("", "Show the whole verdict and all warnings, or the first of each in a line", flat=True)
+        self._interleave = button("Measure them interleaved", _INTERLEAVE_HINT, small=True)
+        self._lines: tuple[HeaderLine, ...] = ()
+        self._is_unfolded = False
         self._clipboard_text = ""
-        self._found: tuple[HeaderLine, ...] = ()
-        self._warnings: list[WarningLine] = []
-        self._all = False
-        self._copy.clicked.connect(self.copy)
-        self._adding = Slices(self, slice_s=0.0)
-        self._more.clicked.connect(self._toggle_all)
+        self._more.clicked.connect(self._toggle)
+        self._interleave.clicked.connect(lambda: self.interleave_requested.emit(self._runs_to_interleave()))
+        self.result.more_requested.connect(self.more_requested)
         self._build()
 
     def show_model(self, comparison: Comparison) -> None:
-        """Show the verdict of a comparison."""
+        """Show what heads a comparison."""
         header = comparison_header(comparison)
-        self._verdict.setText(header.first)
-        self._verdict.setToolTip(plain_tooltip(header.method))
-        self._rest.set_text(header.rest)
-        self._rest.setVisible(bool(header.rest))
-        self._found = tuple(header.lines)
-        self._show_warnings()
-        self._clipboard_text = header.clipboard_text
+        self.result.show_model(verdict_result(comparison.verdict) if comparison.variants else None)
+        is_few = 1 < len(comparison.variants) <= MANY_VARIANTS
+        self.result.offer_more(offered=is_few)
+        self.result.plot.setVisible(is_few)
+        self._against.setText(comparison.against)
+        self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
+        self._lines, self._clipboard_text = header.lines, header.clipboard_text
+        self._whole[""].setToolTip(plain_tooltip(header.method))
+        self._whole[""].setText(comparison.verdict.text)
+        for severity in _ROLES:
+            texts = (line.text for line in self._lines if line.severity == severity)
+            self._whole[severity].setText("\n".join(texts))
+        self._interleave.setVisible(bool(self._runs_to_interleave()))
+        self._fold()
+
+    def show_waiting(self, text: str) -> None:
+        """Say in place of the answer what is being found out."""
+        self.result.show_waiting(text)
+        self._lines = ()
+        self._interleave.hide()
+        self._is_unfolded = False
+        self._fold()
 
     def displayed_text(self) -> str:
-        """Return the verdict, the warnings and the notes, one per line."""
-        shown = "\n".join([self._verdict.text(), self._rest.text(), *(line.text for line in self._found)])
-        return shown.replace("\N{NO-BREAK SPACE}", " ")
+        """Return the answer, the verdict, the warnings and the notes."""
+        parts = (self.result.displayed_text(), *(label.text() for label in self._whole.values()))
+        return "\n".join(filter(None, parts)).replace("\N{NO-BREAK SPACE}", " ")
 
     def copy(self) -> None:
         """Copy the verdict and the warnings."""
         QGuiApplication.clipboard().setText(self._clipboard_text)
 
-    def _toggle_all(self) -> None:
-        self._all = not self._all
-        self._adding.finish()
-        self._update_visibility()
+    @property
+    def more_button(self) -> QPushButton:
+        """Button that unfolds the sentences."""
+        return self._more
 
-    def _show_warnings(self) -> None:
-        """Show the first lines; those that are there already stay, and the others are made soon, hidden."""
-        pairs = zip(self._warnings, self._found, strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0].line == pair[1], pairs))
-        for shown in self._warnings[same:]:
-            shown.hide()
-            shown.deleteLater()
-        del self._warnings[same:]
-        first = max(same, sum(map(self._is_shown, range(len(self._found)))))
-        for line in self._found[same:first]:
-            self._add_line(line)
-        self._update_visibility()
-        self._adding.start(map(self._add_line, self._found[first:]), later=True)
+    def _runs_to_interleave(self) -> tuple[int, ...]:
+        return next((line.interleave for line in self._lines if line.interleave), ())
 
-    def _add_line(self, line: HeaderLine) -> None:
-        """Add a line, ready to be shown."""
-        added = WarningLine(line)
-        added.interleave_requested.connect(self.interleave_requested)
-        added.hide()
-        self._column.addWidget(added)
-        for part in (added, *added.findChildren(QLabel)):
-            part.ensurePolished()
-        self._warnings.append(added)
+    def _toggle(self) -> None:
+        self._is_unfolded = not self._is_unfolded
+        self._fold()
 
-    def _is_shown(self, number: int) -> bool:
-        return self._all or number < _COLLAPSED_COUNT or len(self._found) == _COLLAPSED_COUNT + 1
-
-    def _update_visibility(self) -> None:
-        rest = len(self._found) - _COLLAPSED_COUNT
-        self._parts.setEnabled(False)  # Qt lays the whole window out for every widget that is shown in a visible one
-        self._lines.hide()
-        for n, shown in enumerate(self._warnings):
-            shown.fold(not self._all)
-            shown.setVisible(self._is_shown(n))
-        self._lines.show()
-        self._rest.fold(not self._all)
-        self._more.setText("Fewer" if self._all else f"{rest} more" if rest > 1 else "More")
-        self._more.setVisible(bool(self._found or self._rest.text()))
-        self._parts.setEnabled(True)
-        self._parts.invalidate()
+    def _fold(self) -> None:
+        """Show the first lines, or all that there is to say."""
+        for label, line in zip(self._first, [*self._lines[:_COLLAPSED_COUNT], None, None], strict=False):
+            show_text(label, line.text if line is not None and not self._is_unfolded else "")
+            label.setToolTip(plain_tooltip(line.text if line is not None else ""))
+            set_role(label, _ROLES[line.severity if line is not None else "note"])
+        for whole in self._whole.values():
+            whole.setVisible(self._is_unfolded and bool(whole.text()))
+        rest = len(self._lines) - _COLLAPSED_COUNT
+        self._more.setText("Less" if self._is_unfolded else f"{rest} more" if rest > 0 else "More")
+        self._more.setVisible(bool(self._lines or self._whole[""].text()))
 
     def _build(self) -> None:
-        self._lines = QWidget()
-        self._column = QVBoxLayout(self._lines)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(GRID // 2)
-        top = QHBoxLayout()
-        top.setSpacing(2 * GRID)
-        top.addWidget(self._verdict, 1)
-        top.addWidget(self._copy, 0, Qt.AlignmentFlag.AlignTop)
+        lines = QVBoxLayout()
+        lines.setSpacing(GRID // 2)
+        widgets: list[QLabel] = [self._against, *self._first, *self._whole.values()]
+        for widget in widgets:
+            lines.addWidget(widget)
         below = QHBoxLayout()
         below.setSpacing(2 * GRID)
-        below.addWidget(self._lines, 1)
-        below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
-        self._parts = QVBoxLayout(self)
-        self._parts.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        self._parts.setSpacing(GRID // 2)
-        self._parts.addLayout(top)
-        self._parts.addWidget(self._rest)
-        self._parts.addLayout(below)
+        below.addLayout(lines, 1)
+        below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
+        below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignBottom)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        column.setSpacing(0)
+        column.addWidget(self.result)
+        column.addLayout(below)
 
 
-def _selectable(text: str, role: str) -> QLabel:
-    label = text_label(text, role, wrap=True)
+def _selectable(role: str) -> QLabel:
+    label = text_label("", role, wrap=True)
     label.setTextInteractionFlags(
         Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
     )
+    label.hide()
     return label

@@ -1,4 +1,4 @@
-"""The table of a comparison: variants and their runs, ordered, grouped, pinned and hidden as the user likes."""
+"""The table of a comparison: variants and their runs from the fastest to the slowest, each with bar and whisker."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from app.gui.widgets.cell_table import ROW_HEIGHT, AnyIndex, CellDelegate, CellM
 from app.gui.widgets.frozen_columns import FrozenColumns
 from app.gui.widgets.text_widths import SYMBOL_ONLY, Face, give_way, width_in_two_lines
 from app.viewmodels.compare.arrangement import Arrangement, table_text
-from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
+from app.viewmodels.compare.table import BASE, ENERGY_RATIO, RUN, SPEEDUP, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
 
 EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
@@ -36,7 +36,7 @@ MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
 
 _MARKS = ("outcome", "evidence")
 """The columns of symbols, whose words give way where the width is little."""
-_OF_INTEREST = (RUN, BASE, VARIANT, "host", *_MARKS, "throughput", "speedup", "energy")
+_OF_INTEREST = (RUN, BASE, VARIANT, "host", *_MARKS, SPEEDUP, ENERGY_RATIO)
 """The columns that should be in view without scrolling."""
 _NO_PARENT = QModelIndex()
 _MARKS_COLUMN, _BASELINE_COLUMN = 0, 1
@@ -117,6 +117,8 @@ class CompareModel(CellModel):
             return self.check_state(row)
         if role == Qt.ItemDataRole.AccessibleTextRole and self.table.keys[index.column()] == BASE:
             return "baseline" if row.is_baseline else "not the baseline"
+        if role == Qt.ItemDataRole.AccessibleTextRole and row.is_fastest and index.column() == _NAMES:
+            return f"{self.data(index)}, the fastest"
         return super().data(index, role)
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
@@ -156,6 +158,8 @@ class CompareDelegate(CellDelegate):
         row = model.rows[index.row()]
         if row.kind == "group":
             painter.fillRect(option.rect, QColor(self._theme.colours.window))
+            option.font.setBold(True)
+        elif row.is_fastest and index.column() == _NAMES:
             option.font.setBold(True)
         super().paint(painter, option, index)
         if index.column() not in (_MARKS_COLUMN, _BASELINE_COLUMN):
@@ -238,7 +242,7 @@ class CompareDelegate(CellDelegate):
             painter.drawEllipse(middle, _DOT, _DOT)
 
 
-_MAX_ROWS_SHOWN, _MIN_ROWS_SHOWN = 8, 4
+_MIN_ROWS_SHOWN = 4
 _VARIANT_MIN, _VARIANT_MAX, _VARIANT_PCT = 24 * GRID, 36 * GRID, 32
 """Width of names: at least; at most, in pixels in any window, and in percent of a wide one."""
 _BASE_WIDTH = 6 * GRID
@@ -251,7 +255,7 @@ _FROZEN_COLUMNS = 3
 
 
 class CompareTableView(CellTable):
-    """Space hides and shows curves, B makes a baseline, P pins, H hides, arrows fold, Return opens, Ctrl+C copies.
+    """Space hides and shows curves, B makes a baseline, arrows fold, Return opens, Ctrl+C copies.
 
     So does the mouse. `baseline_requested` has the number of a run, `columns_changed` the names of the hidden columns,
     `arranged` the user's new arrangement.
@@ -261,7 +265,6 @@ class CompareTableView(CellTable):
     baseline_requested = Signal(int)
     columns_changed = Signal(object)
     arranged = Signal(object)
-    preferred_height_changed = Signal()
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         self._actions = actions
@@ -269,7 +272,6 @@ class CompareTableView(CellTable):
         self.hidden_columns: frozenset[str] = frozenset()
         self._content_widths: dict[int, int] = {}
         self._least_name_width = _VARIANT_MIN
-        self.preferred_height = 0
         super().__init__(self._model, CompareDelegate(theme, names=_NAMES), elastic=_NAMES, elastic_max=_VARIANT_MAX)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         heads = self.horizontalHeader()
@@ -308,10 +310,10 @@ class CompareTableView(CellTable):
         self.hidden_changed.emit()
 
     def hide_columns(self, names: Collection[str]) -> None:
-        """Hide these columns, and those without any value."""
+        """Hide these columns, those without any value, and those whose rows all say the same."""
         self.hidden_columns = frozenset(names)
         for n, key in enumerate(self._model.table.keys):
-            self.setColumnHidden(n, key in self.hidden_columns or key in self._model.table.empty)
+            self.setColumnHidden(n, key in self.hidden_columns or key in self._model.table.folded)
         self._stretch()
 
     def rows(self) -> list[TableRow]:
@@ -330,8 +332,8 @@ class CompareTableView(CellTable):
 
     @property
     def hidden_runs(self) -> frozenset[int]:
-        """The runs whose curves are hidden, those of hidden variants among them."""
-        return self._model.hidden | self.arrangement.hidden_runs(self._model.table)
+        """The runs whose curves are hidden."""
+        return self._model.hidden
 
     def toggle_runs(self, runs: Collection[int]) -> None:
         """Hide the curves of these runs, or show them if all are hidden."""
@@ -341,7 +343,7 @@ class CompareTableView(CellTable):
 
     def copy(self, *, markdown: bool = False) -> None:
         """Copy what is shown, tab-separated or as a Markdown table."""
-        hidden = self.hidden_columns | self._model.table.empty
+        hidden = self.hidden_columns | self._model.table.folded
         text = table_text(self._model.table, self._model.rows, hidden, markdown=markdown)
         QGuiApplication.clipboard().setText(text)
 
@@ -356,10 +358,6 @@ class CompareTableView(CellTable):
             self.toggle_runs(row.runs)
         elif key == Qt.Key.Key_B and row.kind != "group":
             self.baseline_requested.emit(row.runs[0])
-        elif key == Qt.Key.Key_P:
-            self.pin(row)
-        elif key == Qt.Key.Key_H:
-            self.hide_variants(row)
         elif key in (Qt.Key.Key_Right, Qt.Key.Key_Left) and row.is_parent:
             self._set_expanded(row, expanded=key == Qt.Key.Key_Right)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
@@ -416,13 +414,11 @@ class CompareTableView(CellTable):
         self._update_heights(len(self._model.rows))
 
     def _update_heights(self, rows: int) -> None:
-        """Limit the height to that of all rows, and of a few; `preferred_height` shows up to eight."""
+        """Limit the height to that of all rows, and of a few."""
         frame = 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height()
         frame += self.horizontalHeader().sizeHint().height()
         self.setMaximumHeight(frame + ROW_HEIGHT * rows)
         self.setMinimumHeight(frame + ROW_HEIGHT * min(rows, _MIN_ROWS_SHOWN))
-        self.preferred_height = frame + ROW_HEIGHT * min(rows, _MAX_ROWS_SHOWN)
-        self.preferred_height_changed.emit()
 
     def _click(self, row: TableRow, key: str, x: float) -> None:
         if key == BASE and row.kind not in ("member", "group"):
@@ -437,20 +433,6 @@ class CompareTableView(CellTable):
             self._set_expanded(row, expanded=not self._model.is_open(row))
         else:
             self._actions.open_run(row.runs[0])
-
-    def pin(self, row: TableRow) -> None:
-        """Pin the variants of a row to the top, or let them go if all are there."""
-        chosen, before = _variants_of(row, self._model.table), self.arrangement
-        pinned = before.pinned - chosen if chosen <= before.pinned else before.pinned | chosen
-        self.arrange(replace(before, pinned=pinned))
-
-    def hide_variants(self, row: TableRow) -> None:
-        """Hide the variants of a row, but never the baseline."""
-        self.arrange(replace(self.arrangement, hidden=self.arrangement.hidden | _variants_of(row, self._model.table)))
-
-    def show_all_variants(self) -> None:
-        """Show what was hidden."""
-        self.arrange(replace(self.arrangement, hidden=frozenset()))
 
     def _set_expanded(self, row: TableRow, *, expanded: bool) -> None:
         before = self.arrangement
@@ -478,12 +460,9 @@ class CompareTableView(CellTable):
         menu = QMenu(self)
         if row is not None:
             run, is_group = row.runs[0], row.kind == "group"
-            is_pinned = _variants_of(row, self._model.table) <= self.arrangement.pinned
             entries: list[tuple[str, Callable[[], object]]] = [
                 ("&Fold or unfold" if row.is_parent else "&Open the run", lambda: self._open(row)),
                 ("Hide or show &curves\tSpace", lambda: self.toggle_runs(row.runs)),
-                (f"{'Un&pin' if is_pinned else '&Pin'}\tP", lambda: self.pin(row)),
-                ("&Hide\tH", lambda: self.hide_variants(row)),
             ]
             if not is_group:
                 entries[1:1] = [
@@ -507,12 +486,6 @@ def _are_alike(one: TableRow, other: TableRow) -> bool:
     return (one.kind == "group") == (other.kind == "group")
 
 
-def _variants_of(row: TableRow, table: CompareTable) -> frozenset[int]:
-    """Return the variants that a row belongs to or stands for, by their first runs."""
-    found = (variant.summary.runs for variant in table.variants)
-    return frozenset(runs[0] for runs in found if set(runs) & set(row.runs))
-
-
 def _names(table: CompareTable) -> list[str]:
     place = table.keys.index(VARIANT) if table.variants else 0
     return [variant.summary.cells[place].text for variant in table.variants]
@@ -526,7 +499,7 @@ def columns_menu(view: CompareTableView) -> QMenu:
     """Make a menu with a check box for each column of a table with a value; it stays open while some are changed."""
     menu = ChecksMenu(view)
     for key, column in zip(view.table.keys, view.table.columns, strict=True):
-        if key in _ALWAYS_SHOWN or key in view.table.empty:
+        if key in _ALWAYS_SHOWN or key in view.table.folded:
             continue
         entry = QAction(column.title, menu, checkable=True, checked=key not in view.hidden_columns)
         entry.setToolTip(plain_tooltip(column.help))

@@ -1,12 +1,10 @@
-"""The tabs below the comparison table: curves, the article that the runs reproduce, and charts."""
+"""The three views of a comparison: its result as table and charts, why variants differ, and their curves."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QIcon, QPainter, QPixmap, QResizeEvent
-from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -20,10 +18,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.actions import Actions
-from app.gui.compare.charts import ChartsView, ChartWindow
+from app.gui.compare.charts import ChartsView
 from app.gui.compare.curves import CurvesView
 from app.gui.compare.scaling import ScalingPanel
-from app.gui.plot.plot_window import DetachedWindows
+from app.gui.compare.table import CompareTableView
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import (
     ElidedComboBox,
@@ -32,16 +30,13 @@ from app.gui.widgets.basic import (
     separator,
     show_text,
     text_label,
-    toggle_button,
 )
-from app.gui.widgets.pacing import Slices
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
-from app.report.charts.draw import MIN_WIDTH, draw_chart
-from app.viewmodels.charts.model import BarChart, Chart, Plot, PointChart, without_runs
+from app.viewmodels.charts.model import Chart, PointChart, without_runs
 from app.viewmodels.charts.palette import colour_by
 from app.viewmodels.compare.comparison import Comparison
-from app.viewmodels.compare.why import WHY, WhyRow, WhyView
+from app.viewmodels.compare.why import WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format.naming import setting_label
 from workloads.protocol import RunSpec
@@ -184,143 +179,56 @@ def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:
     return items
 
 
-SIZE = QSize(64, 36)
-_TAB_PADDING, _ICON_GAP = 4 * GRID, GRID
-"""Of a tab around its title, by the style sheet, and between picture and title."""
-
-
-class Thumbnails(QObject):
-    """Draws the charts of a tab bar as its icons, one in each turn of the event loop so that nothing waits for all.
-
-    Where the tabs would not fit with all of them, there are none. Thread: GUI only.
-    """
-
-    def __init__(self, tabs: QTabBar, theme: Theme) -> None:
-        super().__init__(tabs)
-        self._tabs = tabs
-        self._theme = theme
-        self._charts: dict[str, Chart] = {}
-        self._icons: dict[str, QIcon] = {}
-        self._drawing = Slices(self, slice_s=0.0)
-        theme.follow(tabs, self._draw_all)
-        tabs.setIconSize(SIZE)
-        tabs.installEventFilter(self)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Show or hide the pictures when the tab bar becomes wider or narrower."""
-        if event.type() == QEvent.Type.Resize:
-            self._fit()
-        return super().eventFilter(watched, event)
-
-    def show_charts(self, charts: Mapping[str, Chart]) -> None:
-        """Show these charts on the tabs whose data are their keys."""
-        self._charts = dict(charts)
-        self._icons = {}
-        self._draw_all()
-
-    def _draw_all(self) -> None:
-        """Draw them anew, after what is larger."""
-        self._drawing.start(map(self._draw, self._charts), later=True)
-
-    def _draw(self, key: str) -> None:
-        self._icons[key] = QIcon(self._picture(self._charts[key]))
-        self._fit()
-
-    def _fit(self) -> None:
-        """Show the pictures that are drawn, if there is room for those of all charts."""
-        tabs, titles = self._tabs, range(self._tabs.count())
-        metrics = tabs.fontMetrics()
-        needed = sum(metrics.horizontalAdvance(tabs.tabText(tab)) + _TAB_PADDING for tab in titles)
-        has_room = needed + len(self._charts) * (SIZE.width() + _ICON_GAP) <= tabs.width()
-        for tab in titles:
-            icon = self._icons.get(tabs.tabData(tab)) if has_room else None
-            if (icon is None) != tabs.tabIcon(tab).isNull():
-                tabs.setTabIcon(tab, icon or QIcon())
-
-    def _picture(self, chart: Chart) -> QPixmap:
-        """Return a chart as wide as a thumbnail: its upper part, or all of a low one in the middle."""
-        drawing = draw_chart(_without_names(chart), self._theme.colours, MIN_WIDTH, titled=False)
-        ratio = self._tabs.devicePixelRatioF()
-        picture = QPixmap(SIZE * ratio)
-        picture.setDevicePixelRatio(ratio)
-        picture.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(picture)
-        height = SIZE.width() * drawing.height / drawing.width
-        area = QRectF(0, max(0.0, (SIZE.height() - height) / 2), SIZE.width(), height)
-        QSvgRenderer(QByteArray(drawing.svg().encode())).render(painter, area)
-        painter.end()
-        return picture
-
-
-def _without_names(chart: Chart) -> Chart:
-    """Return a chart without the names of its marks, which nobody could read at that size."""
-    if isinstance(chart, PointChart):
-        return replace(chart, plots=tuple(map(_without_point_names, chart.plots[:1])))
-    if isinstance(chart, BarChart):
-        return replace(chart, bars=tuple(replace(bar, label="", text="") for bar in chart.bars))
-    return replace(chart, bars=tuple(replace(bar, label="", figure="", share="") for bar in chart.bars))
-
-
-def _without_point_names(plot: Plot) -> Plot:
-    series = (
-        replace(each, label="", points=tuple(replace(point, label="") for point in each.points)) for each in plot.series
-    )
-    return replace(
-        plot, title="", series=tuple(series), guides=tuple(replace(guide, label="") for guide in plot.guides)
-    )
-
-
-_CURVES, _ARTICLE, _GPUS = "curves", "article", "gpus"
-_TITLES = {
-    _CURVES: "Curves",
-    WHY: "Why",
+RESULT, WHY, CURVES = "Result", "Why", "Curves"
+_TABLE, _ARTICLE, _GPUS = "table", "article", "gpus"
+_SECTIONS: Mapping[str, str] = {
+    _TABLE: "Table",
     _ARTICLE: "Article",
-    "speed-up": "Speed-up",
     "effects": "Effects",
-    "energy-ratio": "Energy",
     "batch": "Batch size",
     "frontier": "Speed and energy",
     _GPUS: "Scaling",
     "roofline": "Roofline",
 }
+"""What Result can show, by the keys of the charts; bars and whiskers of the others are in the table."""
 
 
 class CompareTabs(QWidget):
-    """A tab of curves, one of the article, and one per chart; a chart is drawn when its tab is opened.
+    """Result, with a choice of the table and the charts that have something to say, Why, and Curves.
 
-    `article_requested` is emitted when the tab of the article is first opened for these runs, `enlarged` when what is
-    shown is to have the whole screen, or no more.
+    What is not seen is made when it is opened: `article_requested` and `curves_requested` are emitted when these are
+    first seen for these runs.
     """
 
     article_requested = Signal()
-    enlarged = Signal(bool)
+    curves_requested = Signal()
 
-    def __init__(self, theme: Theme, actions: Actions) -> None:
+    def __init__(self, theme: Theme, actions: Actions, table: CompareTableView, plot: QWidget) -> None:
+        """Make the views around the table and the forest plot of few variants."""
         super().__init__()
         self._theme = theme
-        self.article: ArticleView | None = None
-        self._article_offered = False
-        self._article_was_requested = False
-        self.curves = CurvesView(theme)
-        self.charts = ChartsView(theme, actions, detachable=True)
-        self.enlarge = toggle_button("Enlarge", "Fill the screen, without the table (Ctrl+Shift+E)")
         self._comparison = Comparison()
         self._hidden: frozenset[int] = frozenset()
-        self.colouring = QComboBox()
+        self._article_offered = False
+        self._due: set[str] = set()
+        self._wanted = _TABLE
         self._coloured_by = ""
+        self.article: ArticleView | None = None
+        self.tools = QHBoxLayout()
+        self.curves = CurvesView(theme)
+        self.charts = ChartsView(theme, actions)
+        self.why = WhyPanel(theme, actions)
+        self.choice, self.colouring = ElidedComboBox(), QComboBox()
         self._colouring_label = text_label("Colour by", "caption")
         self._scaling = ScalingPanel(theme)
-        self.why = WhyPanel(theme, actions)
         self._tabs = QTabBar()
-        self._thumbnails = Thumbnails(self._tabs, theme)
-        self._pictures = QWidget()
+        self._result, self._pictures = QWidget(), QWidget()
         self._scroller = Scroller(self._pictures, steady=True)
         self._stack = QStackedWidget()
-        self._wanted = _CURVES
-        state = WindowState("compare charts", self)
-        self.windows = DetachedWindows(self, state, lambda key: ChartWindow(self, key, theme, actions, state))
-        self._connect()
-        self._build()
+        self._build(table, plot)
+        self._tabs.currentChanged.connect(self._show_tab)
+        self.choice.activated.connect(self._choose_section)
+        self.colouring.activated.connect(self._choose_colours)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Let charts be drawn for the width that they will have."""
@@ -330,82 +238,92 @@ class CompareTabs(QWidget):
 
     @property
     def titles(self) -> list[str]:
-        """Titles of the tabs."""
-        return [self._tabs.tabText(n) for n in range(self._tabs.count())]
+        """Titles of the tabs, and of what Result can show."""
+        tabs = [self._tabs.tabText(n) for n in range(self._tabs.count()) if self._tabs.isTabVisible(n)]
+        return [*tabs, *(self.choice.itemText(n) for n in range(self.choice.count()))]
 
     def remember(self, state: WindowState) -> None:
-        """Open the tab that was open, with its colours, and remember the user's choice from now on."""
-        self._wanted = state.read("tab", self._wanted)
+        """Colour points as the user chose, and remember the choice from now on."""
         self._coloured_by = state.read("coloured by", "")
-        self._tabs.currentChanged.connect(lambda _: state.keep("tab", self._wanted))
         self.colouring.activated.connect(lambda _: state.keep("coloured by", self._coloured_by))
 
     def open_tab(self, title: str) -> None:
-        """Open a tab."""
-        self._tabs.setCurrentIndex(self.titles.index(title))
+        """Open a tab, or Result with what it can show under this title."""
+        tabs = [self._tabs.tabText(n) for n in range(self._tabs.count())]
+        self._tabs.setCurrentIndex(tabs.index(title) if title in tabs else 0)
+        if title not in tabs:
+            self.choice.setCurrentIndex(self.titles.index(title) - self.titles.index(_SECTIONS[_TABLE]))
+            self._choose_section()
 
-    def offer_article(self, offered: bool) -> None:
-        """Set whether the next gallery has the tab of an article; its tables are requested when it is opened."""
-        self._article_offered, self._article_was_requested = offered, False
-        if self.article is not None:
-            self.article.show_article("")
+    def show_model(self, comparison: Comparison, *, new_runs: bool = True, article: bool | None = None) -> None:
+        """Show a comparison.
+
+        Args:
+            comparison: What is shown.
+            new_runs: Whether it is of other runs than the last one, so that curves and article are others too.
+            article: Whether the runs repeat an article, to be offered; None leaves it as it is.
+        """
+        self._comparison = comparison
+        self._article_offered = self._article_offered if article is None else article
+        if new_runs:
+            self._wanted, self._due = _TABLE, {CURVES, _ARTICLE}
+            self.curves.clear()
+            if self.article is not None:
+                self.article.show_article("")
+        keys = [_TABLE, *([_ARTICLE] if self._article_offered else [])]
+        keys += [chart.key for chart in comparison.gallery.charts if chart.key in _SECTIONS]
+        self.choice.clear()
+        for key in keys:
+            self.choice.addItem(_SECTIONS[key], key)
+        self.choice.setCurrentIndex(keys.index(self._wanted) if self._wanted in keys else 0)
+        self._tabs.setTabVisible(1, bool(comparison.why))
+        self._show_tab()
 
     def open_article(self) -> None:
         """Open the article, where one is offered."""
         if self._article_offered:
-            self.open_tab(_TITLES[_ARTICLE])
+            self.open_tab(_SECTIONS[_ARTICLE])
 
     def show_article(self, html: str) -> None:
         """Show the tables of the article."""
         self._article_view().show_article(html)
 
-    def show_model(self, comparison: Comparison) -> None:
-        """Show a tab per chart; the one chosen last is open if it is there."""
-        self._comparison = comparison
-        offered = {_CURVES: True, _ARTICLE: self._article_offered, WHY: bool(comparison.why)}
-        keys = [*(key for key, is_there in offered.items() if is_there), *(c.key for c in comparison.gallery.charts)]
-        self._tabs.blockSignals(True)
-        while self._tabs.count():
-            self._tabs.removeTab(0)
-        for key in keys:
-            self._tabs.setTabData(self._tabs.addTab(_TITLES[key]), key)
-        self._tabs.setCurrentIndex(keys.index(self._wanted) if self._wanted in keys else 0)
-        self._tabs.blockSignals(False)
-        self._thumbnails.show_charts({chart.key: chart for chart in comparison.gallery.charts} | _why_chart(comparison))
-        self.windows.show_remembered([chart.key for chart in comparison.gallery.charts])
+    def hide_variants(self, runs: frozenset[int]) -> None:
+        """Leave these runs out of curves and charts."""
+        self._hidden = runs
+        self.curves.hide_runs(runs)
         self._show_tab()
 
-    def hide_variants(self, runs: frozenset[int]) -> None:
-        """Leave the variants of these runs out of the charts."""
-        if runs != self._hidden:
-            self._hidden = runs
-            self._show_tab()
+    @property
+    def shows_curves(self) -> bool:
+        """Whether the curves are open."""
+        return self._tabs.tabText(self._tabs.currentIndex()) == CURVES
 
-    def _choose_tab(self) -> None:
-        self._wanted = self._tabs.tabData(self._tabs.currentIndex())
+    def _choose_section(self) -> None:
+        self._wanted = self.choice.currentData()
         self._show_tab()
 
     def _show_tab(self) -> None:
-        key = self._tabs.tabData(self._tabs.currentIndex())
-        charts = self._charts_of(key)
+        tab, section = self._tabs.tabText(self._tabs.currentIndex()), self.choice.currentData() or _TABLE
+        charts = self._charts_of(section) if tab == RESULT else []
+        self.choice.setVisible(tab == RESULT and self.choice.count() > 1)
         self._offer_colours(charts)
         self.charts.show_charts(self._as_chosen(charts))
-        for detached in self.windows.open:
-            self._show_detached(detached)
-        self._scaling.show_views(self._comparison.scaling if key == _GPUS else ())
-        self.why.show_views(self._comparison.why if key == WHY else ())
-        if key == _ARTICLE:
+        self._scaling.show_views(self._comparison.scaling if tab == RESULT and section == _GPUS else ())
+        self.why.show_views(self._comparison.why if tab == WHY else ())
+        if tab == CURVES:
+            self._stack.setCurrentWidget(self.curves)
+            self._request(CURVES)
+        elif tab == RESULT and section == _ARTICLE:
             self._stack.setCurrentWidget(self._article_view())
-            self._request_article()
+            self._request(_ARTICLE)
         else:
-            self._stack.setCurrentIndex(0 if key == _CURVES else 1)
+            self._stack.setCurrentWidget(self._result if (tab, section) == (RESULT, _TABLE) else self._scroller)
 
-    def _detach(self, key: str) -> None:
-        self.windows.show_window(key)
-        self._show_detached(key)
-
-    def _show_detached(self, key: str) -> None:
-        self.windows.open[key].show_charts(self._as_chosen(self._charts_of(key)))
+    def _request(self, part: str) -> None:
+        if part in self._due:
+            self._due.discard(part)
+            (self.curves_requested if part == CURVES else self.article_requested).emit()
 
     def _charts_of(self, key: str) -> list[Chart]:
         return [chart for chart in self._comparison.gallery.charts if chart.key == key]
@@ -433,17 +351,12 @@ class CompareTabs(QWidget):
         for name in names:
             self.colouring.addItem(setting_label(specs.values(), name), name)
         self.colouring.setCurrentIndex(max(0, self.colouring.findData(self._coloured_by)))
-        for shown in (self.colouring, self._colouring_label):
-            shown.setVisible(len(names) > 1)
+        for part in (self.colouring, self._colouring_label):
+            part.setVisible(len(names) > 1)
 
     def _choose_colours(self) -> None:
         self._coloured_by = self.colouring.currentData()
         self._show_tab()
-
-    def _request_article(self) -> None:
-        if not self._article_was_requested:
-            self._article_was_requested = True
-            self.article_requested.emit()
 
     def _article_view(self) -> "ArticleView":
         from app.gui.compare.article import ArticleView
@@ -453,47 +366,47 @@ class CompareTabs(QWidget):
             self._stack.addWidget(self.article)
         return self.article
 
-    def _connect(self) -> None:
-        self._tabs.currentChanged.connect(self._choose_tab)
-        self.colouring.activated.connect(self._choose_colours)
-        self.charts.detach_requested.connect(self._detach)
-        self.charts.enlarge_requested.connect(self.enlarge.toggle)
-        self.enlarge.toggled.connect(self.enlarged)
-
-    def _build(self) -> None:
+    def _build(self, table: CompareTableView, plot: QWidget) -> None:
+        for title in (RESULT, WHY, CURVES):
+            self._tabs.addTab(title)
         self._tabs.setDrawBase(False)
         self._tabs.setExpanding(False)
-        self._tabs.setAccessibleName("Curves and charts")
-        self.enlarge.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it has a key, and a picture is one step from its tab
+        self._tabs.setAccessibleName("Views of the comparison")
+        self.choice.setAccessibleName("What Result shows")
+        self.choice.setMinimumWidth(18 * GRID)
+        self.colouring.setAccessibleName("Colour by")
+        result = QVBoxLayout(self._result)
+        result.setContentsMargins(0, 0, 0, 0)
+        result.setSpacing(0)
+        margins = QHBoxLayout()
+        margins.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
+        margins.addWidget(plot)
+        result.addLayout(margins)
+        result.addWidget(table, 1)
+        result.addStretch()
         column = QVBoxLayout(self._pictures)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        self.colouring.setAccessibleName("Colour by")
-        colours = QHBoxLayout()
-        colours.addWidget(self._colouring_label)
-        colours.addWidget(self.colouring)
-        colours.addStretch(1)
-        column.addLayout(colours)
         column.addWidget(self.charts)
         column.addWidget(self._scaling)
         column.addWidget(self.why)
         column.addStretch(1)
-        self._stack.addWidget(self.curves)
-        self._stack.addWidget(self._scroller)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
+        for page in (self._result, self._scroller, self.curves):
+            self._stack.addWidget(page)
         bar = QWidget()
         bar.setProperty("role", "tabs")
         top = QHBoxLayout(bar)
         top.setContentsMargins(0, 0, 2 * GRID, 0)
-        top.addWidget(self._tabs, 1)
-        top.addWidget(self.enlarge)
+        top.setSpacing(GRID)
+        top.addWidget(self._tabs)
+        top.addStretch(1)
+        top.addWidget(self._colouring_label)
+        top.addWidget(self.colouring)
+        top.addWidget(self.choice)
+        self.tools.setSpacing(GRID)
+        top.addLayout(self.tools)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
         layout.addWidget(bar)
         layout.addWidget(separator())
         layout.addWidget(self._stack, 1)
-
-
-def _why_chart(comparison: Comparison) -> dict[str, Chart]:
-    """Return the first chart of why variants differ, by the key of its tab, if there is one."""
-    drawn = next((view.chart for view in comparison.why if view.chart is not None), None)
-    return {WHY: drawn} if drawn is not None else {}

@@ -3,8 +3,18 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPalette, QResizeEvent
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    QPointF,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+)
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPalette, QPen, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -20,6 +30,7 @@ from app.gui.theme import GRID, LEFT, RIGHT, Theme
 from app.gui.widgets.basic import plain_tooltip
 from app.gui.widgets.text_widths import (
     PAIR_GAP,
+    PLOT_PX,
     SYMBOL_WIDTH,
     DerivedFace,
     Face,
@@ -31,7 +42,7 @@ from app.gui.widgets.text_widths import (
     unit_width,
 )
 from app.gui.window_state import WindowState
-from app.viewmodels.format.cells import Cell, Column
+from app.viewmodels.format.cells import Cell, Column, Whisker
 from app.viewmodels.format.naming import leave_out
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -104,11 +115,30 @@ _SELECTED_ALPHA = 46
 _MARKED_ALPHA = 64
 
 
+_DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
+
+
+def paint_whisker(painter: QPainter, area: QRectF, whisker: Whisker, colour: QColor) -> None:
+    """Paint a dot and its interval into an area, with an arrow where that leaves it."""
+    x = [area.left() + area.width() * min(1.0, max(0.0, share)) for share in whisker[:3]]
+    y = area.center().y()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(colour, _WHISKER_PX))
+    painter.drawLine(QPointF(x[0], y), QPointF(x[2], y))
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(colour)
+    for end, leaves, way in ((x[0], whisker.low < 0, _ARROW_PX), (x[2], whisker.high > 1, -_ARROW_PX)):
+        if leaves:
+            painter.drawPolygon(QPolygonF([QPointF(end, y), QPointF(end + way, y - 4), QPointF(end + way, y + 4)]))
+    painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
+
+
 class CellDelegate(QStyledItemDelegate):
     """Paints the cells of a `CellModel`.
 
     `unit_widths` has the pixels for the unit in each numeric column, `bare` the columns whose units are not shown,
-    `pairs` those in which something else than a unit stands behind the number. `marked` has the words, in lower case,
+    `pairs` those in which something else than a unit stands behind the number, `plots` those in which something is
+    drawn there, by the share at which whiskers have their line. `marked` has the words, in lower case,
     that are marked in the texts of a column, or of all columns (None).
     """
 
@@ -125,6 +155,7 @@ class CellDelegate(QStyledItemDelegate):
         self.unit_widths: dict[int, int] = {}
         self.bare: Collection[int] = ()
         self.pairs: Collection[int] = ()
+        self.plots: Mapping[int, float] = {}
         self.marked: Mapping[int | None, Sequence[str]] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
@@ -174,11 +205,34 @@ class CellDelegate(QStyledItemDelegate):
     def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, column: int, face: Face) -> None:
         colours = self._theme.colours
         unit_width = 0 if column in self.bare else self.unit_widths[column]
-        painter.setPen(QColor(colours.faint if cell.key is None else colours.text))
+        tone = self._theme.tone_colour(cell.tone) if cell.tone else colours.text
+        painter.setPen(QColor(colours.faint if cell.key is None else tone))
         face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
-        if unit_width:
+        if column in self.plots:
+            self._paint_plot(painter, area.adjusted(area.width() - unit_width + PAIR_GAP, 0, 0, 0), cell, column)
+        elif unit_width:
             painter.setPen(QColor(colours.muted))
             face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
+
+    def _paint_plot(self, painter: QPainter, area: QRect, cell: Cell, column: int) -> None:
+        """Paint the bar from the line to the value and its whisker, or the line of a series."""
+        colours = self._theme.colours
+        if cell.whisker is not None:
+            x = area.left() + area.width() * self.plots[column]
+            end = area.left() + area.width() * min(1.0, max(0.0, cell.whisker.value))
+            colour = QColor(colours.accent if cell.whisker.leads else colours.faint if cell.tone else colours.muted)
+            bar = QColor(colour)
+            bar.setAlpha(_SELECTED_ALPHA)
+            painter.fillRect(QRectF(min(x, end), area.top() + GRID, abs(end - x), area.height() - 2 * GRID), bar)
+            painter.setPen(QPen(QColor(colours.faint), 1))
+            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom() + 1))
+            paint_whisker(painter, QRectF(area), cell.whisker, colour)
+        elif cell.spark:
+            step, height = area.width() / (len(cell.spark) - 1), area.height() - 12
+            points = [QPointF(area.left() + n * step, area.bottom() - 5 - y * height) for n, y in enumerate(cell.spark)]
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(QColor(colours.muted), 1.2))
+            painter.drawPolyline(QPolygonF(points))
 
     def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
         """Return what fits of a cell's text that is too long."""
@@ -244,9 +298,10 @@ class CellHeader(QHeaderView):
         """Paint the title of a column, and that of what stands behind its numbers."""
         model = self.model()
         assert isinstance(model, CellModel)
-        second = model.columns[section].second
+        column = model.columns[section]
+        second = column.second if column.plot != "spark" else ""
         unit_width = self._delegate.unit_widths.get(section, 0)
-        if not second or not unit_width:
+        if not (second or column.plot) or not unit_width:
             super().paintSection(painter, area, section)
             return
         option = QStyleOptionHeader()
@@ -305,12 +360,16 @@ class CellTable(QTableView):
     def fit(self, widest: Sequence[Cell], *, title_suffix: str = "") -> None:
         """Give every column the width of its widest cell, or of its title with `title_suffix`."""
         metrics = QFontMetrics(tabular(self.font()))
-        self._delegate.pairs = {n for n, column in enumerate(self._cells.columns) if column.second}
+        columns = list(enumerate(self._cells.columns))
+        self._delegate.pairs = {n for n, column in columns if column.second}
+        self._delegate.plots = {n: column.reference for n, column in columns if column.plot}
         for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
             if column.numeric:
                 second = column.second if cell.unit else ""
-                self._delegate.unit_widths[n] = max(
-                    unit_width(metrics, each, self._delegate.gap(n)) for each in (cell.unit, second)
+                self._delegate.unit_widths[n] = (
+                    max(unit_width(metrics, each, self._delegate.gap(n)) for each in (cell.unit, second))
+                    if not column.plot
+                    else PLOT_PX[column.plot] + PAIR_GAP
                 )
             width = self.width_for(n, content_width(metrics, column, title_suffix, cell))
             if n == self._elastic:

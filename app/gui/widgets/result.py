@@ -1,18 +1,19 @@
 """The answer of an experiment while it is made and after it: one sentence, and a forest plot of its variants."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import button, plain_tooltip, set_role, show_text, text_label
+from app.gui.widgets.cell_table import paint_whisker
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
+from app.viewmodels.format.cells import Whisker
 
 _ROW_PX = 3 * GRID
 _MOST_ROWS = 12
 """More of them are counted below: Compare has them all."""
 _NAME_SHARE = 0.3
-_DOT_PX, _WHISKER_PX = 4.5, 2.0
 
 
 class ForestPlot(QWidget):
@@ -55,14 +56,19 @@ class ForestPlot(QWidget):
         ]
         widths = [max(metrics.horizontalAdvance(text) for text in column) for column in columns]
         figures_px = sum(width + 2 * GRID for width in widths if width)
-        axis = QRectF(name_px + GRID, 0, max(1.0, self.width() - name_px - figures_px - 2 * GRID), len(rows) * _ROW_PX)
-        self._paint_axis(painter, metrics, axis)
+        axis = QRectF(name_px + GRID, 0, max(1.0, self.width() - name_px - figures_px - 2 * GRID), _ROW_PX)
+        self._paint_axis(painter, metrics, axis.adjusted(0, 0, 0, (len(rows) - 1) * _ROW_PX))
         for number, row in enumerate(rows):
             line = QRectF(0, number * _ROW_PX, self.width(), _ROW_PX)
             painter.setPen(QColor(self._theme.colours.text))
             name = metrics.elidedText(row.name, Qt.TextElideMode.ElideRight, name_px - GRID)
             painter.drawText(QRectF(0, line.top(), name_px, _ROW_PX), LEFT, name)
-            self._paint_estimate(painter, axis, line.center().y(), row)
+            if row.ratio is not None:
+                share = self._result.axis.share
+                low, high = row.low or row.ratio, row.high or row.ratio
+                dot = QColor(self._theme.colours.accent if row.is_fastest else self._theme.colours.muted)
+                whisker = Whisker(share(low), share(row.ratio), share(high))
+                paint_whisker(painter, axis.translated(0, line.top()), whisker, dot)
             right = float(self.width())
             for column, width in zip(reversed(columns), reversed(widths), strict=True):
                 is_change = column is columns[0]
@@ -81,33 +87,11 @@ class ForestPlot(QWidget):
         painter.setPen(QColor(colours.muted))
         for value, label in self._result.axis.ticks:
             x = axis.left() + axis.width() * self._result.axis.share(value)
-            width = metrics.horizontalAdvance(f"{label}×")
-            painter.drawText(QRectF(x - width / 2, axis.bottom(), width, 2 * GRID), RIGHT, f"{label}×")
+            width = metrics.horizontalAdvance(label)
+            painter.drawText(QRectF(x - width / 2, axis.bottom(), width, 2 * GRID), RIGHT, label)
         if (more := len(self._result.rows) - _MOST_ROWS) > 0:
             text = QRectF(0, axis.bottom(), axis.left(), 2 * GRID)
             painter.drawText(text, LEFT, f"and {more:,} more")
-
-    def _paint_estimate(self, painter: QPainter, axis: QRectF, y: float, row: ResultRow) -> None:
-        """Paint the interval, with an arrow where it leaves the axis, and the dot."""
-        assert self._result is not None, "a result is painted"
-        if row.ratio is None:
-            return
-        colour = QColor(self._theme.colours.accent if row.is_fastest else self._theme.colours.muted)
-        if row.low is not None and row.high is not None:
-            ends = [self._result.axis.share(end) for end in (row.low, row.high)]
-            low, high = (axis.left() + axis.width() * min(1.0, max(0.0, share)) for share in ends)
-            painter.setPen(QPen(colour, _WHISKER_PX))
-            painter.drawLine(QPointF(low, y), QPointF(high, y))
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(colour)
-            for x, leaves, way in ((low, ends[0] < 0, 1), (high, ends[1] > 1, -1)):
-                if leaves:
-                    corners = [QPointF(x, y), QPointF(x + way * 6, y - 4), QPointF(x + way * 6, y + 4)]
-                    painter.drawPolygon(QPolygonF(corners))
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colour)
-        x = axis.left() + axis.width() * self._result.axis.share(row.ratio)
-        painter.drawEllipse(QPointF(x, y), _DOT_PX, _DOT_PX)
 
 
 def _energy(row: ResultRow) -> str:
@@ -121,8 +105,8 @@ def _spoken(row: ResultRow) -> str:
 class ResultView(QWidget):
     """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one.
 
-    `more_requested` has the repeats of each variant that would decide it; `quiet_requested` asks for all runs anew,
-    each once the machine is quiet.
+    The `plot` may be put elsewhere. `more_requested` has the repeats of each variant that would decide it;
+    `quiet_requested` asks for all runs anew, each once the machine is quiet.
     """
 
     more_requested = Signal(int)
@@ -139,8 +123,9 @@ class ResultView(QWidget):
             offer.hide()
         self._lamp = text_label("", "muted")
         self._answer = text_label("", "answer", wrap=True)
+        self._answer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._next_step = text_label("", "muted", wrap=True)
-        self._plot = ForestPlot(theme)
+        self.plot = ForestPlot(theme)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, GRID)
         column.setSpacing(GRID)
@@ -151,7 +136,7 @@ class ResultView(QWidget):
             line.addWidget(widget)
         column.addWidget(self._answer)
         column.addLayout(line)
-        column.addWidget(self._plot)
+        column.addWidget(self.plot)
         self.hide()
 
     def show_model(self, result: ExperimentResult | None) -> None:
@@ -164,7 +149,15 @@ class ResultView(QWidget):
             show_text(self._lamp, f"● {result.lamp}" if result.lamp else "")
             set_role(self._lamp, "warning" if result.disturbance else "good")
             self._lamp.setToolTip(plain_tooltip(result.disturbance))
-            self._plot.show_model(result)
+            self.plot.show_model(result)
+
+    def show_waiting(self, text: str) -> None:
+        """Say what is being found out, in place of an answer to another question."""
+        self._answer.setText(text)
+        show_text(self._next_step, "")
+        self.plot.hide()
+        for offer in (self.more_button, self.quiet_button, self._lamp):
+            offer.hide()
 
     def offer_more(self, *, offered: bool) -> None:
         """Offer further runs, where they would tell more, or no longer: while the experiment goes on they may come."""
@@ -179,4 +172,4 @@ class ResultView(QWidget):
 
     def displayed_text(self) -> str:
         """Return the sentences and the rows."""
-        return f"{self._answer.text()}\n{self._next_step.text()}\n{self._lamp.text()}\n{self._plot.accessibleName()}"
+        return f"{self._answer.text()}\n{self._next_step.text()}\n{self._lamp.text()}\n{self.plot.accessibleName()}"

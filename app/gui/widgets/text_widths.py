@@ -20,6 +20,8 @@ SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 """Width of a column of symbols whose words are in their tooltips."""
 PAIR_GAP = GRID + GRID // 2
 """Pixels between a number and what stands behind it under a title of its own."""
+PLOT_PX = {"whisker": 18 * GRID, "spark": 8 * GRID}
+"""Width of what is drawn behind a number."""
 _SMALL_PX = 11
 _CACHED_TEXTS = 2_000
 """Laid out for one font."""
@@ -156,7 +158,9 @@ def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell
     symbol = SYMBOL_WIDTH if cell.symbol else 0
     text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
     unit = unit_width(metrics, cell.unit)
-    if column.second and cell.unit:
+    if column.plot:
+        content = max(text, title) + PLOT_PX[column.plot] + PAIR_GAP
+    elif column.second and cell.unit:
         content = max(text, title) + max(unit_width(metrics, each, PAIR_GAP) for each in (cell.unit, column.second))
     else:
         content = max(text + unit + symbol, title)

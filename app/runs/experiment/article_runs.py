@@ -34,6 +34,12 @@ class ArticleRuns:
         """Return the numbers of the runs."""
         return frozenset(run.row.run for run in self.runs)
 
+    @property
+    def is_half_measured(self) -> bool:
+        """Return whether at least half of the plan's variants have a run."""
+        by_variant = RunsByVariant([run.row for run in self.runs])
+        return 2 * sum(bool(by_variant.runs_of(spec)) for spec in self.plan.variants) >= len(self.plan.variants)
+
 
 def replicated_articles(
     runs: Sequence[StoredRun], files: Iterable[str] = (), find: FindWorkload = workload

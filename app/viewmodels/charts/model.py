@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from app import units
+from app.analysis.intervals import Estimate
 
 Tick = tuple[float, str]
 """A value on an axis and its label."""
@@ -292,6 +293,25 @@ def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, m
     known = _known(values)
     low, high = min(known) / margin, max(known) * margin
     return Axis(title=title, low=low, high=high, ticks=tuple(log_ticks(low, high, most)), log=True)
+
+
+_MIN_REACH = math.log(1.02)
+"""An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
+
+_MOST_BEYOND = math.log(5.0)
+"""How far intervals widen an axis beyond its ratios: those of three runs may span decades."""
+
+
+def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
+    """Return an axis of all ratios and of their intervals, as far as these leave the ratios room."""
+    values = [0.0, *(math.log(each.value) for each in estimates)]
+    ends = [math.log(end) for each in estimates for end in each.interval or ()]
+    least = min(*values, max(min([*values, *ends]), min(values) - _MOST_BEYOND))
+    most = max(*values, min(max([*values, *ends]), max(values) + _MOST_BEYOND))
+    reach = max(_MIN_REACH, 0.08 * max(-least, most))
+    low, high = math.exp(least - reach), math.exp(most + reach)
+    marks = tuple((value, f"{text}×") for value, text in log_ticks(low, high, most_ticks))
+    return Axis(title="", low=low, high=high, ticks=marks, log=True)
 
 
 def fitting_axis(values: Iterable[float | None], title: str) -> Axis:

@@ -1,6 +1,5 @@
 """Charts of speed and energy: ratios to the baseline as bars, and the Pareto frontier."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,7 +8,7 @@ from app.analysis.effects import Effect
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
 from app.viewmodels.charts import model
-from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.model import Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate
 from app.viewmodels.compare.effects import EFFECTS_TITLE, effect_name, effect_notes, effects_method
 from app.viewmodels.format import cells
@@ -103,12 +102,6 @@ def _frontier_point(one: ChartVariant, name: str, unit: str, scale: float, *, on
     )
 
 
-_MIN_REACH = math.log(1.02)
-"""An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
-
-_MOST_BEYOND = math.log(5.0)
-"""How far intervals widen an axis beyond its ratios: those of three runs may span decades."""
-
 RatioReader = Callable[[ChartVariant], Estimate | None]
 KnownRatio = tuple[ChartVariant, Estimate]
 """A variant with its ratio."""
@@ -153,7 +146,7 @@ def effects_chart(effects: Sequence[Effect]) -> BarChart | NoData:
         caption=f"{effects_method(effects)} Logarithmic axis{_describe_cut([known for _, known in shown])}; "
         "to the right is faster.",
         bars=tuple(_effect_bar(effect, known, colours[effect.parameter]) for effect, known in shown),
-        axis=_ratio_axis([known for _, known in shown]),
+        axis=model.ratio_axis([known for _, known in shown]),
         start=1.0,
     )
 
@@ -197,7 +190,7 @@ def _ratio_chart(
         caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; "
         f"{how}.{_describe_different_work(different)}{elsewhere}",
         bars=tuple(bars),
-        axis=_ratio_axis([known for _, known in ratios]),
+        axis=model.ratio_axis([known for _, known in ratios]),
         start=1.0,
     )
 
@@ -226,21 +219,9 @@ def _describe_different_work(different: Sequence[KnownRatio]) -> str:
     return f" {last} other work for an example than the baseline."
 
 
-def _ratio_axis(estimates: Sequence[Estimate]) -> Axis:
-    """Return an axis of all ratios and of their intervals, as far as these leave the ratios room."""
-    values = [0.0, *(math.log(each.value) for each in estimates)]
-    ends = [math.log(end) for each in estimates for end in each.interval or ()]
-    least = min(*values, max(min([*values, *ends]), min(values) - _MOST_BEYOND))
-    most = max(*values, min(max([*values, *ends]), max(values) + _MOST_BEYOND))
-    reach = max(_MIN_REACH, 0.08 * max(-least, most))
-    low, high = math.exp(least - reach), math.exp(most + reach)
-    marks = tuple((value, f"{text}×") for value, text in model.log_ticks(low, high))
-    return Axis(title="", low=low, high=high, ticks=marks, log=True)
-
-
 def _describe_cut(estimates: Sequence[Estimate]) -> str:
     """Say what an arrow means, where an interval goes on beyond the axis."""
-    axis = _ratio_axis(estimates)
+    axis = model.ratio_axis(estimates)
     cut = any(each.interval and (each.interval[0] < axis.low or each.interval[1] > axis.high) for each in estimates)
     return " (arrow: beyond the axis)" if cut else ""
 

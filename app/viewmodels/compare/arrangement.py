@@ -1,4 +1,4 @@
-"""How the table of a comparison is shown: order, groups, what is pinned, hidden and unfolded; and its rows as text."""
+"""How the table of a comparison is shown: order, groups, what is unfolded; and its rows as text."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,17 +7,12 @@ from typing import TypeVar
 
 from app import units
 from app.plain import cell_text
-from app.viewmodels.compare.table import BASE, VARIANT, CompareTable, TableRow, VariantRows
+from app.viewmodels.compare.table import BASE, SPEEDUP, VARIANT, CompareTable, TableRow, VariantRows
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column, TextTable
 from app.viewmodels.format.naming import format_setting
 
 Each = TypeVar("Each")
-
-
-_PINNED, _OTHERS = "Pinned", "Others"
-_IN_SIGHT = 8
-"""Rows that are seen at once; of more the baseline is first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +22,10 @@ class Arrangement:
     Attributes:
         by_variant: One row per variant, else one per run.
         unfolded: The variants whose runs are shown below them.
-        column: The column to sort by; None is the order in which the runs were chosen, of many after the baseline.
+        column: The column to sort by; None is by speed, what does other work last. The baseline is first.
         descending: The direction of that order.
         group_by: The parameter by whose values variants are grouped; "" is none.
         folded: The groups, by their titles, of which only the head is shown.
-        pinned: The variants that stand at the top, whatever the order.
-        hidden: The variants that are not shown; the baseline always is.
     """
 
     by_variant: bool = True
@@ -41,8 +34,6 @@ class Arrangement:
     descending: bool = True
     group_by: str = ""
     folded: frozenset[str] = field(default_factory=frozenset)
-    pinned: frozenset[int] = field(default_factory=frozenset)
-    hidden: frozenset[int] = field(default_factory=frozenset)
 
     def sorted_by(self, column: int, *, numeric: bool) -> "Arrangement":
         """Return the arrangement after a click on a column's header: natural order, reverse, as chosen."""
@@ -53,27 +44,13 @@ class Arrangement:
         return replace(self, column=None)
 
     def rows(self, table: CompareTable) -> list[TableRow]:
-        """Return the rows to show: pinned variants under a head of their own, then groups or all others."""
-        shown = [variant for variant in table.variants if not self.is_hidden(variant)]
-        if len(shown) > _IN_SIGHT and self.column is None:
-            shown.sort(key=lambda variant: not variant.summary.is_baseline)
-        pinned = [variant for variant in shown if variant.summary.runs[0] in self.pinned]
-        others = [variant for variant in shown if variant not in pinned]
-        groups = {_PINNED: pinned} if pinned else {}
-        if self.group_by and any(self.group_by == name for name, _ in table.parameters):
-            for variant in others:
-                groups.setdefault(_group_title(variant, self.group_by), []).append(variant)
-        elif pinned and others:
-            groups[_OTHERS] = others
-        return self._of_groups(groups, table) if groups else self._of_variants(others, table)
-
-    def is_hidden(self, variant: VariantRows) -> bool:
-        """Return whether a variant is not shown."""
-        return variant.summary.runs[0] in self.hidden and not variant.summary.is_baseline
-
-    def hidden_runs(self, table: CompareTable) -> frozenset[int]:
-        """Return the runs of the variants that are not shown."""
-        return frozenset(run for variant in table.variants if self.is_hidden(variant) for run in variant.summary.runs)
+        """Return the rows to show, in groups or all together."""
+        if not self.group_by or all(self.group_by != name for name, _ in table.parameters):
+            return self._of_variants(table.variants, table)
+        groups: dict[str, list[VariantRows]] = {}
+        for variant in table.variants:
+            groups.setdefault(_group_title(variant, self.group_by), []).append(variant)
+        return self._of_groups(groups, table)
 
     def _of_groups(self, groups: Mapping[str, Sequence[VariantRows]], table: CompareTable) -> list[TableRow]:
         rows: list[TableRow] = []
@@ -84,24 +61,27 @@ class Arrangement:
         return rows
 
     def _of_variants(self, variants: Sequence[VariantRows], table: CompareTable) -> list[TableRow]:
+        column = table.keys.index(SPEEDUP) if self.column is None and table.keys else self.column
         if not self.by_variant:
-            return self._ordered([run for variant in variants for run in variant.runs], lambda row: row)
+            return self._ordered([run for variant in variants for run in variant.runs], column, lambda row: row)
         shown: list[TableRow] = []
-        for variant in self._ordered(variants, lambda variant: variant.summary):
+        for variant in self._ordered(variants, column, lambda variant: variant.summary):
             shown.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])
             if len(variant.runs) > 1 and variant.summary.runs[0] in self.unfolded:
-                members = self._ordered(variant.runs, lambda row: row)
+                members = self._ordered(variant.runs, column, lambda row: row)
                 shown += [_member(row, table.keys.index(VARIANT)) for row in members]
         return shown
 
-    def _ordered(self, items: Sequence[Each], get_row: Callable[[Each], TableRow]) -> list[Each]:
-        """Absent values last whichever way."""
-        if self.column is None:
+    def _ordered(self, items: Sequence[Each], column: int | None, get_row: Callable[[Each], TableRow]) -> list[Each]:
+        """Return the baseline first, and absent values last whichever way."""
+        if column is None:
             return list(items)
-        keyed = [(get_row(item).cells[self.column].key, item) for item in items]
+        keyed = [(get_row(item).cells[column].key, item) for item in items]
         present = [(key, item) for key, item in keyed if key is not None]
-        present.sort(key=itemgetter(0), reverse=self.descending)
-        return [item for _, item in present] + [item for key, item in keyed if key is None]
+        present.sort(key=itemgetter(0), reverse=self.descending or self.column is None)
+        ordered = [item for _, item in present] + [item for key, item in keyed if key is None]
+        by_speed = self.column is None
+        return sorted(ordered, key=lambda item: (not get_row(item).is_baseline, by_speed and get_row(item).other_work))
 
 
 def _member(row: TableRow, variant: int) -> TableRow:

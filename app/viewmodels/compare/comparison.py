@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from app import units
+from app.analysis.align import TimeSeries
 from app.analysis.effects import step_differences
 from app.analysis.equality import (
     Equality,
@@ -26,7 +29,7 @@ from app.analysis.verdict import (
     throughputs,
     without_seed,
 )
-from app.fields import plotted_fields
+from app.fields import FIELDS, plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunHeader, RunRow, StoredRun
 from app.viewmodels.charts.model import Chart, NoData, PointChart
@@ -43,13 +46,22 @@ from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.state_warnings import ComparisonWarning, Severity
-from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
+from app.viewmodels.compare.table import (
+    ComparedVariant,
+    CompareTable,
+    CurveLook,
+    Spark,
+    Sparks,
+    compare_table,
+    compared_variants,
+)
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.naming import shared_settings, variant_names
 from app.viewmodels.format.sentences import format_run_numbers, group_by_ending, join_with_and, name_few
+from app.viewmodels.plot import stored_curves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +126,7 @@ class ComparedRuns:
     too_many: int = 0
     left_out: int = 0
     seeds: tuple[int, ...] = ()
+    sparks: Mapping[int, Sparks] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +169,26 @@ class Comparison:
     def against(self) -> str:
         """Return what was compared with what: `51 variants against Standard (3 runs) · lstm · 1 GPU`."""
         base = next((variant for variant in self.variants if variant.result.is_baseline), None)
+        agreed = filter(None, self.table.agreed.values())
         if base is None or len(self.variants) < 2:
-            return self.shared
+            return " · ".join(filter(None, (self.shared, *agreed)))
         others, runs = len(self.variants) - 1, len(base.result.runs)
         sides = f"{others} {units.plural('variant', others)} against {base.name} ({runs} {units.plural('run', runs)})"
-        return " · ".join(filter(None, (sides, self.shared)))
+        other_work = sum(row.summary.other_work for row in self.table.variants)
+        work = f"{other_work} with other work, last" if other_work else ""
+        return " · ".join(filter(None, (sides, work, self.shared, *agreed)))
+
+    @property
+    def extent(self) -> str:
+        """Return of how many variants and runs curves are drawn; "" of all."""
+        found = self.found
+        if not found.too_many:
+            return ""
+        drawn = sum(any(row.run in found.drawn for row in variant.result.runs) for variant in self.variants)
+        runs = f"{len(found.drawn)} of {len(found.drawn) + found.too_many} runs"
+        if drawn == len(self.variants):
+            return f"Curves of {runs}, the first of each variant."
+        return f"Curves of {drawn} of {len(self.variants)} variants, {runs}."
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
@@ -183,8 +211,34 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
         drawn=tuple(run.row.run for run in runs if run.row.run in drawn),
         too_many=len(drawable) - len(drawn),
         left_out=left_out,
+        sparks={run.row.run: _sparks(run) for run in runs},
         seeds=tuple(sorted(seeds)) if any("seed" not in row.spec.variant for row in joined) else (),
     )
+
+
+_SPARK_POINTS = 24
+
+
+def _sparks(run: StoredRun) -> Sparks:
+    """Return the throughput and the power of a run's measured part, of its first GPU."""
+    gpus = stored_curves.gpu_samples(run)
+    return Sparks(
+        throughput=_spark(stored_curves.throughput_series(run), run),
+        power=_spark(stored_curves.telemetry_series(gpus[0], FIELDS["power_mw"]), run) if gpus else (),
+    )
+
+
+def _spark(series: TimeSeries, run: StoredRun) -> Spark:
+    """Return the means of so many parts of a series from the start of the measured part, from 0 to the highest."""
+    measured = run.blocks.measured
+    if run.measure_start_ns is None or not measured.any():
+        return ()
+    inside = (series.t_ns >= run.measure_start_ns) & (series.t_ns <= run.blocks.end_ns[measured][-1])
+    values = series.y[inside & np.isfinite(series.y)]
+    if values.size < 2 or not values.max() > 0:
+        return ()
+    parts = np.array_split(values, min(_SPARK_POINTS, values.size))
+    return tuple(float(part.mean() / values.max()) for part in parts)
 
 
 _MANY_VARIANTS = 8
@@ -251,7 +305,7 @@ def compare(
             *accuracy,
         ),
         accuracy=accuracy,
-        table=compare_table(variants, found.metrics, _curve_looks(found), baseline),
+        table=compare_table(variants, found.metrics, _curve_looks(found), baseline, found.sparks),
         styles=drawn_styles,
         gallery=chart_gallery(found.runs, verdict, found.styles),
         scaling=tuple(scaling_views(found.runs)),
@@ -448,13 +502,12 @@ class HeaderLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonHeader:
-    """The text above the table: the verdict's `first` sentence, the `rest`, and its `method`.
+    """What stands behind the answer of a comparison.
 
-    `lines` are warnings and notes; `clipboard_text` is the verdict with its warnings, a line each.
+    `method` is that of its intervals; `lines` are warnings and notes; `clipboard_text` is the verdict with its
+    warnings, a line each.
     """
 
-    first: str
-    rest: str
     method: str
     lines: tuple[HeaderLine, ...]
     clipboard_text: str
@@ -462,13 +515,10 @@ class ComparisonHeader:
 
 def comparison_header(comparison: Comparison) -> ComparisonHeader:
     """Return the text above the table of a comparison."""
-    first, *rest = comparison.verdict.sentences or ("",)
     others = [warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE]
     warnings = [HeaderLine(_warning_line(each), each.severity, each.interleave) for each in comparison.warnings]
     notes = [HeaderLine(note, "note") for note in comparison.notes]
     return ComparisonHeader(
-        first=first,
-        rest=" ".join(rest),
         method=comparison.method,
         lines=(*warnings, *notes),
         # The verdict says already what the warning about evidence does.

@@ -101,7 +101,7 @@ def describe_cause(found: Scaling) -> str:
     if found.cause == "trace does not fit":
         return _describe_misfit(found)
     if found.lost is None:
-        return "Why is not known: one side has no trace; run both with evidence=trace."
+        return "Why is not known: one side has no trace; run both again with evidence “Graph and trace”."
     too_long = f"the {units.milliseconds(found.lost.step_ms)} that a step takes too long"
     reasons = {
         "data": (found.lost_data_ms, "waiting for training data from the host"),

@@ -1,19 +1,20 @@
 """The comparison table as values: variants with their runs, and constant columns."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from app import units
 from app.analysis.intervals import Estimate
-from app.analysis.verdict import VariantResult
+from app.analysis.verdict import VariantResult, fastest_result, work_ratio
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
 from app.records import RunRow, worst_state
+from app.viewmodels.charts.model import Axis, ratio_axis
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
-from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
+from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Whisker
 from app.viewmodels.format.naming import differing_parameters, setting_label
 from app.viewmodels.format.ratios import CI
 from app.viewmodels.format.sentences import join_with_and
@@ -22,7 +23,8 @@ from workloads.protocol import RunSpec
 RowKind = Literal["group", "variant", "run", "member"]
 """Variants with one value, a variant of several runs, a run in a row of its own, a run under its variant."""
 
-RUN, BASE, VARIANT = "run", "base", "variant"
+RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO = "run", "base", "variant", "speedup", "energy_ratio"
+_NEVER_FOLDED = frozenset({RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO, "throughput"})
 _WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
 _NO_TEXT = Cell(text="")
 _DIGITS = 4
@@ -50,6 +52,19 @@ class CurveLook(NamedTuple):
 
 
 _NOT_DRAWN = CurveLook(None)
+_POWER = "mean_power"
+
+Spark = tuple[float, ...]
+
+
+class Sparks(NamedTuple):
+    """Throughput and power of a run's measured part, each from 0 to its highest."""
+
+    throughput: Spark = ()
+    power: Spark = ()
+
+
+NO_SPARKS = Sparks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,8 @@ class TableRow:
     """One row; `runs` are those it stands for, `title` is of a group.
 
     `style` is None if its curves are not drawn; `mark` is the letter that tells them from others without their colour.
+    `is_fastest` is a variant that is faster than all others for sure; one of `other_work` does not do the baseline's
+    for an example, so that the two are not directly comparable.
     """
 
     kind: RowKind
@@ -66,6 +83,8 @@ class TableRow:
     is_baseline: bool
     title: str = ""
     mark: str = ""
+    is_fastest: bool = False
+    other_work: bool = False
 
     @property
     def is_parent(self) -> bool:
@@ -86,14 +105,21 @@ class VariantRows:
 class CompareTable:
     """All columns by name, and all rows.
 
-    `empty` are columns of which no run has anything. `widest` has for each column a cell as wide as its widest.
+    `empty` are columns of which no run has anything; `agreed` has those in which all runs say the same, with what they
+    say. `widest` has for each column a cell as wide as its widest.
     """
 
     keys: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     variants: tuple[VariantRows, ...] = ()
     empty: frozenset[str] = frozenset()
+    agreed: Mapping[str, str] = field(default_factory=dict)
     widest: tuple[Cell, ...] = ()
+
+    @property
+    def folded(self) -> frozenset[str]:
+        """Return the columns that need no place of their own."""
+        return self.empty | self.agreed.keys()
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -115,13 +141,28 @@ def compare_table(
     metrics: Mapping[int, RunMetrics],
     looks: Mapping[int, CurveLook],
     baseline: int,
+    sparks: Mapping[int, Sparks],
 ) -> CompareTable:
     """Return the table of a comparison."""
-    base = next(variant.result for variant in variants if variant.result.is_baseline)
-    builder = _RowBuilder(metrics=metrics, looks=looks, baseline=baseline, base=base)
+    results = [variant.result for variant in variants]
+    base = next(result for result in results if result.is_baseline)
+    speeds, energies = (
+        ratio_axis([ratio for ratio in ratios if ratio is not None])
+        for ratios in ([each.speedup for each in results], [each.energy_ratio for each in results])
+    )
+    builder = _RowBuilder(
+        metrics=metrics,
+        looks=looks,
+        baseline=baseline,
+        base=base,
+        sparks=sparks,
+        speeds=speeds,
+        energies=energies,
+        fastest=fastest_result(results),
+    )
     rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]
-    columns = _columns([variant.result for variant in variants])
+    columns = _columns(results, speeds, energies)
     empty = [key for n, key in enumerate(columns) if all(row.cells[n].key is None for row in run_rows)]
     all_rows = [*run_rows, *(variant.summary for variant in rows if len(variant.runs) > 1)]
     return CompareTable(
@@ -129,11 +170,26 @@ def compare_table(
         columns=tuple(columns.values()),
         variants=rows,
         empty=frozenset(empty) - {BASE},
+        agreed=_agreed(columns, run_rows, empty),
         widest=tuple(map(cells.widest, zip(*(row.cells for row in all_rows), strict=True))),
     )
 
 
-def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
+def _agreed(columns: Mapping[str, Column], rows: Sequence[TableRow], empty: Iterable[str]) -> dict[str, str]:
+    """Return the columns in which all of several runs say the same, with what they say."""
+    said = {}
+    for n, (key, column) in enumerate(columns.items()):
+        texts = {(row.cells[n].text, row.cells[n].unit) for row in rows}
+        if len(rows) > 1 and len(texts) == 1 and key not in {*_NEVER_FOLDED, *empty}:
+            text = units.quantity(*texts.pop()).strip()
+            said[key] = _AGREED.get(key, f"{column.title} {{}}").format(text)
+    return said
+
+
+_AGREED = {"host": "on {}", "outcome": "all {}", "evidence": "all {}"}
+
+
+def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> dict[str, Column]:
     """Throughput and energy bear their unit in the head: it is one for all rows."""
     examples = {cells.example_word(result.runs[0].spec) for result in results}
     example = examples.pop() if len(examples) == 1 else "example"
@@ -146,29 +202,51 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
         "evidence": Column(
             "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
         ),
-        "throughput": Column(
-            units.rate_unit(example).capitalize(), f"Throughput over the measured blocks, with its {CI}", second=CI
+        SPEEDUP: Column(
+            "Speed-up",
+            f"Throughput as a ratio to the baseline's, with its {CI}",
+            second=CI,
+            plot="whisker",
+            reference=speeds.share(1.0),
         ),
-        "speedup": Column("Speed-up", f"Throughput as a ratio to the baseline's, with its {CI}", second=CI),
-        "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}", second=CI),
-        "energy_ratio": Column(
+        ENERGY_RATIO: Column(
             "Energy ratio",
             f"Energy for one example as a ratio to the baseline's, with its {CI}; below 1 is less",
             second=CI,
+            plot="whisker",
+            reference=energies.share(1.0),
         ),
+        "throughput": Column(
+            units.rate_unit(example).capitalize(),
+            f"Throughput over the measured blocks, with its {CI}",
+            second=CI,
+            plot="spark",
+        ),
+        "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}", second=CI),
     }
-    folded = {metric.key: Column(metric.column_title, f"{metric.help}{_FOLDS[metric.fold]}") for metric in COMPARED}
+    folded = {
+        metric.key: Column(
+            metric.column_title,
+            f"{metric.help}{_FOLDS[metric.fold]}",
+            plot="spark" if metric.key == _POWER else "",
+        )
+        for metric in COMPARED
+    }
     return {**columns, **folded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowBuilder:
-    """Builds the rows of one table."""
+    """Builds the rows of one table; all ratios of a kind are on one axis."""
 
     metrics: Mapping[int, RunMetrics]
     looks: Mapping[int, CurveLook]
     baseline: int
     base: VariantResult
+    sparks: Mapping[int, Sparks]
+    speeds: Axis
+    energies: Axis
+    fastest: VariantResult | None
 
     def variant(self, variant: ComparedVariant) -> VariantRows:
         runs = tuple(self._run_row(row, variant.name, variant.result) for row in variant.result.runs)
@@ -177,6 +255,8 @@ class _RowBuilder:
     def _variant_row(self, variant: ComparedVariant) -> TableRow:
         result = variant.result
         count, look = len(result.runs), self.looks.get(result.runs[0].run, _NOT_DRAWN)
+        other_work = work_ratio(result.runs, self.base.runs)
+        leads, sparks = result is self.fastest, next(filter(any, (self._sparks(row) for row in result.runs)), NO_SPARKS)
         shown = (
             Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
             _NO_TEXT,
@@ -184,11 +264,16 @@ class _RowBuilder:
             hosts_cell(result.runs),
             _outcomes_cell(result.runs),
             _verified_cell(result.runs),
-            estimate_cell(result.throughput),
-            _mark_baseline(ratio_cell(result.speedup), is_base=result.is_baseline),
+            *(
+                _mark_work(_mark_baseline(ratio, is_base=result.is_baseline), other_work)
+                for ratio in (
+                    ratio_cell(result.speedup, self.speeds, leads=leads),
+                    ratio_cell(result.energy_ratio, self.energies),
+                )
+            ),
+            replace(estimate_cell(result.throughput), spark=sparks.throughput),
             estimate_cell(result.energy),
-            _mark_baseline(ratio_cell(result.energy_ratio), is_base=result.is_baseline),
-            *_metric_cells(variant.metrics),
+            *_metric_cells(variant.metrics, sparks.power),
         )
         return TableRow(
             kind="variant",
@@ -197,11 +282,17 @@ class _RowBuilder:
             style=look.style,
             mark=look.mark,
             is_baseline=result.is_baseline,
+            is_fastest=leads,
+            other_work=other_work is not None,
         )
+
+    def _sparks(self, row: RunRow) -> Sparks:
+        return self.sparks.get(row.run, NO_SPARKS)
 
     def _run_row(self, row: RunRow, name: str, result: VariantResult) -> TableRow:
         """Return a run's row; its ratios are to the mean of the baseline's runs."""
         look = self.looks.get(row.run, _NOT_DRAWN)
+        other_work = work_ratio(result.runs, self.base.runs)
         alone = result.is_baseline and len(self.base.runs) == 1
         comparable = row.spec.workload == self.base.runs[0].spec.workload
         throughput, energy = row.summary.throughput, row.summary.energy_mj_per_example
@@ -214,11 +305,16 @@ class _RowBuilder:
             cells.host(row),
             cells.outcome(row.outcome),
             cells.verified(row),
-            _figure_cell("throughput", throughput, row),
-            _mark_baseline(cells.ratio(_ratio(throughput, base_throughput)), is_base=alone),
+            *(
+                _mark_work(_mark_baseline(ratio, is_base=alone), other_work)
+                for ratio in (
+                    _single_ratio(throughput, base_throughput, self.speeds),
+                    _single_ratio(energy, base_energy, self.energies),
+                )
+            ),
+            replace(_figure_cell("throughput", throughput, row), spark=self._sparks(row).throughput),
             _figure_cell("energy", energy, row),
-            _mark_baseline(cells.ratio(_ratio(energy, base_energy)), is_base=alone),
-            *_metric_cells(self.metrics[row.run], row),
+            *_metric_cells(self.metrics[row.run], self._sparks(row).power, row),
         )
         return TableRow(
             kind="run",
@@ -227,6 +323,7 @@ class _RowBuilder:
             style=look.style,
             mark=look.mark,
             is_baseline=row.run == self.baseline,
+            other_work=other_work is not None,
         )
 
 
@@ -235,18 +332,32 @@ def _figure_cell(key: str, value: float | None, row: RunRow) -> Cell:
     return replace(cells.row_metric_cell(METRIC_BY_KEY[key], row), unit="", text=units.number(value, _DIGITS))
 
 
-def _metric_cells(values: RunMetrics, row: RunRow | None = None) -> list[Cell]:
+def _metric_cells(values: RunMetrics, power: Spark, row: RunRow | None = None) -> list[Cell]:
     """Return a cell for each metric that has a column, of one run or of several; a unit in the head is left out."""
     found = [(metric, cells.metric_cell(metric, values[metric.key], "example", row)) for metric in COMPARED]
-    return [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in found]
+    shown = [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in found]
+    return [
+        replace(cell, spark=power) if metric.key == _POWER else cell
+        for metric, cell in zip(COMPARED, shown, strict=True)
+    ]
 
 
-def _ratio(value: float | None, base: float | None) -> float | None:
-    return value / base if value is not None and base else None
+def _single_ratio(value: float | None, base: float | None, axis: Axis) -> Cell:
+    """Return the ratio of one run's figure to the mean of the baseline's."""
+    ratio = value / base if value is not None and base else None
+    return replace(cells.ratio(ratio), whisker=_whisker(Estimate(ratio, None, None, 1), axis) if ratio else None)
 
 
 def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
     return replace(ratio, text="baseline", unit="") if is_base and ratio.key is not None else ratio
+
+
+def _mark_work(ratio: Cell, other_work: float | None) -> Cell:
+    """Return a ratio that recedes where it is to a variant that does other work."""
+    if other_work is None or ratio.key is None:
+        return ratio
+    why = f"Not directly comparable: it does {units.ratio(other_work)} the operations of the baseline for an example."
+    return replace(ratio, tone="quiet", tooltip="\n".join(filter(None, (ratio.tooltip, why))))
 
 
 def hosts_cell(runs: Sequence[RunRow]) -> Cell:
@@ -307,12 +418,18 @@ def estimate_cell(estimate: Estimate | None) -> Cell:
     return Cell(text=text, unit=interval, key=estimate.value, tooltip=_interval_text(estimate))
 
 
-def ratio_cell(estimate: Estimate | None) -> Cell:
-    """Return a ratio with both ends of its interval."""
+def ratio_cell(estimate: Estimate | None, axis: Axis, *, leads: bool = False) -> Cell:
+    """Return a ratio with both ends of its interval, and where these are on the axis."""
     if estimate is None:
         return Cell(text=units.ABSENT)
     interval = units.ratio_interval(estimate.interval, estimate.value)
-    return replace(cells.ratio(estimate.value), unit=interval, tooltip=_interval_text(estimate))
+    whisker = _whisker(estimate, axis)._replace(leads=leads)
+    return replace(cells.ratio(estimate.value), unit=interval, tooltip=_interval_text(estimate), whisker=whisker)
+
+
+def _whisker(estimate: Estimate, axis: Axis) -> Whisker:
+    low, high = estimate.interval or (estimate.value, estimate.value)
+    return Whisker(axis.share(low), axis.share(estimate.value), axis.share(high))
 
 
 def _interval_text(estimate: Estimate) -> str:

@@ -31,12 +31,11 @@ from app.viewmodels.compare.state_warnings import (
 )
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import describe_losses, format_implausible
-from app.viewmodels.format.environment import runs_by_value, shorten_uuids
+from app.viewmodels.format.environment import runs_by_value
 from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
 from app.viewmodels.format.ratios import percent_of
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and, name_few
 from app.viewmodels.history.evidence import describe_mismatches
-from app.viewmodels.history.kernel_time import format_longest
 from workloads.catalog import drops_between_layers
 
 _MAX_NAMED = 4
@@ -58,14 +57,12 @@ def describe_gpu_use(
 
 
 def _describe_gpu_counts(used: Sequence[GpuSet]) -> str:
-    """`: GPU-0f9e5287 by 23 runs, GPU-3b1c9d44 by 25`."""
-    counts = Counter(shorten_uuids(gpu) for gpus in used for gpu in gpus).most_common()
-    (first, most), *others = counts
+    """Return `, by 25 and 23 runs`."""
+    counts = [count for _, count in Counter(gpu for gpus in used for gpu in gpus).most_common()]
     if len(counts) > _MAX_NAMED:
-        ends = " to ".join(dict.fromkeys((str(counts[-1][1]), str(most))))
-        return f", each by {ends} {plural('run', most)}"
-    parts = [f"{first} by {most} {plural('run', most)}", *(f"{gpu} by {count}" for gpu, count in others)]
-    return f": {', '.join(parts)}"
+        ends = " to ".join(dict.fromkeys((str(counts[-1]), str(counts[0]))))
+        return f", each by {ends} {plural('run', counts[0])}"
+    return f", by {join_with_and(list(map(str, counts)))} {plural('run', counts[0])}"
 
 
 def _describe_exclusive_gpus(exclusive: Mapping[GpuSet, Sequence[RunRow]], runs: Sequence[RunRow]) -> str:
@@ -73,8 +70,7 @@ def _describe_exclusive_gpus(exclusive: Mapping[GpuSet, Sequence[RunRow]], runs:
     names = variant_names([group[0].spec for group in groups], in_sentence=True)
     by_run = {row.run: name for group, name in zip(groups, names, strict=True) for row in group}
     parts = [
-        f"only {join_with_and(sorted(map(shorten_uuids, gpus)))} ran "
-        f"{name_few([by_run[row.run] for row in rows], _MAX_NAMED)}"
+        f"{len(gpus)} alone ran {name_few([by_run[row.run] for row in rows], _MAX_NAMED)}"
         for gpus, rows in exclusive.items()
     ]
     return f", and some variants share no GPU, so that the GPU may be the difference: {'; '.join(parts)}"
@@ -176,11 +172,7 @@ def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     if not slow:
         return []
     shares = _format_shares({run: found.share for run, found in slow.items()}, "for")
-    worst = max(slow.values(), key=lambda found: found.share)
-    sentence = (
-        f"Products ran without tensor cores although the precision is meant for them: {shares} of a step; "
-        f"{format_longest(worst)}."
-    )
+    sentence = f"Products ran without tensor cores although the precision is meant for them: {shares} of a step."
     values = {
         run: f"{units.milliseconds(found.time_ms)} ({units.percent(100 * found.share, 1)})"
         for run, found in slow.items()

@@ -156,7 +156,7 @@ def describe_obstacle(obstacle: Obstacle, pair: Pair) -> str:
             return f"No run of {_lacking(pair, lambda run: bool(run.row.summary.throughput))} has a measured step."
         case "no trace":
             without = _lacking(pair, is_traced)
-            return f"Why is not known: there is no trace of {without}; run it again with -s evidence=trace."
+            return f"Why is not known: there is no trace of {without}; run it again with evidence “Graph and trace”."
         case "processor and GPU":
             return f"Only one of {pair.within[0]} and {pair.within[1]} ran on GPUs: a step on the CPU has other parts."
 

@@ -1,6 +1,5 @@
 """The verdict on an experiment: while it is made, for the Run screen, and at its end, for the notices."""
 
-import math
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,19 +7,36 @@ from dataclasses import dataclass
 
 from app import units
 from app.analysis.intervals import LEVEL, MIN_REPEATS, Estimate
-from app.analysis.verdict import VariantResult, group_but_for_seed, without_seed
+from app.analysis.verdict import (
+    VariantResult,
+    comparable_results,
+    fastest_result,
+    group_but_for_seed,
+    may_be_as_fast,
+    rank_results,
+    without_seed,
+)
 from app.records import RunRow
-from app.viewmodels.charts.model import Axis, log_axis
+from app.viewmodels.charts.model import Axis, ratio_axis
 from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_required_repeats
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import agree, compare_speed, is_far_from_one, percent_of
+from app.viewmodels.format.ratios import (
+    CI,
+    agree,
+    compare_speed,
+    describe_speed_interval,
+    is_far_from_one,
+    percent_of,
+)
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
 _MAX_NAME_CHARS = 40
 """Of a variant in a title: desktops show about 60 characters of one line."""
+_MOST_ANSWER_CHARS = 56
+"""Of the fastest variant of many, alone in the answer."""
 
 
 def experiment_verdict(rows: Sequence[RunRow]) -> VerdictText:
@@ -51,13 +67,13 @@ def _title(found: Verdict) -> str:
         return ""
     if len(measured) == 2:
         return next(_one_title(result, name, base) for _, result, name in measured if not result.is_baseline)
-    speed, result, name = max(measured, key=lambda each: each[0])
+    _, result, name = max(measured, key=lambda each: each[0])
     if result.is_baseline:
         return f"Fastest of {len(measured)}: {name}, the baseline"
     if result.decision == "no difference seen":
         return f"None of {len(measured) - 1} significantly faster than {base}"
-    faster = compare_speed(speed, past_tense=False).removeprefix("is ")
-    return f"Fastest of {len(measured)}: {name}, {faster} {base}"
+    assert result.speedup is not None, "it is measured"
+    return f"Fastest of {len(measured)}: {name}, {_speed(result.speedup)} {base}"
 
 
 def _one_title(result: VariantResult, name: str, base: str) -> str:
@@ -68,8 +84,56 @@ def _one_title(result: VariantResult, name: str, base: str) -> str:
     return f"{agree(_capital(name), compare_speed(result.speedup.value, past_tense=False))} {base}"
 
 
-def _short(name: str) -> str:
-    return textwrap.fill(name, _MAX_NAME_CHARS, max_lines=1, placeholder=" …")
+def answer_sentence(verdict: Verdict) -> str:
+    """Return who is fastest, by how much and how sure, in at most 25 words."""
+    ranked = rank_results(verdict.results)
+    if len(ranked) < 2:
+        return verdict.sentences[0] if verdict.sentences else _NO_ANSWER
+    if len(ranked) == 2:
+        return _answer_on_two(ranked)
+    first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
+    name = verdict.names[verdict.results.index(first)]
+    name, alike = _short(name, _MOST_ANSWER_CHARS), "comparable " if count < len(verdict.results) else ""
+    decisions = {result.decision for result in ranked if not result.is_baseline}
+    if not first.is_baseline and "no difference seen" in decisions <= {"no difference seen", "slower"}:
+        return f"None of {count - 1} other {alike}variants is known to be faster than the baseline."
+    change = "" if first.is_baseline or first.speedup is None else f": {_speed(first.speedup)} the baseline"
+    subject = f"{name}, the baseline," if first.is_baseline else name
+    if not rivals:
+        return f"{agree(subject, f'is the fastest of {count} {alike}variants')}{change}{_sureness(first)}."
+    also = f"{len(rivals)} {'other' if len(rivals) == 1 else 'others'} may be as fast"
+    return f"{agree(subject, f'leads {count} {alike}variants')}{change}; {also}."
+
+
+def _speed(ratio: Estimate) -> str:
+    """Return `62 % faster than` or `10.7× as fast as`."""
+    return compare_speed(ratio.value, past_tense=False).removeprefix("is ")
+
+
+def _answer_on_two(ranked: Sequence[VariantResult]) -> str:
+    result, baseline = sorted(ranked, key=lambda each: each.is_baseline)
+    names = variant_names([each.runs[0].spec for each in (result, baseline)], in_sentence=True)
+    name, base = (_short(name) for name in names)
+    title = _one_title(result, name, base)
+    if result.decision == "no difference seen" and result.equivalence and result.equivalence.decision == "equal":
+        title = f"{_capital(name)} and {base} are equal within {units.exactly(result.equivalence.margin_pct, '%')}"
+    return f"{title}{_sureness(result)}."
+
+
+def _sureness(result: VariantResult) -> str:
+    """Return the interval of a speed-up, in the unit of the ratio, or that one run proves little."""
+    if result.is_baseline or result.speedup is None:
+        return ""
+    interval = result.speedup.interval
+    if interval is None:
+        return " (not yet sure)"
+    if result.decision == "no difference seen":
+        return f" ({_ends(result.speedup)})" if result.speedup.is_known else ""
+    return f" ({describe_speed_interval(result.speedup).removeprefix(f'{CI} ')})"
+
+
+def _short(name: str, most: int = _MAX_NAME_CHARS) -> str:
+    return textwrap.fill(name, most, max_lines=1, placeholder=" …")
 
 
 def _capital(name: str) -> str:
@@ -127,10 +191,10 @@ class ExperimentResult:
     axis: Axis
 
 
-_MOST_SPAN = 4.0
-"""Of the axis beyond the ratios themselves: an interval of two noisy runs leaves it, with an arrow."""
+_MOST_TICKS = 5
 _MOST_OFFERED = 100
 """Repeats that one click may ask for: what would need more is noise to be found."""
+_MOST_RIVALS = 5
 _NO_ANSWER = "No answer yet"
 
 
@@ -148,24 +212,38 @@ def experiment_result(
     names = variant_names(specs)
     if not rows:
         waiting = tuple(ResultRow(name=name, change="waiting") for name in names)
-        return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(waiting))
+        return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(()))
     verdict = compute_verdict(rows, default_baseline(rows))
-    fastest = _fastest(verdict.results)
-    ordered = [
-        _result_row(name, _result_of(spec, verdict), fastest, disturbances)
-        for spec, name in zip(specs, names, strict=True)
-    ]
-    ordered.sort(key=lambda row: (row.change != _BASELINE, row.ratio is None, -(row.ratio or 0.0)))
+    variants_by_name = [(name, _result_of(spec, verdict)) for spec, name in zip(specs, names, strict=True)]
+    return _result(verdict, variants_by_name, disturbances)
+
+
+def verdict_result(verdict: Verdict) -> ExperimentResult:
+    """Return what a comparison says of its variants."""
+    return _result(verdict, list(zip(verdict.names, verdict.results, strict=True)), {})
+
+
+def _result(
+    verdict: Verdict, variants: Sequence[tuple[str, VariantResult | None]], disturbances: Mapping[int, str]
+) -> ExperimentResult:
+    fastest = fastest_result(verdict.results)
+    comparable = comparable_results(verdict.results)
+    rows = [(result not in comparable, _result_row(name, result, fastest, disturbances)) for name, result in variants]
+    rows.sort(key=lambda pair: (pair[1].change != _BASELINE, pair[0], -(pair[1].ratio or 0.0)))
     next_step, more_repeats = _next_step(verdict)
     return ExperimentResult(
-        answer=_title(verdict) or _NO_ANSWER,
+        answer=answer_sentence(verdict),
         next_step=next_step,
         more_repeats=more_repeats,
         lamp=_lamp(disturbances),
         disturbance="\n".join(dict.fromkeys(filter(None, disturbances.values()))),
-        rows=tuple(ordered),
-        axis=_axis(ordered),
+        rows=tuple(row for _, row in rows),
+        axis=_axis(verdict.results),
     )
+
+
+def _axis(results: Sequence[VariantResult]) -> Axis:
+    return ratio_axis([result.speedup for result in results if result.speedup is not None], _MOST_TICKS)
 
 
 def _result_of(spec: RunSpec, verdict: Verdict) -> VariantResult | None:
@@ -176,24 +254,6 @@ def _result_of(spec: RunSpec, verdict: Verdict) -> VariantResult | None:
 
 
 _BASELINE = "baseline"
-
-
-def _fastest(results: Sequence[VariantResult]) -> VariantResult | None:
-    """Return the variant whose interval lies above those of all others; None where there is none.
-
-    The intervals of all ratios hold together, so that it is faster than each of them.
-    """
-    speeds = [(result, result.speedup) for result in results if result.speedup is not None]
-    if len(speeds) < 2:
-        return None
-    first, speed = max(speeds, key=lambda pair: pair[1].value)
-    others = [_interval(*pair)[1] for pair in speeds if pair[0] is not first]
-    return first if _interval(first, speed)[0] > max(others) else None
-
-
-def _interval(result: VariantResult, speed: Estimate) -> tuple[float, float]:
-    """Return the interval of a ratio: the baseline's is 1, and without one it may be anything."""
-    return (1.0, 1.0) if result.is_baseline else speed.interval or (0.0, math.inf)
 
 
 def _lamp(disturbances: Mapping[int, str]) -> str:
@@ -246,15 +306,6 @@ def _ends(estimate: Estimate) -> str:
     return " to ".join(map(units.ratio if is_far_from_one(estimate.value) else _percent, estimate.interval))
 
 
-def _axis(rows: Sequence[ResultRow]) -> Axis:
-    """Return an axis of all ratios and 1, and their intervals up to a limit, with some room."""
-    ratios = [1.0, *(row.ratio for row in rows if row.ratio is not None)]
-    low, high = min(ratios), max(ratios)
-    low = max(low / _MOST_SPAN, min([low, *(row.low for row in rows if row.low is not None)]))
-    high = min(high * _MOST_SPAN, max([high, *(row.high for row in rows if row.high is not None)]))
-    return log_axis([low, high], "", margin=max(1.02, (high / low) ** 0.06), most=5)
-
-
 def _next_step(verdict: Verdict) -> tuple[str, int]:
     """Return what would decide it, and how many more repeats that takes; or how sure it is, and 0."""
     others = [result for result in verdict.results if not result.is_baseline and result.speedup is not None]
@@ -268,4 +319,7 @@ def _next_step(verdict: Verdict) -> tuple[str, int]:
         most = max(required, key=lambda each: each.repeats)
         worth = most.repeats if most.repeats <= _MOST_OFFERED else 0
         return f"{units.sentence(describe_required_repeats(most))}", worth
+    rivals = may_be_as_fast(ranked) if len(ranked := rank_results(verdict.results)) > 2 else []
+    if 0 < len(rivals) < _MOST_RIVALS:
+        return f"More repeats of the first {1 + len(rivals)} would tell which of them is fastest.", 0
     return f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look.", 0

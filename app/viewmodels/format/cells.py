@@ -52,10 +52,20 @@ THIS_MACHINE = "this machine"
 """What the program's own machine is called next to other hosts."""
 
 
+class Whisker(NamedTuple):
+    """A value and its interval as shares of its column's width; an interval may leave it. `leads` is in colour."""
+
+    low: float
+    value: float
+    high: float
+    leads: bool = False
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
 
-    `chips` are single words before the text, each in a shape of its own. The garbage collector need not look at cells,
+    `chips` are single words before the text, each in a shape of its own. Behind the text may be its `whisker`, or a
+    `spark` line of values from 0 to 1. The garbage collector need not look at cells,
     of which a comparison has ten thousand: they cannot be part of a cycle.
     """
 
@@ -66,19 +76,24 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     symbol: str = ""
     tone: Tone | None = None
     chips: tuple[str, ...] = ()
+    whisker: Whisker | None = None
+    spark: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table of runs; `numeric` ones are right-aligned.
 
-    `second` is the title of what stands behind the number, such as its interval.
+    `second` is the title of what stands behind the number, such as its interval. A `plot` is drawn there in its place,
+    in a window; `reference` is the share of its width at which whiskers have their line.
     """
 
     title: str
     help: str
     numeric: bool = True
     second: str = ""
+    plot: Literal["", "whisker", "spark"] = ""
+    reference: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

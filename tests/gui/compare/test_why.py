@@ -105,7 +105,9 @@ def test_of_several_variants_one_is_chosen_and_stays_chosen(screen: CompareView)
 def test_without_a_trace_the_tab_has_a_sentence_alone(screen: CompareView) -> None:
     show(screen, NHWC, replace(NCHW, evidence=None))
     screen.tabs.open_tab("Why")
-    assert visible(screen) == "Why is not known: there is no trace of NCHW; run it again with -s evidence=trace."
+    assert (
+        visible(screen) == "Why is not known: there is no trace of NCHW; run it again with evidence “Graph and trace”."
+    )
     assert not screen.tabs.why.table.isVisible()
     show(screen, NHWC)
     assert "Why" not in screen.tabs.titles, "one variant differs from nothing"

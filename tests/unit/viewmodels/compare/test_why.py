@@ -138,7 +138,10 @@ def test_runs_that_are_equal_in_everything_can_be_drawn() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"evidence": None}, "Why is not known: there is no trace of NCHW; run it again with -s evidence=trace."),
+        (
+            {"evidence": None},
+            "Why is not known: there is no trace of NCHW; run it again with evidence “Graph and trace”.",
+        ),
         ({"throughput": None}, "No run of NCHW has a measured step."),
     ],
 )
