@@ -1,23 +1,18 @@
 """Multi-GPU scaling of the compared runs: efficiency, its explanation, chart and table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from PySide6.QtCore import QByteArray, QSize
 from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
-from shiboken6 import delete
 
 from app.gui.plot.export import show_picture_menu
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import text_label
-from app.gui.widgets.pacing import Slices
+from app.gui.widgets.basic import clear_layout, text_label
 from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
-from app.viewmodels.compare.scaling import ScalingView
-
-_SLICE_S = 0.004
-"""What a turn makes is laid out and painted in it too, with all that is there."""
+from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 
 
 class ScalingChart(QWidget):
@@ -57,43 +52,22 @@ class ScalingChart(QWidget):
 
 
 class ScalingPanel(QWidget):
-    """One part per pair of runs that differ in their GPUs alone; hidden where there is none."""
+    """One part for each of the worst pairs of runs that differ in their GPUs alone; hidden where there is none."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self._pairs: list[QWidget] = []
-        self._former: list[QWidget] = []
-        self._making = Slices(self, _SLICE_S)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 2 * GRID)
         self._column.setSpacing(3 * GRID)
         self.hide()
 
     def show_views(self, views: Sequence[ScalingView]) -> None:
-        """Show these pairs."""
-        self.hide()
-        self._former, self._pairs = self._former + self._pairs, []
-        if views:
-            for pair in self._former:
-                pair.hide()
-            self.show()
-        self._making.start(self._make(views), later=True)  # their chart comes first
-
-    @property
-    def busy(self) -> bool:
-        """Whether some are still to be made."""
-        return self._making.busy
-
-    def _make(self, views: Sequence[ScalingView]) -> Iterator[None]:
-        """Delete the former pairs and make these, one in each step: each has some twenty labels."""
-        while self._former:
-            delete(self._former.pop())
-            yield
-        for view in views:
-            self._pairs.append(_pair(self._theme, view))
-            self._column.addWidget(self._pairs[-1])
-            yield
+        """Show the pairs that lose most; all are in the report."""
+        clear_layout(self._column)
+        for view in worst_pairs(views):
+            self._column.addWidget(_pair(self._theme, view))
+        self.setVisible(bool(views))
 
 
 def _pair(theme: Theme, view: ScalingView) -> QWidget:

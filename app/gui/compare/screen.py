@@ -212,7 +212,6 @@ class CompareView(QWidget):
         self._report = button("Save &report …", "Save this comparison as one HTML file, or as Markdown with charts")
         self._options = button("&Options", "Rows, groups and columns of the table, and what can be copied")
         self.menu = QMenu(self._options)
-        self.by_run = self.menu.addAction("One &row per run")
         self._margins = QMenu("&Margin of equality", self.menu)
         self._pages, self._page = QStackedWidget(), QWidget()
         self._build_menu()
@@ -243,7 +242,6 @@ class CompareView(QWidget):
             self.tabs.open_article()
         self._options.setEnabled(True)
         self._report.setEnabled(True)
-        self.by_run.setChecked(not self.table.arrangement.by_variant)
         for action in self.margins:
             action.setChecked(action.data() == comparison.margin_pct)
 
@@ -292,7 +290,6 @@ class CompareView(QWidget):
         """Arrange the table as it was for this database, and keep what the user makes of it."""
         state = WindowState("compare", self, database)
         self.table.remember_widths(state)
-        self.tabs.remember(state)
         self.table.arrange(replace(state.read("arrangement", Arrangement()), column=None, unfolded=frozenset()))
         self.table.arranged.connect(partial(state.keep, "arrangement"))
 
@@ -302,8 +299,6 @@ class CompareView(QWidget):
             self.report_requested.emit(path)
 
     def _build_menu(self) -> None:
-        self.by_run.setCheckable(True)
-        self.by_run.toggled.connect(lambda by_run: self.table.show_by_variant(not by_run))
         for title, make in (("&Group by", group_menu), ("Co&lumns", columns_menu)):
             entry = self.menu.addAction(f"{title} …")
             entry.triggered.connect(lambda _=False, make=make: self._pop_up(make(self.table)))

@@ -289,10 +289,6 @@ class CompareTableView(CellTable):
         """Show this table, arranged like the last one; the current row stays if it is still there."""
         self._show(table, self._model.arrangement)
 
-    def show_by_variant(self, by_variant: bool) -> None:
-        """Show one row per variant, or one per run."""
-        self.arrange(replace(self.arrangement, by_variant=by_variant))
-
     @property
     def table(self) -> CompareTable:
         """The table that is shown."""

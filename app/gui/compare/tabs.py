@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QHeaderView,
     QStackedWidget,
@@ -32,14 +31,10 @@ from app.gui.widgets.basic import (
     text_label,
 )
 from app.gui.widgets.panes import Scroller
-from app.gui.window_state import WindowState
-from app.viewmodels.charts.model import Chart, PointChart, without_runs
-from app.viewmodels.charts.palette import colour_by
+from app.viewmodels.charts.model import without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.why import WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT
-from app.viewmodels.format.naming import setting_label
-from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.compare.article import ArticleView
@@ -212,14 +207,12 @@ class CompareTabs(QWidget):
         self._article_offered = False
         self._due: set[str] = set()
         self._wanted = _TABLE
-        self._coloured_by = ""
         self.article: ArticleView | None = None
         self.tools = QHBoxLayout()
         self.curves = CurvesView(theme)
         self.charts = ChartsView(theme, actions)
         self.why = WhyPanel(theme, actions)
-        self.choice, self.colouring = ElidedComboBox(), QComboBox()
-        self._colouring_label = text_label("Colour by", "caption")
+        self.choice = ElidedComboBox()
         self._scaling = ScalingPanel(theme)
         self._tabs = QTabBar()
         self._result, self._pictures = QWidget(), QWidget()
@@ -228,7 +221,6 @@ class CompareTabs(QWidget):
         self._build(table, plot)
         self._tabs.currentChanged.connect(self._show_tab)
         self.choice.activated.connect(self._choose_section)
-        self.colouring.activated.connect(self._choose_colours)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Let charts be drawn for the width that they will have."""
@@ -241,11 +233,6 @@ class CompareTabs(QWidget):
         """Titles of the tabs, and of what Result can show."""
         tabs = [self._tabs.tabText(n) for n in range(self._tabs.count()) if self._tabs.isTabVisible(n)]
         return [*tabs, *(self.choice.itemText(n) for n in range(self.choice.count()))]
-
-    def remember(self, state: WindowState) -> None:
-        """Colour points as the user chose, and remember the choice from now on."""
-        self._coloured_by = state.read("coloured by", "")
-        self.colouring.activated.connect(lambda _: state.keep("coloured by", self._coloured_by))
 
     def open_tab(self, title: str) -> None:
         """Open a tab, or Result with what it can show under this title."""
@@ -305,10 +292,9 @@ class CompareTabs(QWidget):
 
     def _show_tab(self) -> None:
         tab, section = self._tabs.tabText(self._tabs.currentIndex()), self.choice.currentData() or _TABLE
-        charts = self._charts_of(section) if tab == RESULT else []
+        charts = [chart for chart in self._comparison.gallery.charts if tab == RESULT and chart.key == section]
         self.choice.setVisible(tab == RESULT and self.choice.count() > 1)
-        self._offer_colours(charts)
-        self.charts.show_charts(self._as_chosen(charts))
+        self.charts.show_charts([without_runs(chart, self._hidden) for chart in charts])
         self._scaling.show_views(self._comparison.scaling if tab == RESULT and section == _GPUS else ())
         self.why.show_views(self._comparison.why if tab == WHY else ())
         if tab == CURVES:
@@ -324,39 +310,6 @@ class CompareTabs(QWidget):
         if part in self._due:
             self._due.discard(part)
             (self.curves_requested if part == CURVES else self.article_requested).emit()
-
-    def _charts_of(self, key: str) -> list[Chart]:
-        return [chart for chart in self._comparison.gallery.charts if chart.key == key]
-
-    def _as_chosen(self, charts: Sequence[Chart]) -> list[Chart]:
-        """Return charts without the hidden variants, in the colours chosen."""
-        chosen, specs = self.colouring.currentData(), self._specs()
-        coloured = [
-            colour_by(chart, chosen, specs)
-            if chosen and isinstance(chart, PointChart) and chosen in chart.colour_choices
-            else chart
-            for chart in charts
-        ]
-        return [without_runs(chart, self._hidden) for chart in coloured]
-
-    def _specs(self) -> dict[int, RunSpec]:
-        return {row.run: row.spec for row in self._comparison.rows}
-
-    def _offer_colours(self, charts: Sequence[Chart]) -> None:
-        """Offer the parameters that the points of a scatter can be coloured by; what was chosen stays if it is one."""
-        specs = self._specs()
-        names = [name for chart in charts if isinstance(chart, PointChart) for name in chart.colour_choices]
-        self.colouring.clear()
-        self.colouring.addItem("Automatic", "")
-        for name in names:
-            self.colouring.addItem(setting_label(specs.values(), name), name)
-        self.colouring.setCurrentIndex(max(0, self.colouring.findData(self._coloured_by)))
-        for part in (self.colouring, self._colouring_label):
-            part.setVisible(len(names) > 1)
-
-    def _choose_colours(self) -> None:
-        self._coloured_by = self.colouring.currentData()
-        self._show_tab()
 
     def _article_view(self) -> "ArticleView":
         from app.gui.compare.article import ArticleView
@@ -374,7 +327,6 @@ class CompareTabs(QWidget):
         self._tabs.setAccessibleName("Views of the comparison")
         self.choice.setAccessibleName("What Result shows")
         self.choice.setMinimumWidth(18 * GRID)
-        self.colouring.setAccessibleName("Colour by")
         result = QVBoxLayout(self._result)
         result.setContentsMargins(0, 0, 0, 0)
         result.setSpacing(0)
@@ -399,8 +351,6 @@ class CompareTabs(QWidget):
         top.setSpacing(GRID)
         top.addWidget(self._tabs)
         top.addStretch(1)
-        top.addWidget(self._colouring_label)
-        top.addWidget(self.colouring)
         top.addWidget(self.choice)
         self.tools.setSpacing(GRID)
         top.addLayout(self.tools)

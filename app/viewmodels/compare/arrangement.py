@@ -20,7 +20,6 @@ class Arrangement:
     """The order of the rows. Variants are known by their first run.
 
     Attributes:
-        by_variant: One row per variant, else one per run.
         unfolded: The variants whose runs are shown below them.
         column: The column to sort by; None is by speed, what does other work last. The baseline is first.
         descending: The direction of that order.
@@ -28,7 +27,6 @@ class Arrangement:
         folded: The groups, by their titles, of which only the head is shown.
     """
 
-    by_variant: bool = True
     unfolded: frozenset[int] = field(default_factory=frozenset)
     column: int | None = None
     descending: bool = True
@@ -62,8 +60,6 @@ class Arrangement:
 
     def _of_variants(self, variants: Sequence[VariantRows], table: CompareTable) -> list[TableRow]:
         column = table.keys.index(SPEEDUP) if self.column is None and table.keys else self.column
-        if not self.by_variant:
-            return self._ordered([run for variant in variants for run in variant.runs], column, lambda row: row)
         shown: list[TableRow] = []
         for variant in self._ordered(variants, column, lambda variant: variant.summary):
             shown.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])

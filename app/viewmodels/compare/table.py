@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app import units
 from app.analysis.intervals import Estimate
-from app.analysis.verdict import VariantResult, fastest_result, work_ratio
+from app.analysis.verdict import VariantResult, comparable_results, fastest_result, work_ratio
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
 from app.records import RunRow, worst_state
 from app.viewmodels.charts.model import Axis, ratio_axis
@@ -159,6 +159,7 @@ def compare_table(
         speeds=speeds,
         energies=energies,
         fastest=fastest_result(results),
+        comparable=comparable_results(results),
     )
     rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]
@@ -247,6 +248,7 @@ class _RowBuilder:
     speeds: Axis
     energies: Axis
     fastest: VariantResult | None
+    comparable: Sequence[VariantResult]
 
     def variant(self, variant: ComparedVariant) -> VariantRows:
         runs = tuple(self._run_row(row, variant.name, variant.result) for row in variant.result.runs)
@@ -255,7 +257,7 @@ class _RowBuilder:
     def _variant_row(self, variant: ComparedVariant) -> TableRow:
         result = variant.result
         count, look = len(result.runs), self.looks.get(result.runs[0].run, _NOT_DRAWN)
-        other_work = work_ratio(result.runs, self.base.runs)
+        other_work = self._other_work(result)
         leads, sparks = result is self.fastest, next(filter(any, (self._sparks(row) for row in result.runs)), NO_SPARKS)
         shown = (
             Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
@@ -286,13 +288,17 @@ class _RowBuilder:
             other_work=other_work is not None,
         )
 
+    def _other_work(self, result: VariantResult) -> float | None:
+        """Return how many times the baseline's operations a variant does that is not ranked with it."""
+        return None if result in self.comparable else work_ratio(result.runs, self.base.runs)
+
     def _sparks(self, row: RunRow) -> Sparks:
         return self.sparks.get(row.run, NO_SPARKS)
 
     def _run_row(self, row: RunRow, name: str, result: VariantResult) -> TableRow:
         """Return a run's row; its ratios are to the mean of the baseline's runs."""
         look = self.looks.get(row.run, _NOT_DRAWN)
-        other_work = work_ratio(result.runs, self.base.runs)
+        other_work = self._other_work(result)
         alone = result.is_baseline and len(self.base.runs) == 1
         comparable = row.spec.workload == self.base.runs[0].spec.workload
         throughput, energy = row.summary.throughput, row.summary.energy_mj_per_example

@@ -1,23 +1,27 @@
-"""The verdict of a comparison in sentences, the same in window, report and terminal."""
+"""The verdict of a comparison in sentences, the same in window, report and terminal; tables have the rest."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import NamedTuple
 
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
-from app.analysis.intervals import MIN_REPEATS, RequiredRepeats
-from app.analysis.verdict import TESTS_LEVEL, Decision, Equivalence, VariantResult, judge, work_ratio
+from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats
+from app.analysis.verdict import (
+    VariantResult,
+    judge,
+    may_be_as_fast,
+    rank_results,
+    work_ratio,
+)
 from app.records import RunRow
-from app.viewmodels.compare.effects import describe_joint_difference, effect_sentences
 from app.viewmodels.format.cells import example_word
-from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.naming import label_in_sentence, variant_names
 from app.viewmodels.format.ratios import (
+    CI,
     agree,
     compare_speed,
     describe_ratio_interval,
-    describe_speed,
     describe_speed_interval,
     is_far_from_one,
     is_plural,
@@ -26,153 +30,39 @@ from app.viewmodels.format.ratios import (
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 
-
-class NamedResult(NamedTuple):
-    """A variant with the name that tells it from the others, at the start of a sentence and within one.
-
-    `joint` says in which settings it differs from the baseline, if in several.
-    """
-
-    result: VariantResult
-    first: str
-    within: str
-    joint: str = ""
-
-
-def comparison_sentence(other: NamedResult, base: NamedResult) -> str:
-    """Return how a variant compares: ratio, interval, number of runs, and energy."""
-    found = other.result
-    if found.decision == "different workloads":
-        workloads = " and ".join(each.result.runs[0].spec.workload for each in (other, base))
-        return f"{workloads} are different workloads, so their speeds are not compared."
-    if found.speedup is None:
-        without = other if found.throughput is None else base
-        return (
-            f"{other.first} and {base.within} cannot be compared: "
-            f"no run of {without.within} measured anything ({describe_endings(without.result.runs)})."
-        )
-    if found.decision == "no difference seen":
-        return _no_difference(other, base)
-    few, energy = (
-        found.decision in _WITHOUT_INTERVAL,
-        _clause(_energy(found, "they" if is_plural(other.first) else "it")),
-    )
-    if other.joint:
-        speed = describe_speed(found.speedup.value, past_tense=few)
-        change = f"differs from {base.within} {other.joint}: it {speed}"
-    else:
-        change = f"{compare_speed(found.speedup.value, past_tense=few)} {base.within}"
-    interval = "" if few else f"{describe_speed_interval(found.speedup)}, "
-    evidence = "" if found.decision == "one run each" else f" ({interval}{_run_counts(other, base)})"
-    margin = "" if few else _clause(_describe_margin(found.equivalence))
-    return f"{agree(other.first, change)}{evidence}{margin}{energy}."
-
-
-def _describe_margin(found: Equivalence | None) -> str:
-    """Return how a ratio lies to the margin, if one was given."""
-    if found is None:
-        return ""
-    margin = units.exactly(found.margin_pct, "%")
-    match found.decision:
-        case "equal":
-            return f"they are equal within {margin}"
-        case "cannot tell":
-            return f"whether they are equal within {margin} is undecided"
-        case _:
-            return f"that is more than the margin of {margin}"
-
-
-def _equal(other: NamedResult, base: NamedResult, found: Equivalence) -> str:
-    """Return the statement on two variants that are equal within a margin."""
-    assert found.interval is not None
-    interval = describe_ratio_interval(*found.interval, level=TESTS_LEVEL)
-    return (
-        f"{other.first} and {base.within} are equal within "
-        f"{units.exactly(found.margin_pct, '%')} ({interval}, {_run_counts(other, base)})"
-    )
-
-
-def _no_difference(other: NamedResult, base: NamedResult) -> str:
-    found = other.result
-    assert found.speedup is not None
-    assert found.speedup.interval is not None
-    low, high = found.speedup.interval
-    counts = _run_counts(other, base)
-    if found.equivalence is not None and found.equivalence.decision == "equal":
-        return f"{_equal(other, base, found.equivalence)}{_clause(_energy(found, other.within))}."
-    is_wide = is_far_from_one(low) or is_far_from_one(high)
-    most = "" if is_wide else f"at most {percent_of(max(1 - low, high - 1))}; "
-    between = f"{other.within} and {base.within}"
-    answer = (
-        f"No significant difference between {between}"
-        if found.speedup.is_known
-        else f"Not known yet which of {between} is faster"
-    )
-    statement = f"{answer} ({most}{describe_ratio_interval(low, high)}, {counts})"
-    joint = _clause(f"they differ {other.joint}" if other.joint else "")
-    repeats = _clause(describe_required_repeats(found.required_repeats))
-    margin = _clause(_describe_margin(found.equivalence))
-    return f"{statement}{joint}{margin}{repeats}{_clause(_energy(found, other.within))}."
-
-
-def describe_required_repeats(found: RequiredRepeats | None) -> str:
-    """Return how narrowly more repeats would determine the speed-up, and how many."""
-    if found is None:
-        return ""
-    if found.repeats > _MOST_REPEATS:
-        return "more repeats would hardly help, as runs of one variant differ too much"
-    known = units.plus_minus(units.exactly(100 * found.half_width, "%"))
-    may_take = f" ({found.fewest:,}–{found.most:,})" if found.fewest < found.most else ""
-    more = f"{found.repeats:,} more {units.plural('repeat', found.repeats)} of each{may_take}"
-    return f"with about {more} the speed-up would be known to {known}"
-
-
-def _energy(other: VariantResult, subject: str) -> str:
-    """Return what is known of its energy, as `it uses 4.1 % less energy per image`; "" if nothing is."""
-    found = other.energy_ratio
-    if found is None:
-        return ""
-    energy_phrase = f"energy per {example_word(other.runs[0].spec)}"
-    if found.interval is not None and found.interval[0] <= 1 <= found.interval[1]:
-        answer = "no significant difference in" if found.is_known else "not known yet which uses more"
-        return f"{answer} {energy_phrase} ({describe_ratio_interval(*found.interval)})"
-    change = f"{percent_of(abs(found.value - 1))} {'less' if found.value < 1 else 'more'}"
-    if is_far_from_one(found.value):
-        change = f"{units.ratio(found.value)} the"
-    verb = "used" if found.interval is None else "use" if subject == "they" or is_plural(subject) else "uses"
-    return f"{subject} {verb} {change} {energy_phrase}"
-
-
-def _clause(text: str) -> str:
-    return f"; {text}" if text else ""
-
-
-def _run_counts(other: NamedResult, base: NamedResult) -> str:
-    a, b = (each.result.throughput.n if each.result.throughput else 0 for each in (other, base))
-    return f"{a} {units.plural('run', a)} each" if a == b else f"{a} against {b} runs"
-
-
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
+NO_METHOD = f"No interval: it takes {MIN_REPEATS} or more runs of each variant"
+FEW_RUNS_NOTE = f"An interval takes {MIN_REPEATS} runs of each variant."
+HOW_SURE = f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look."
 _MOST_REPEATS = 1000
 """More than nobody makes: what would need more is noise to be found, not averaged."""
-MOST_SENTENCES = 4
-"""Variants that get a sentence each; of more only the fastest and the slowest do."""
-_WITHOUT_INTERVAL: tuple[Decision, ...] = ("one run each", "too few runs")
-NO_METHOD = f"No interval: it takes {MIN_REPEATS} or more runs of each variant"
-FEW_RUNS_NOTE = f"An interval takes {MIN_REPEATS} runs of each variant; repeat each to tell a difference from chance."
+_MOST_OFFERED = 100
+"""Repeats that one click may ask for."""
+_MOST_RIVALS = 5
+"""Variants that may be as fast as the fastest, of which more repeats are worth their time."""
+_MOST_NAME_CHARS, _MOST_LEADER_CHARS = 40, 56
+"""Of the name of each of two variants, and of the fastest of more, alone in the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The results of all variants in order, a name each, the effects of parameters, and the decision in a word or two.
 
-    `sentences` are the verdict; `text` first names the runs that did not run as requested, if any.
+    Attributes:
+        answer: Who is fastest, by how much and how sure, in at most 25 words.
+        next_step: What would decide it, or how sure it is; "" where nothing can be said.
+        more_repeats: Repeats of each variant that would; 0 where it is decided, or they would be too many.
+        sentences: The answer, what qualifies it, and the next step.
+        text: The same after the runs that did not run as requested, if any.
     """
 
     results: tuple[VariantResult, ...] = ()
     names: tuple[str, ...] = ()
     effects: tuple[Effect, ...] = ()
     decision: str = "nothing to compare"
+    answer: str = ""
+    next_step: str = ""
+    more_repeats: int = 0
     sentences: tuple[str, ...] = ()
     text: str = ""
 
@@ -181,15 +71,21 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
     """Return the verdict on these runs against the variant of run `baseline_run`; the others as `judge` takes them."""
     results = judge(rows, baseline_run, margin_pct)
     wrong = describe_mismatches(rows)
-    baseline = next(result.runs for result in results if result.is_baseline)
-    effects = compute_effects([result.runs for result in results], baseline)
-    sentences = tuple(_sentences(results, effects))
+    base = next(result for result in results if result.is_baseline)
+    names, ranked = tuple(result_names(results)), rank_results(results)
+    answer = _answer(ranked, results, names) if len(ranked) > 1 else _why_no_answer(results, base)
+    next_step, more_repeats = _next_step(results, ranked)
+    notes = _notes(results, ranked, base)
+    sentences = tuple(filter(None, (answer, *notes, next_step)))
     statement = " ".join(sentences)
     return Verdict(
         results=tuple(results),
-        names=tuple(result_names(results)),
-        effects=effects,
+        names=names,
+        effects=compute_effects([result.runs for result in results], base.runs),
         decision=overall_decision(results),
+        answer=answer,
+        next_step=next_step,
+        more_repeats=more_repeats,
         sentences=sentences,
         text=f"{wrong} So this is about what ran, not what was requested. {statement}" if wrong else statement,
     )
@@ -218,178 +114,181 @@ def overall_decision(results: Sequence[VariantResult]) -> str:
     return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
 
 
-def _sentences(results: Sequence[VariantResult], effects: Sequence[Effect]) -> list[str]:
-    """Return one sentence per variant; of many variants only the fastest, the slowest and a count of the others.
+def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], names: Sequence[str]) -> str:
+    """Return who is fastest of those that can be ranked."""
+    if len(ranked) == 2:
+        return _answer_on_two(ranked)
+    first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
+    of_all = "comparable variants" if count < len(results) else "variants"
+    decisions = {result.decision for result in ranked if not result.is_baseline}
+    if not first.is_baseline and first.decision == "no difference seen" and "faster" not in decisions:
+        return f"None of {count - 1} other {of_all} is known to be faster than the baseline."
+    name = _short(names[results.index(first)], _MOST_LEADER_CHARS)
+    subject = f"{name}, the baseline," if first.is_baseline else name
+    change = "" if first.is_baseline else f": {_speed(first).removeprefix('is ')} the baseline"
+    if not rivals:
+        return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
+    also = f"{len(rivals)} {'other' if len(rivals) == 1 else 'others'} may be as fast"
+    return f"{agree(subject, f'leads {count} {of_all}')}{change}; {also}."
 
-    Where a variant differs from the baseline in several settings, the effects of single settings come first.
 
-    If some variants do other work per example than the baseline and others do the same, the first are only counted.
-    """
-    baseline = next(result for result in results if result.is_baseline)
+def _answer_on_two(ranked: Sequence[VariantResult]) -> str:
+    result, baseline = sorted(ranked, key=lambda each: each.is_baseline)
+    names = variant_names([each.runs[0].spec for each in (result, baseline)], in_sentence=True)
+    name, base = (_short(name, _MOST_NAME_CHARS) for name in names)
+    if result.decision != "no difference seen":
+        return f"{agree(_capital(name), _speed(result))} {base}{_sureness(result)}."
+    if result.equivalence is not None and result.equivalence.decision == "equal":
+        margin = units.exactly(result.equivalence.margin_pct, "%")
+        return f"{_capital(name)} and {base} are equal within {margin}{_sureness(result)}."
+    is_known = result.speedup is not None and result.speedup.is_known
+    return f"{'No significant difference' if is_known else 'Not known yet which is faster'}: {name} and {base}" + (
+        f"{_sureness(result)}." if is_known else "."
+    )
+
+
+def _speed(result: VariantResult) -> str:
+    assert result.speedup is not None, "it is ranked"
+    return compare_speed(result.speedup.value, past_tense=False)
+
+
+def _sureness(result: VariantResult) -> str:
+    """Return the interval of a speed-up, in the words of the ratio, or that there is none."""
+    if result.is_baseline or result.speedup is None:
+        return ""
+    if result.speedup.interval is None:
+        return " (not yet sure)"
+    interval = (
+        describe_ratio_interval(*result.speedup.interval)
+        if result.decision == "no difference seen"
+        else describe_speed_interval(result.speedup)
+    )
+    return f" ({interval.removeprefix(f'{CI} ')})"
+
+
+def _short(name: str, most: int) -> str:
+    return textwrap.shorten(name, most, placeholder=" …")
+
+
+def _capital(name: str) -> str:
+    """Return a name as the beginning of a sentence; cuDNN stays."""
+    return units.sentence(name).rstrip(".")
+
+
+def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> str:
     others = [result for result in results if not result.is_baseline]
     if not others:
-        return ["All chosen runs are of one variant: there is nothing to compare it with."]
-    work = [work_ratio(other.runs, baseline.runs) for other in others]
-    work_ratios = [times_more for times_more in work if times_more is not None]
-    same_work = [other for other, times_more in zip(others, work, strict=True) if times_more is None]
-    has_same_work = any(other.speedup for other in same_work)
-    base, *named = _name_results([baseline, *(same_work if has_same_work else others)], effects)
-    of_settings = _effect_sentences(named, base, effects)
-    qualifier = "comparable " if work_ratios and has_same_work else "other "
-    few_runs = any(other.result.decision in _WITHOUT_INTERVAL for other in named)
-    return [
-        *of_settings,
-        *(
-            _individual_sentences(named, base)
-            if len(named) <= (1 if of_settings else MOST_SENTENCES)
-            else _summary_sentences(named, base, qualifier)
-        ),
-        *([_describe_other_work(work_ratios, baseline, has_same_work=has_same_work)] if work_ratios else []),
-        *([FEW_RUNS_NOTE] if few_runs else []),
-    ]
+        return "All chosen runs are of one variant: there is nothing to compare it with."
+    workloads = list(dict.fromkeys(result.runs[0].spec.workload for result in (*others, base)))
+    if all(result.decision == "different workloads" for result in others):
+        return f"{join_with_and(workloads)} are different workloads, so their speeds are not compared."
+    if base.throughput is None:
+        return f"No run of the baseline measured anything ({describe_endings(base.runs)})."
+    if len(others) > 1:
+        return "No variant but the baseline measured anything."
+    name = _short(result_names(results)[results.index(others[0])], _MOST_NAME_CHARS)
+    return f"No run of {name} measured anything ({describe_endings(others[0].runs)})."
 
 
-def _effect_sentences(others: Sequence[NamedResult], base: NamedResult, effects: Sequence[Effect]) -> list[str]:
-    """Return the effects of the settings in which these variants differ, if one differs in several.
-
-    A few variants have a sentence each, which say the same if no effect is over several pairs.
-    """
-    is_new = len(others) > MOST_SENTENCES or any(len(effect.pairs) > 1 for effect in effects)
-    if not is_new or not any(other.joint for other in others):
+def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[str]:
+    """Return what qualifies the answer: energy, margin, settings, and what is not compared."""
+    if len(ranked) < 2:
         return []
-    specs = [each.result.runs[0].spec for each in (base, *others) if each.result.throughput]
-    return effect_sentences(effects, {name for spec in specs for name in step_differences(specs[0], spec)})
-
-
-def _name_results(results: Sequence[VariantResult], effects: Sequence[Effect]) -> list[NamedResult]:
-    """Name the variants of the first one's workload by their differences, then the others by their workloads."""
-    base = results[0].runs[0].spec
-    workload = base.workload
-    same_workload = [result for result in results if result.runs[0].spec.workload == workload]
-    inline_names = variant_names([result.runs[0].spec for result in same_workload], in_sentence=True)
-    names = zip(same_workload, result_names(same_workload), inline_names, strict=True)
-    elsewhere = [(result, other) for result in results if (other := result.runs[0].spec.workload) != workload]
+    other = next(result for result in ranked if not result.is_baseline)
+    names = step_differences(base.runs[0].spec, other.runs[0].spec) if len(ranked) == 2 else []
     return [
-        *(
-            NamedResult(
-                result, shown[:1] + name[1:], name, describe_joint_difference(result.runs[0].spec, base, effects)
-            )
-            for result, shown, name in names
-        ),
-        *(NamedResult(result, other, other) for result, other in elsewhere),
+        *([_describe_energy(other)] if len(ranked) == 2 else []),
+        *([f"They differ in {len(names)} settings: {_join_labels(other, names)}."] if len(names) > 1 else []),
+        *_tally_equivalences(ranked),
+        *_describe_other_work(results, ranked, base),
+        *_incomparable(results),
     ]
 
 
-def _individual_sentences(others: Sequence[NamedResult], base: NamedResult) -> list[str]:
-    """Return one sentence per variant, but one for all those of which nothing was measured."""
-    without = [other for other in others if _lacks_throughput(other, base)]
-    if len(without) < 2:
-        return list(dict.fromkeys(comparison_sentence(other, base) for other in others))
-    sentences = dict.fromkeys(comparison_sentence(other, base) for other in others if other not in without)
-    endings = [describe_endings(other.result.runs) for other in without]
-    if len(set(endings)) == 1:
-        names = f"{join_with_and([other.within for other in without])} ({endings[0]})"
-    else:
-        names = join_with_and([f"{other.within} ({ended})" for other, ended in zip(without, endings, strict=True)])
-    return [*sentences, f"Nothing was measured of {names}."]
+def _describe_energy(result: VariantResult) -> str:
+    """Return what is known of the energy of the variant beside the baseline; "" if nothing is."""
+    ratio, energy = result.energy_ratio, f"energy per {example_word(result.runs[0].spec)}"
+    if ratio is None:
+        return ""
+    if ratio.interval is not None and ratio.interval[0] <= 1 <= ratio.interval[1]:
+        return (
+            f"No significant difference in {energy}." if ratio.is_known else f"Not known yet which uses more {energy}."
+        )
+    change = f"{percent_of(abs(ratio.value - 1))} {'less' if ratio.value < 1 else 'more'}"
+    if is_far_from_one(ratio.value):
+        change = f"{units.ratio(ratio.value)} the"
+    return f"{'They use' if is_plural(result_names([result])[0]) else 'It uses'} {change} {energy}."
 
 
-def _lacks_throughput(other: NamedResult, base: NamedResult) -> bool:
-    """Return whether a variant cannot be compared because its own runs measured nothing."""
-    same_workload = other.result.decision != "different workloads"
-    return same_workload and other.result.throughput is None and base.result.throughput is not None
+def _join_labels(result: VariantResult, names: Sequence[str]) -> str:
+    return join_with_and([label_in_sentence(result.runs[0].spec, name) for name in names])
 
 
-def _summary_sentences(others: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:
-    """Return the fastest, the slowest, and how many fall in between or are not compared."""
-    speeds = [(other.result.speedup.value, other) for other in others if other.result.speedup]
-    ranked = [other for _, other in sorted(speeds, key=itemgetter(0), reverse=True)]
-    between = [other.result.decision for other in ranked[1:-1]]
-    return [
-        *_extreme_sentences(ranked, base, qualifier),
-        *([_tally_decisions(between)] if between else []),
-        *_tally_equivalences([other.result.equivalence for other in ranked]),
-        *_incomparable_sentences([other.result for other in others if not other.result.speedup], base),
-    ]
-
-
-def _tally_equivalences(found: Sequence[Equivalence | None]) -> list[str]:
+def _tally_equivalences(ranked: Sequence[VariantResult]) -> list[str]:
     """Return how many variants are equal to the baseline within the margin, if one was given, and how many are not."""
-    decisions = [each.decision for each in found if each is not None]
-    if not decisions or found[0] is None:
+    equivalences = [result.equivalence for result in ranked if result.equivalence is not None]
+    decisions = [each.decision for each in equivalences]
+    if not decisions or decisions == ["equal"]:
         return []
     labels = {"equal": "equal to the baseline", "cannot tell": "undecided"}
-    said = [f"{decisions.count(each)} {labels.get(each, f'{each} by more')}" for each in dict.fromkeys(decisions)]
-    return [f"With a margin of {units.exactly(found[0].margin_pct, '%')}: {join_with_and(said)}."]
+    parts = [f"{decisions.count(each)} {labels.get(each, f'{each} by more')}" for each in dict.fromkeys(decisions)]
+    return [f"With a margin of {units.exactly(equivalences[0].margin_pct, '%')}: {join_with_and(parts)}."]
 
 
-def _extreme_sentences(ranked: Sequence[NamedResult], base: NamedResult, qualifier: str) -> list[str]:
-    """Return a sentence for the fastest and one for the slowest; both may be on one side of the baseline."""
-    if len(ranked) < 2:
-        return _individual_sentences(ranked, base)
-    fastest, slowest = ranked[0], ranked[-1]
-    all_slower, all_faster = _differs(fastest, faster=False), _differs(slowest, faster=True)
-    again = base._replace(within="the baseline")
-    return [
-        (
-            f"{'Even the' if all_slower else 'The'} fastest of {len(ranked)} {qualifier}variants: "
-            f"{comparison_sentence(fastest, base)}"
-        ),
-        f"{'Even the' if all_faster else 'The'} slowest: {comparison_sentence(slowest, again)}",
-    ]
+def _describe_other_work(
+    results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult
+) -> list[str]:
+    """Return how many variants do other work than the baseline, and how much of it."""
+    ratios = [ratio for result in results if result.speedup and (ratio := work_ratio(result.runs, base.runs))]
+    if not ratios:
+        return []
+    operations = f"{units.range_of(ratios, units.ratio_figures)}× the operations per {example_word(base.runs[0].spec)}"
+    if len(ranked) < sum(result.speedup is not None for result in results):
+        do, are = ("does", "is") if len(ratios) == 1 else ("do", "are")
+        return [f"{len(ratios)} more {do} {operations} and {are} not ranked."]
+    it_does = "it does" if len(ratios) == 1 else "the others do"
+    return [f"{'It is not' if len(ratios) == 1 else 'None is'} directly comparable: {it_does} {operations}."]
 
 
-def _differs(shown: NamedResult, *, faster: bool) -> bool:
-    """Return whether a variant is faster (or slower) than the baseline, with an interval or without one."""
-    speedup = shown.result.speedup
-    if speedup is None or shown.result.decision == "no difference seen":
-        return False
-    return speedup.value > 1 if faster else speedup.value < 1
-
-
-def _incomparable_sentences(others: Sequence[VariantResult], base: NamedResult) -> list[str]:
+def _incomparable(results: Sequence[VariantResult]) -> list[str]:
     """Return how many variants have no ratio, and why."""
-    elsewhere = [other.runs[0].spec.workload for other in others if other.decision == "different workloads"]
+    elsewhere = [result for result in results if result.decision == "different workloads" and not result.is_baseline]
+    unmeasured = [result.runs for result in results if result.throughput is None and result not in elsewhere]
     sentences = []
     if elsewhere:
-        names = ", ".join(dict.fromkeys(elsewhere))
-        sentences.append(
-            f"{len(elsewhere)} {units.plural('variant', len(elsewhere))} of another workload ({names})"
-            f" {'is' if len(elsewhere) == 1 else 'are'} not compared."
-        )
-    if rest := [other.runs for other in others if other.decision != "different workloads"]:
-        baseline_unmeasured = base.result.throughput is None
-        why = (
-            f": no run of it measured anything{describe_group_endings([base.result.runs])}"
-            if baseline_unmeasured
-            else ""
-        )
-        sentences.append(f"{len(rest)} cannot be compared with {base.within}{why or describe_group_endings(rest)}.")
+        names = ", ".join(dict.fromkeys(result.runs[0].spec.workload for result in elsewhere))
+        are = "variant of another workload ({}) is" if len(elsewhere) == 1 else "variants of other workloads ({}) are"
+        sentences.append(f"{len(elsewhere)} {are.format(names)} not compared.")
+    if unmeasured:
+        sentences.append(f"{len(unmeasured)} measured nothing{describe_group_endings(unmeasured)}.")
     return sentences
 
 
-def _describe_other_work(found: Sequence[float], baseline: VariantResult, *, has_same_work: bool) -> str:
-    """Return how many variants do other work than the baseline, and how much of it.
+def _next_step(results: Sequence[VariantResult], ranked: Sequence[VariantResult]) -> tuple[str, int]:
+    """Return what would decide it, and how many more repeats that takes; or how sure it is, and 0."""
+    others = [result for result in ranked if not result.is_baseline]
+    if not others or len(ranked) < 2:
+        return "", 0
+    fewest = min(result.throughput.n for result in results if result.throughput is not None)
+    if fewest < MIN_REPEATS:
+        return FEW_RUNS_NOTE, MIN_REPEATS - fewest
+    required = [result.required_repeats for result in others if result.required_repeats is not None]
+    if all(result.decision == "no difference seen" for result in others):
+        if not required:
+            return HOW_SURE, 0
+        most = max(required, key=lambda each: each.repeats)
+        return units.sentence(_describe_required_repeats(most)), most.repeats if most.repeats <= _MOST_OFFERED else 0
+    rivals = may_be_as_fast(ranked) if len(ranked) > 2 else []
+    if 0 < len(rivals) < _MOST_RIVALS:
+        return f"More repeats of the first {1 + len(rivals)} would tell which of them is fastest.", 0
+    return HOW_SURE, 0
 
-    They have no sentence of their own if others do the same work.
-    """
-    ends = f"{units.range_of(found, units.ratio_figures)}×"
-    single = len(found) == 1
-    work = f"{'it does' if single else 'they do'} {ends} the operations per {example_word(baseline.runs[0].spec)}"
-    if not has_same_work:
-        return f"{'It is not' if single else 'None is'} directly comparable, though: {work}."
-    are, ratios = ("variant is", "its ratio is") if single else ("variants are", "their ratios are")
-    return f"{len(found)} more {are} not directly comparable: {work}; {ratios} in the table."
 
-
-def _tally_decisions(decisions: Sequence[Decision]) -> str:
-    """Count what can be said of the variants in between: 3 faster, 1 without a significant difference."""
-    if set(decisions) <= set(_WITHOUT_INTERVAL):
-        return f"{len(decisions)} {'falls' if len(decisions) == 1 else 'fall'} in between."
-    labels = {
-        "no difference seen": "without a significant difference",
-        "too few runs": "with too few runs",
-        "one run each": "with one run only",
-    }
-    parts = (f"{decisions.count(each)} {labels.get(each, each)}" for each in dict.fromkeys(decisions))
-    return f"In between: {', '.join(parts)}."
+def _describe_required_repeats(required: RequiredRepeats) -> str:
+    """Return how narrowly more repeats would determine the speed-up, and how many."""
+    if required.repeats > _MOST_REPEATS:
+        return "more repeats would hardly help, as runs of one variant differ too much"
+    width = units.plus_minus(units.exactly(100 * required.half_width, "%"))
+    range_ = f" ({required.fewest:,}–{required.most:,})" if required.fewest < required.most else ""
+    more = f"{required.repeats:,} more {units.plural('repeat', required.repeats)} of each{range_}"
+    return f"with about {more} the speed-up would be known to {width}"

@@ -1,42 +1,30 @@
 """The verdict on an experiment: while it is made, for the Run screen, and at its end, for the notices."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
-from app.analysis.intervals import LEVEL, MIN_REPEATS, Estimate
+from app.analysis.intervals import Estimate
 from app.analysis.verdict import (
     VariantResult,
     comparable_results,
     fastest_result,
     group_but_for_seed,
-    may_be_as_fast,
-    rank_results,
     without_seed,
 )
 from app.records import RunRow
 from app.viewmodels.charts.model import Axis, ratio_axis
 from app.viewmodels.compare.comparison import default_baseline
-from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_required_repeats
+from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue_banner import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import (
-    CI,
-    agree,
-    compare_speed,
-    describe_speed_interval,
     is_far_from_one,
     percent_of,
 )
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
-
-_MAX_NAME_CHARS = 40
-"""Of a variant in a title: desktops show about 60 characters of one line."""
-_MOST_ANSWER_CHARS = 56
-"""Of the fastest variant of many, alone in the answer."""
 
 
 def experiment_verdict(rows: Sequence[RunRow]) -> VerdictText:
@@ -54,91 +42,11 @@ def verdict_text(found: Verdict) -> VerdictText:
     """
     sentence, *others = found.sentences
     before, *_ = found.text.split(sentence)
-    return VerdictText(title=_title(found), sentence=sentence, rest=" ".join(filter(None, (before.strip(), *others))))
-
-
-def _title(found: Verdict) -> str:
-    """Return the verdict in a few words; "" where no two variants can be compared."""
-    names = variant_names([result.runs[0].spec for result in found.results], in_sentence=True)
-    named = list(zip(found.results, map(_short, names), strict=True))
-    base = next(name for result, name in named if result.is_baseline)
-    measured = [(result.speedup.value, result, name) for result, name in named if result.speedup is not None]
-    if len(measured) < 2:
-        return ""
-    if len(measured) == 2:
-        return next(_one_title(result, name, base) for _, result, name in measured if not result.is_baseline)
-    _, result, name = max(measured, key=lambda each: each[0])
-    if result.is_baseline:
-        return f"Fastest of {len(measured)}: {name}, the baseline"
-    if result.decision == "no difference seen":
-        return f"None of {len(measured) - 1} significantly faster than {base}"
-    assert result.speedup is not None, "it is measured"
-    return f"Fastest of {len(measured)}: {name}, {_speed(result.speedup)} {base}"
-
-
-def _one_title(result: VariantResult, name: str, base: str) -> str:
-    assert result.speedup is not None, "only what was measured has a title"
-    if result.decision == "no difference seen":
-        answer = "No significant difference" if result.speedup.is_known else "Not known yet which is faster"
-        return f"{answer}: {name} and {base}"
-    return f"{agree(_capital(name), compare_speed(result.speedup.value, past_tense=False))} {base}"
-
-
-def answer_sentence(verdict: Verdict) -> str:
-    """Return who is fastest, by how much and how sure, in at most 25 words."""
-    ranked = rank_results(verdict.results)
-    if len(ranked) < 2:
-        return verdict.sentences[0] if verdict.sentences else _NO_ANSWER
-    if len(ranked) == 2:
-        return _answer_on_two(ranked)
-    first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
-    name = verdict.names[verdict.results.index(first)]
-    name, alike = _short(name, _MOST_ANSWER_CHARS), "comparable " if count < len(verdict.results) else ""
-    decisions = {result.decision for result in ranked if not result.is_baseline}
-    if not first.is_baseline and "no difference seen" in decisions <= {"no difference seen", "slower"}:
-        return f"None of {count - 1} other {alike}variants is known to be faster than the baseline."
-    change = "" if first.is_baseline or first.speedup is None else f": {_speed(first.speedup)} the baseline"
-    subject = f"{name}, the baseline," if first.is_baseline else name
-    if not rivals:
-        return f"{agree(subject, f'is the fastest of {count} {alike}variants')}{change}{_sureness(first)}."
-    also = f"{len(rivals)} {'other' if len(rivals) == 1 else 'others'} may be as fast"
-    return f"{agree(subject, f'leads {count} {alike}variants')}{change}; {also}."
-
-
-def _speed(ratio: Estimate) -> str:
-    """Return `62 % faster than` or `10.7× as fast as`."""
-    return compare_speed(ratio.value, past_tense=False).removeprefix("is ")
-
-
-def _answer_on_two(ranked: Sequence[VariantResult]) -> str:
-    result, baseline = sorted(ranked, key=lambda each: each.is_baseline)
-    names = variant_names([each.runs[0].spec for each in (result, baseline)], in_sentence=True)
-    name, base = (_short(name) for name in names)
-    title = _one_title(result, name, base)
-    if result.decision == "no difference seen" and result.equivalence and result.equivalence.decision == "equal":
-        title = f"{_capital(name)} and {base} are equal within {units.exactly(result.equivalence.margin_pct, '%')}"
-    return f"{title}{_sureness(result)}."
-
-
-def _sureness(result: VariantResult) -> str:
-    """Return the interval of a speed-up, in the unit of the ratio, or that one run proves little."""
-    if result.is_baseline or result.speedup is None:
-        return ""
-    interval = result.speedup.interval
-    if interval is None:
-        return " (not yet sure)"
-    if result.decision == "no difference seen":
-        return f" ({_ends(result.speedup)})" if result.speedup.is_known else ""
-    return f" ({describe_speed_interval(result.speedup).removeprefix(f'{CI} ')})"
-
-
-def _short(name: str, most: int = _MAX_NAME_CHARS) -> str:
-    return textwrap.fill(name, most, max_lines=1, placeholder=" …")
-
-
-def _capital(name: str) -> str:
-    """Return a name as the beginning of a sentence; cuDNN stays."""
-    return units.sentence(name).rstrip(".")
+    return VerdictText(
+        title=sentence.partition(" (")[0].rstrip("."),
+        sentence=sentence,
+        rest=" ".join(filter(None, (before.strip(), *others))),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +100,6 @@ class ExperimentResult:
 
 
 _MOST_TICKS = 5
-_MOST_OFFERED = 100
-"""Repeats that one click may ask for: what would need more is noise to be found."""
-_MOST_RIVALS = 5
 _NO_ANSWER = "No answer yet"
 
 
@@ -230,11 +135,10 @@ def _result(
     comparable = comparable_results(verdict.results)
     rows = [(result not in comparable, _result_row(name, result, fastest, disturbances)) for name, result in variants]
     rows.sort(key=lambda pair: (pair[1].change != _BASELINE, pair[0], -(pair[1].ratio or 0.0)))
-    next_step, more_repeats = _next_step(verdict)
     return ExperimentResult(
-        answer=answer_sentence(verdict),
-        next_step=next_step,
-        more_repeats=more_repeats,
+        answer=verdict.answer,
+        next_step=verdict.next_step,
+        more_repeats=verdict.more_repeats,
         lamp=_lamp(disturbances),
         disturbance="\n".join(dict.fromkeys(filter(None, disturbances.values()))),
         rows=tuple(row for _, row in rows),
@@ -304,22 +208,3 @@ def _ends(estimate: Estimate) -> str:
     if estimate.interval is None:
         return ""
     return " to ".join(map(units.ratio if is_far_from_one(estimate.value) else _percent, estimate.interval))
-
-
-def _next_step(verdict: Verdict) -> tuple[str, int]:
-    """Return what would decide it, and how many more repeats that takes; or how sure it is, and 0."""
-    others = [result for result in verdict.results if not result.is_baseline and result.speedup is not None]
-    if not others:
-        return "", 0
-    fewest = min(result.throughput.n for result in verdict.results if result.throughput is not None)
-    if fewest < MIN_REPEATS:
-        return f"An interval takes {MIN_REPEATS} runs of each variant.", MIN_REPEATS - fewest
-    required = [result.required_repeats for result in others if result.required_repeats is not None]
-    if required and all(result.decision == "no difference seen" for result in others):
-        most = max(required, key=lambda each: each.repeats)
-        worth = most.repeats if most.repeats <= _MOST_OFFERED else 0
-        return f"{units.sentence(describe_required_repeats(most))}", worth
-    rivals = may_be_as_fast(ranked) if len(ranked := rank_results(verdict.results)) > 2 else []
-    if 0 < len(rivals) < _MOST_RIVALS:
-        return f"More repeats of the first {1 + len(rivals)} would tell which of them is fastest.", 0
-    return f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look.", 0

@@ -85,15 +85,3 @@ def _times_span(low: float, high: float) -> str:
     """Return an interval with the decimals of the ratio in its middle, as tables write it."""
     middle = math.sqrt(low * high)
     return f"{units.span(*(units.ratio_figures(end, middle) for end in (low, high)))}×"
-
-
-def describe_speed_range(low: float, high: float) -> str:
-    """Return a range of ratios of throughput: `0.980–24.1× as fast`, `1.9 % slower to 7.8 % faster`."""
-    if is_far_from_one(low) or is_far_from_one(high):
-        return f"{units.span(units.ratio_figures(low), units.ratio_figures(high))}× as fast"
-    ends = sorted((low, high), key=lambda end: abs(end - 1)) if low > 1 or high < 1 else (low, high)
-    words = ["faster" if end >= 1 else "slower" for end in ends]
-    if words[0] == words[1]:
-        figures = units.span(*(format_percent(abs(end - 1)) for end in ends))
-        return f"{units.quantity(figures, '%')} {words[0]}"
-    return " to ".join(f"{percent_of(abs(end - 1))} {word}" for end, word in zip(ends, words, strict=True))
