@@ -1,6 +1,6 @@
 """The table of a comparison: variants and their runs from the fastest to the slowest, each with bar and whisker."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QPointF, QRect, QRectF, Qt, Signal
@@ -8,7 +8,6 @@ from PySide6.QtGui import (
     QAction,
     QActionGroup,
     QColor,
-    QFontMetrics,
     QGuiApplication,
     QKeyEvent,
     QKeySequence,
@@ -24,9 +23,8 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ChecksMenu, plain_tooltip
 from app.gui.widgets.cell_table import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
 from app.gui.widgets.frozen_columns import FrozenColumns
-from app.gui.widgets.text_widths import SYMBOL_ONLY, Face, give_way, width_in_two_lines
 from app.viewmodels.compare.arrangement import Arrangement, table_text
-from app.viewmodels.compare.table import BASE, ENERGY_RATIO, RUN, SPEEDUP, VARIANT, CompareTable, TableRow
+from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
 
 EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
@@ -34,10 +32,6 @@ _SWATCH_WIDTH = 24
 MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
 """Width of expander, check box and swatch at the left of the first column."""
 
-_MARKS = ("outcome", "evidence")
-"""The columns of symbols, whose words give way where the width is little."""
-_OF_INTEREST = (RUN, BASE, VARIANT, "host", *_MARKS, SPEEDUP, ENERGY_RATIO)
-"""The columns that should be in view without scrolling."""
 _NO_PARENT = QModelIndex()
 _MARKS_COLUMN, _BASELINE_COLUMN = 0, 1
 _FLAGS = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemNeverHasChildren
@@ -84,31 +78,6 @@ class CompareModel(CellModel):
         if column != self.arrangement.column:
             return title
         return f"{title} {'↓' if self.arrangement.descending else '↑'}"
-
-    def divide_width(
-        self, content: Mapping[int, int], names: int, least: int, metrics: QFontMetrics, view: int
-    ) -> dict[int, int]:
-        """Return the widths of the columns up to the last figure of interest, such that they fit if they can.
-
-        Args:
-            content: Width of each shown column with everything in it.
-            names: Width of the variants' names.
-            least: The least width of names.
-            metrics: Of the font of the titles.
-            view: In pixels.
-        """
-        keys = self.table.keys
-        shown = {n: names if keys[n] == VARIANT else width for n, width in content.items() if keys[n] in _OF_INTEREST}
-        marks = [n for n in shown if keys[n] in _MARKS]
-        titles = {n: metrics.horizontalAdvance(self.title(n)) + 2 * GRID + 2 for n in marks}
-        steps = [
-            *({n: width} for n, width in titles.items()),
-            *({n: SYMBOL_ONLY} for n in marks),
-            {n: least for n in shown if keys[n] == VARIANT},
-        ]
-        widths = give_way(shown, steps, (), view)
-        spare = max(0, view - sum(widths.values()))
-        return {n: min(shown[n], width + spare) if keys[n] == VARIANT else width for n, width in widths.items()}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Return the check state of a row and whether it is the baseline; the rest as in every table."""
@@ -178,13 +147,6 @@ class CompareDelegate(CellDelegate):
         area = super().content_area(option, index)
         return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
 
-    def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
-        """Return what fits of a cell's text that is too long; nothing of an outcome."""
-        model = index.model()
-        if isinstance(model, CompareModel) and model.table.keys[index.column()] in _MARKS:
-            return ""
-        return super().shortened(cell, index, face, width)
-
     def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, model: CompareModel) -> None:
         middle = area.center().y()
         if row.is_parent:
@@ -243,8 +205,7 @@ class CompareDelegate(CellDelegate):
 
 
 _MIN_ROWS_SHOWN = 4
-_VARIANT_MIN, _VARIANT_MAX, _VARIANT_PCT = 24 * GRID, 36 * GRID, 32
-"""Width of names: at least; at most, in pixels in any window, and in percent of a wide one."""
+_VARIANT_MAX = 36 * GRID
 _BASE_WIDTH = 6 * GRID
 _HOST_MAX = 24 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
@@ -270,13 +231,10 @@ class CompareTableView(CellTable):
         self._actions = actions
         self._model = CompareModel()
         self.hidden_columns: frozenset[str] = frozenset()
-        self._content_widths: dict[int, int] = {}
-        self._least_name_width = _VARIANT_MIN
         super().__init__(self._model, CompareDelegate(theme, names=_NAMES), elastic=_NAMES, elastic_max=_VARIANT_MAX)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         heads = self.horizontalHeader()
         heads.setSectionsClickable(True)
-        heads.setMinimumSectionSize(SYMBOL_ONLY)
         heads.sectionClicked.connect(self._sort)
         heads.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         heads.customContextMenuRequested.connect(lambda at: columns_menu(self).popup(heads.mapToGlobal(at)))
@@ -378,29 +336,13 @@ class CompareTableView(CellTable):
     def width_for(self, column: int, content: int) -> int:
         """Add the width of the marks in the first column."""
         key = self._model.table.keys[column]
-        wanted = {"host": min(content, _HOST_MAX), BASE: _BASE_WIDTH, RUN: content + MARKS_WIDTH}.get(key, content)
-        self._content_widths[column] = wanted
-        return wanted
-
-    def _stretch(self) -> None:
-        """Give way until the figures of interest are in view: words to symbols, names to two lines."""
-        model = self._model
-        content = {n: width for n, width in self._content_widths.items() if not self.isColumnHidden(n)}
-        names = min(self._elastic_preferred, max(_VARIANT_MAX, self.width() * _VARIANT_PCT // 100))
-        widths = model.divide_width(content, names, self._least_name_width, self.fontMetrics(), self.viewport().width())
-        for n, width in widths.items():
-            model.show_title(n, shown=width > SYMBOL_ONLY)
-            self.setColumnWidth(n, width)
-        self._elastic_max = widths.get(_NAMES, names)
-        super()._stretch()
+        return {"host": min(content, _HOST_MAX), BASE: _BASE_WIDTH, RUN: content + MARKS_WIDTH}.get(key, content)
 
     def _show(self, table: CompareTable, arrangement: Arrangement) -> None:
         row, same_runs = self.current_row(), table is self._model.table
         before = self.currentIndex().row() if same_runs else 0
         self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
         self._delegate.unit_widths.clear()
-        self._content_widths.clear()
-        self._least_name_width = max(_VARIANT_MIN, width_in_two_lines(_names(table), self.font()))
         self.fit(table.widest, title_suffix=" ↓")
         self.hide_columns(self.hidden_columns)
         if self._model.rows:
@@ -480,11 +422,6 @@ class CompareTableView(CellTable):
 def _are_alike(one: TableRow, other: TableRow) -> bool:
     """Return whether both rows are heads of groups, or none is."""
     return (one.kind == "group") == (other.kind == "group")
-
-
-def _names(table: CompareTable) -> list[str]:
-    place = table.keys.index(VARIANT) if table.variants else 0
-    return [variant.summary.cells[place].text for variant in table.variants]
 
 
 def _runs(table: CompareTable) -> set[int]:

@@ -198,11 +198,6 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
         RUN: Column("Run", "The run's number, or how many runs; the box shows or hides curves"),
         BASE: Column("Base", "Ratios are against this one: click, or press B", numeric=False),
         VARIANT: Column("Variant", "What differs between these runs", numeric=False),
-        "host": Column("Host", "The host that it was made on; empty for this machine", numeric=False),
-        "outcome": Column("Outcome", "How the run ended", numeric=False),
-        "evidence": Column(
-            "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
-        ),
         SPEEDUP: Column(
             "Speed-up",
             f"Throughput as a ratio to the baseline's, with its {CI}",
@@ -224,6 +219,11 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
             plot="spark",
         ),
         "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}", second=CI),
+        "host": Column("Host", "The host that it was made on; empty for this machine", numeric=False),
+        "outcome": Column("Outcome", "How the run ended", numeric=False),
+        "evidence": Column(
+            "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
+        ),
     }
     folded = {
         metric.key: Column(
@@ -263,18 +263,20 @@ class _RowBuilder:
             Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
             _NO_TEXT,
             cells.text_cell(variant.name, cells.variant(result.runs[0].spec).tooltip),
-            hosts_cell(result.runs),
-            _outcomes_cell(result.runs),
-            _verified_cell(result.runs),
             *(
                 _mark_work(_mark_baseline(ratio, is_base=result.is_baseline), other_work)
                 for ratio in (
-                    ratio_cell(result.speedup, self.speeds, leads=leads),
+                    ratio_cell(result.speedup, self.speeds, leads=leads)
+                    if result.throughput is not None
+                    else _why_none(_outcomes_cell(result.runs)),
                     ratio_cell(result.energy_ratio, self.energies),
                 )
             ),
             replace(estimate_cell(result.throughput), spark=sparks.throughput),
             estimate_cell(result.energy),
+            hosts_cell(result.runs),
+            _outcomes_cell(result.runs),
+            _verified_cell(result.runs),
             *_metric_cells(variant.metrics, sparks.power),
         )
         return TableRow(
@@ -308,18 +310,20 @@ class _RowBuilder:
             cells.run_number(row),
             _NO_TEXT,
             cells.text_cell(name, cells.variant(row.spec).tooltip),
-            cells.host(row),
-            cells.outcome(row.outcome),
-            cells.verified(row),
             *(
                 _mark_work(_mark_baseline(ratio, is_base=alone), other_work)
                 for ratio in (
-                    _single_ratio(throughput, base_throughput, self.speeds),
+                    _single_ratio(throughput, base_throughput, self.speeds)
+                    if throughput is not None
+                    else _why_none(cells.outcome(row.outcome)),
                     _single_ratio(energy, base_energy, self.energies),
                 )
             ),
             replace(_figure_cell("throughput", throughput, row), spark=self._sparks(row).throughput),
             _figure_cell("energy", energy, row),
+            cells.host(row),
+            cells.outcome(row.outcome),
+            cells.verified(row),
             *_metric_cells(self.metrics[row.run], self._sparks(row).power, row),
         )
         return TableRow(
@@ -356,6 +360,11 @@ def _single_ratio(value: float | None, base: float | None, axis: Axis) -> Cell:
 
 def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
     return replace(ratio, text="baseline", unit="") if is_base and ratio.key is not None else ratio
+
+
+def _why_none(outcome: Cell) -> Cell:
+    """Return how a run ended that has no speed, where the speed would be."""
+    return Cell(text=outcome.text, tooltip=outcome.tooltip)
 
 
 def _mark_work(ratio: Cell, other_work: float | None) -> Cell:

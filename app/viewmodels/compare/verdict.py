@@ -228,7 +228,8 @@ def _tally_equivalences(ranked: Sequence[VariantResult]) -> list[str]:
     """Return how many variants are equal to the baseline within the margin, if one was given, and how many are not."""
     equivalences = [result.equivalence for result in ranked if result.equivalence is not None]
     decisions = [each.decision for each in equivalences]
-    if not decisions or decisions == ["equal"]:
+    is_answer = len(ranked) == 2 and any(result.decision == "no difference seen" for result in ranked)
+    if not decisions or (is_answer and decisions == ["equal"]):
         return []
     labels = {"equal": "equal to the baseline", "cannot tell": "undecided"}
     parts = [f"{decisions.count(each)} {labels.get(each, f'{each} by more')}" for each in dict.fromkeys(decisions)]

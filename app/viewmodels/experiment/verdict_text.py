@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app import units
 from app.analysis.intervals import Estimate
@@ -11,6 +11,7 @@ from app.analysis.verdict import (
     comparable_results,
     fastest_result,
     group_but_for_seed,
+    rank_results,
     without_seed,
 )
 from app.records import RunRow
@@ -42,8 +43,9 @@ def verdict_text(found: Verdict) -> VerdictText:
     """
     sentence, *others = found.sentences
     before, *_ = found.text.split(sentence)
+    is_ranked = len(rank_results(found.results)) > 1
     return VerdictText(
-        title=sentence.partition(" (")[0].rstrip("."),
+        title=sentence.partition(" (")[0].rstrip(".") if is_ranked else "",
         sentence=sentence,
         rest=" ".join(filter(None, (before.strip(), *others))),
     )
@@ -120,7 +122,8 @@ def experiment_result(
         return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(()))
     verdict = compute_verdict(rows, default_baseline(rows))
     variants_by_name = [(name, _result_of(spec, verdict)) for spec, name in zip(specs, names, strict=True)]
-    return _result(verdict, variants_by_name, disturbances)
+    result = _result(verdict, variants_by_name, disturbances)
+    return result if len(rank_results(verdict.results)) > 1 else replace(result, answer=_NO_ANSWER)
 
 
 def verdict_result(verdict: Verdict) -> ExperimentResult:

@@ -175,7 +175,7 @@ def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None
     }
     both = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
     assert experiment_document(experiment_result(both, runs_in_order(both, load)))["verdict"]["text"].startswith(
-        "No significant difference between batch size 16"
+        "No significant difference: batch size 16"
     )
 
 

@@ -54,9 +54,9 @@ def test_a_margin_changes_what_is_said_and_not_the_status(database: Path, capsys
     for margin in ("2%", "10%", "20\xa0%"):
         assert compared(database, "--margin", margin) == 0
         said[margin] = capsys.readouterr().out.splitlines()[0]
-    assert "3 runs each); that is more than the margin of 2\xa0%" in said["2%"]
-    assert "3 runs each); whether they are equal within 10\xa0% is undecided" in said["10%"]
-    assert "3 runs each); they are equal within 20\xa0%" in said["20\xa0%"]
+    assert "With a margin of 2\xa0%: 1 slower by more." in said["2%"]
+    assert "With a margin of 10\xa0%: 1 undecided." in said["10%"]
+    assert "With a margin of 20\xa0%: 1 equal to the baseline." in said["20\xa0%"]
     assert compared(database, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["margin_pct"], [row["equivalence"] for row in document["rows"]]) == (None, [None, None])

@@ -22,7 +22,6 @@ from app.viewmodels.compare.comparison import (
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
 from app.viewmodels.compare.table import TableRow, estimate_cell
-from app.viewmodels.compare.verdict import FEW_RUNS_NOTE
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import panned, zoomed
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
@@ -91,12 +90,58 @@ _CHANGES: tuple[tuple[str, Value], ...] = (
 )
 
 
-def test_of_more_variants_than_are_seen_at_once_the_baseline_is_first() -> None:
-    rows = [run_row(run, units=run) for run in range(1, 10)]
-    assert column(of(rows, 7), "Variant")[:3] == ["Units 7", "Units 1", "Units 2"]
-    assert column(of(rows[:8], 7), "Variant")[:3] == ["Units 1", "Units 2", "Units 3"]
+def test_rows_go_from_the_fastest_to_the_slowest_after_the_baseline_and_other_work_is_last() -> None:
+    rows = [run_row(run, units=run, throughput=1000.0 + run) for run in range(1, 5)]
+    assert column(of(rows, 2), "Variant") == ["Units 2", "Units 4", "Units 3", "Units 1"]
     by_run = Arrangement(column=0, descending=False)
-    assert column(of(rows, 7), "Variant", by_run)[:2] == ["Units 1", "Units 2"], "but where they are sorted"
+    assert column(of(rows, 2), "Variant", by_run) == ["Units 2", "Units 1", "Units 3", "Units 4"]
+    worked = [
+        replace(row, summary=replace(row.summary, flops_per_step=flops * 32))
+        for row, flops in zip(rows, (10, 10, 10, 40), strict=True)
+    ]
+    found = of(worked, 2)
+    assert column(found, "Variant") == ["Units 2", "Units 3", "Units 1", "Units 4"], "the fastest does other work"
+    assert [row.other_work for row in Arrangement().rows(found.table)] == [False, False, False, True]
+    assert " · 1 with other work, last · " in found.against
+    assert "4.00× the operations" in Arrangement().rows(found.table)[-1].cells[3].tooltip
+
+
+def test_the_fastest_is_marked_where_its_interval_lies_above_all_others() -> None:
+    def fastest(*groups: tuple[float, ...]) -> list[bool]:
+        figures = [(units, rate) for units, rates in enumerate(groups, 64) for rate in rates]
+        rows = [run_row(n, units=units, throughput=rate) for n, (units, rate) in enumerate(figures, 1)]
+        return [row.is_fastest for row in Arrangement().rows(of(rows).table)]
+
+    assert fastest((1000.0, 1001.0, 999.0), (1500.0, 1501.0, 1499.0)) == [False, True]
+    assert fastest((1000.0, 1001.0, 999.0), (500.0, 501.0, 499.0)) == [True, False]
+    assert fastest((1000.0, 1100.0, 900.0), (1010.0, 1110.0, 910.0)) == [False, False]
+    assert fastest((1000.0,), (1500.0,)) == [False, False]
+
+
+def test_ratios_have_their_whiskers_on_one_axis_and_figures_their_sparklines() -> None:
+    table = of(repeated(3)).table
+    base, other = Arrangement().rows(table)
+    speed, rate = table.keys.index("speedup"), table.keys.index("throughput")
+    column_, whisker = table.columns[speed], other.cells[speed].whisker
+    assert base.cells[speed].whisker is not None
+    assert base.cells[speed].whisker[:3] == (column_.reference,) * 3, "the baseline's ratio is 1"
+    assert whisker is not None
+    assert column_.reference < whisker.low < whisker.value < whisker.high < 1
+    spark = other.cells[rate].spark
+    assert len(spark) > 1
+    assert 0 < min(spark) <= max(spark) <= 1
+
+
+def test_columns_in_which_all_runs_agree_are_told_in_the_heading() -> None:
+    rows = [replace(row, evidence_state="verified") for row in repeated(2)]
+    found = of(rows)
+    assert {"outcome", "evidence"} <= found.table.agreed.keys() <= found.table.folded
+    assert found.against.endswith(" · all completed · all verified · Throttled 0\xa0s") or (
+        " · all completed · all verified" in found.against
+    )
+    partly = of([replace(rows[0], evidence_state="verified in part"), *rows[1:]])
+    assert "evidence" not in partly.table.folded, "where not all are verified, all say what they are"
+    assert of(rows[:1]).table.agreed == {}, "one run agrees with nothing"
 
 
 def test_rows_have_the_letters_of_their_curves() -> None:
@@ -108,7 +153,7 @@ def test_ratios_are_against_the_chosen_baseline() -> None:
     rows = [run_row(1, throughput=1000.0, energy_mj=20.0), run_row(2, throughput=1064.0, energy_mj=19.0, units=128)]
     assert column(of(rows), "Speed-up") == ["baseline", "1.064×"]
     assert column(of(rows), "Energy ratio") == ["baseline", "0.950×"]
-    assert column(of(rows, 2), "Speed-up") == ["0.940×", "baseline"]
+    assert column(of(rows, 2), "Speed-up") == ["baseline", "0.940×"]
     assert "6.4\xa0% faster" in of(rows).verdict.text
     assert "6.0\xa0% slower" in of(rows, 2).verdict.text
 
@@ -121,18 +166,12 @@ def test_a_variant_s_runs_share_a_row_with_intervals_and_stand_under_it_when_unf
     together = Arrangement().rows(table)[1].cells[speed]
     assert (together.text, together.unit) == ("1.060×", "1.057–1.063")
     assert "3 runs" in together.tooltip
-    rate = Arrangement().rows(table)[0].cells[speed - 1]
+    rate = Arrangement().rows(table)[0].cells[table.keys.index("throughput")]
     assert (rate.text, rate.unit) == ("1,001", "999–1,003")
     unfolded = Arrangement(unfolded=frozenset({2}))
-    assert column(comparison, "Run", unfolded) == ["3 runs", "3 runs", "2", "4", "6"]
+    assert column(comparison, "Run", unfolded) == ["3 runs", "3 runs", "6", "4", "2"]
     assert column(comparison, "Variant", unfolded)[2:] == ["", "", ""]
-    assert column(comparison, "Speed-up", unfolded)[2:] == ["1.059×", "1.060×", "1.061×"]
-
-
-def test_a_row_a_run_has_every_run_with_the_name_of_its_variant() -> None:
-    by_run = Arrangement(by_variant=False)
-    assert column(of(repeated(2)), "Run", by_run) == ["1", "3", "2", "4"]
-    assert column(of(repeated(2)), "Variant", by_run) == ["Units 64", "Units 64", "Units 128", "Units 128"]
+    assert column(comparison, "Speed-up", unfolded)[2:] == ["1.061×", "1.060×", "1.059×"]
 
 
 def test_rows_are_ordered_by_any_column_and_absent_values_come_last() -> None:
@@ -142,9 +181,9 @@ def test_rows_are_ordered_by_any_column_and_absent_values_come_last() -> None:
     rate = [each.title for each in comparison.table.columns].index("Sequences/s")
     down = Arrangement().sorted_by(rate, numeric=True)
     up, back = down.sorted_by(rate, numeric=True), down.sorted_by(rate, numeric=True).sorted_by(rate, numeric=True)
-    assert column(comparison, "Run", down) == ["3", "1", "2"]
+    assert column(comparison, "Run", down) == ["1", "3", "2"], "the baseline is first"
     assert column(comparison, "Run", up) == ["1", "3", "2"]
-    assert column(comparison, "Run", back) == ["1", "2", "3"]
+    assert column(comparison, "Run", back) == ["1", "3", "2"]
 
 
 def test_runs_that_failed_keep_their_row_and_their_outcome_in_words() -> None:
@@ -157,13 +196,13 @@ def test_runs_that_failed_keep_their_row_and_their_outcome_in_words() -> None:
     ]
     comparison = of(rows)
     assert column(comparison, "Outcome") == ["completed", "1 out of memory, 1 completed", "refused", "running"]
-    assert column(comparison, "Speed-up") == ["baseline", "0.500×", "–", "–"]
+    assert column(comparison, "Speed-up") == ["baseline", "0.500×", "refused", "running"]
 
 
 def test_there_is_no_ratio_between_workloads() -> None:
     rows = [run_row(1), run_row(2, outcome="failed", throughput=None, units=32), run_row(3, workload="cnn10")]
-    assert column(of(rows), "Speed-up") == ["baseline", "–", "–"]
-    assert column(of(rows, 2), "Speed-up") == ["–", "–", "–"]
+    assert column(of(rows), "Speed-up") == ["baseline", "failed", "–"]
+    assert column(of(rows, 2), "Speed-up") == ["failed", "–", "–"]
 
 
 def test_only_what_differs_names_a_variant_and_the_rest_is_said_once() -> None:
@@ -198,10 +237,10 @@ def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them
     assert widths["throughput"].text == "1,000"
     rows = Arrangement().rows(comparison.table)
     text = table_text(comparison.table, rows, comparison.table.empty | {"outcome"}, markdown=False)
-    assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Sequences/s", "95\xa0% CI"]
-    assert text.splitlines()[2].split("\t")[:5] == ["2", "Units 128", "1,000", "–", "1.000×"]
+    assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Speed-up", "95\xa0% CI"]
+    assert text.splitlines()[2].split("\t")[:5] == ["2", "Units 128", "1.000×", "–", "1,000"]
     marked = table_text(comparison.table, rows, comparison.table.empty, markdown=True)
-    assert marked.splitlines()[1].startswith("| ---: | --- | --- | ---: |")
+    assert marked.splitlines()[1].startswith("| ---: | --- | ---: | ---: |")
 
 
 def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
@@ -215,7 +254,7 @@ def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
     assert of(rows, 1).baseline_note == "", "chosen by hand"
 
 
-def test_variants_are_grouped_pinned_and_hidden_but_never_the_baseline() -> None:
+def test_variants_are_grouped_and_groups_fold() -> None:
     sizes = [(1, 64, False), (2, 64, True), (3, 128, False), (4, 128, True), (5, 256, True)]
     table = of([run_row(run, units=size, xla=xla) for run, size, xla in sizes]).table
     assert table.parameters == (("units", "Units"), ("xla", "XLA"))
@@ -223,12 +262,10 @@ def test_variants_are_grouped_pinned_and_hidden_but_never_the_baseline() -> None
     def rows(arrangement: Arrangement) -> list[tuple[str, tuple[int, ...]]]:
         return [(row.title, row.runs) for row in arrangement.rows(table)]
 
-    grouped = Arrangement(group_by="xla", pinned=frozenset({5}), hidden=frozenset({1, 4}))
-    pinned = [("Pinned", (5,)), ("", (5,))]
-    assert rows(grouped) == [*pinned, ("XLA off", (1, 3)), ("", (1,)), ("", (3,)), ("XLA on", (2,)), ("", (2,))]
-    assert grouped.hidden_runs(table) == {4}
-    assert rows(replace(grouped, folded=frozenset({"XLA off"})))[2:4] == [("XLA off", (1, 3)), ("XLA on", (2,))]
-    assert rows(replace(grouped, group_by=""))[:3] == [*pinned, ("Others", (1, 2, 3))]
+    grouped = Arrangement(group_by="xla")
+    on = [("XLA on", (2, 4, 5)), ("", (2,)), ("", (4,)), ("", (5,))]
+    assert rows(grouped) == [("XLA off", (1, 3)), ("", (1,)), ("", (3,)), *on]
+    assert rows(replace(grouped, folded=frozenset({"XLA off"}))) == [("XLA off", (1, 3)), *on]
     assert [run for _, run in rows(Arrangement(group_by="a parameter that is gone"))] == [(n,) for n in range(1, 6)]
 
 
@@ -415,7 +452,10 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
     assert len(comparison.styles) == MAX_DRAWN
     assert set(range(1, 37, 3)) <= set(comparison.styles)
     assert "20 of 36 runs" in comparison.notes[0]
-    assert len(column(comparison, "Run", Arrangement(by_variant=False))) == 36
+    assert sum(len(row.runs) for row in Arrangement().rows(comparison.table)) == 36
+    assert comparison.extent == "Curves of 20 of 36 runs, the first of each variant."
+    assert of([run_row(n, units=n) for n in range(1, 31)]).extent == "Curves of 20 of 30 variants, 20 of 30 runs."
+    assert of(rows[:20]).extent == ""
 
 
 def test_runs_too_many_to_read_are_said() -> None:
@@ -474,13 +514,6 @@ def head(rows: Sequence[RunRow]) -> ComparisonHeader:
     )
 
 
-def test_the_first_sentence_of_a_verdict_stands_by_itself() -> None:
-    found = head([run_row(1, throughput=1000.0), run_row(2, throughput=1064.5, units=128)])
-    assert found.first == "Units 128 ran 6.5\xa0% faster than units 64."
-    assert found.rest == FEW_RUNS_NOTE
-    assert found.method.startswith("No interval")
-
-
 def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_on_the_screen_and_once_copied() -> None:
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     found = head(rows)
@@ -498,4 +531,4 @@ def test_notes_on_the_table_come_after_the_doubts_and_are_not_copied() -> None:
 
 def test_of_no_runs_nothing_is_said() -> None:
     empty = comparison_header(Comparison())
-    assert (empty.first, empty.rest, empty.lines) == ("", "", ())
+    assert (empty.lines, empty.clipboard_text) == ((), "")
