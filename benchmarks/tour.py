@@ -208,14 +208,13 @@ class Tour:
             for title in view.tabs.titles:
                 yield f"tab {title} of {len(runs)}", partial(view.tabs.open_tab, title)
             yield "curves again", partial(view.tabs.open_tab, "Curves")
-            yield "mean per variant", view.tabs.curves.means_button.click
-            yield "curves of runs", view.tabs.curves.means_button.click
-            yield "align by steps", view.tabs.curves.align_button("steps").click
-            yield "align by time", view.tabs.curves.align_button("time").click
-            yield "by run", view.by_run_button.click
-            yield "by variant", _press(view, "By variant")
-            yield "more of the header", _press(view.header, "ore")
-            yield "less of the header", _press(view.header, "Fewer")
+            yield "mean per variant", view.tabs.curves.means_box.click
+            yield "curves of runs", view.tabs.curves.means_box.click
+            yield "align by steps", partial(view.tabs.curves.alignment_requested.emit, "steps")
+            yield "align by time", partial(view.tabs.curves.alignment_requested.emit, "time")
+            yield "table again", partial(view.tabs.open_tab, "Result")
+            yield "more of the header", view.header.more_button.click
+            yield "less of the header", view.header.more_button.click
             yield "scroll Compare", partial(view.table.verticalScrollBar().setValue, 20)
             yield "margin", partial(view.margin_chosen.emit, 2.0)
             yield "no margin", partial(view.margin_chosen.emit, None)

@@ -277,11 +277,17 @@ class CompareController(QObject):
             if request_number == self._request_number:
                 show(result)
 
-        self._read(work, done)
+        self._read(work, done, is_wanted=lambda: request_number == self._request_number)
 
-    def _read(self, work: Callable[[], Result], done: Callable[[Result], None], *, again: bool = False) -> None:
-        """Read off the GUI thread; what fails can be read again, unless other runs were chosen meanwhile."""
-        request_number = self._request_number
+    def _read(
+        self,
+        work: Callable[[], Result],
+        done: Callable[[Result], None],
+        *,
+        is_wanted: Callable[[], bool] = lambda: True,
+        again: bool = False,
+    ) -> None:
+        """Read off the GUI thread; what fails while it is wanted can be read again."""
 
         def show(result: Result) -> None:
             if again:
@@ -289,10 +295,10 @@ class CompareController(QObject):
             done(result)
 
         def fail(error: UserError) -> None:
-            if request_number != self._request_number:
+            if not is_wanted():
                 return
             self._view.leave_reading()
-            self._failed.append(lambda: self._read(work, done, again=True))
+            self._failed.append(lambda: self._read(work, done, is_wanted=is_wanted, again=True))
             self._view.problem.show_failed_read(error, self._read_failed)
 
         self._background.run(work, show, fail)

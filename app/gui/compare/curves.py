@@ -140,6 +140,8 @@ class CurvesView(QWidget):
         self._runs: tuple[int, ...] = ()
         self._hidden: frozenset[int] = frozenset()
         self._drawn_of_all = ""
+        self.is_waiting = False
+        """Whether the curves of other runs are still to come."""
         self.panels = PanelStack(theme, staggered=True)
         self._overview = Overview(self.panels, theme)
         self._windows = PlotWindows(self.panels, theme, "compare")
@@ -176,10 +178,12 @@ class CurvesView(QWidget):
     def clear(self) -> None:
         """Show no curves: those of other runs are read."""
         self.show_curves(CompareCurves(align=self._curves.align), (), frozenset(), "")
+        self.is_waiting = True
 
     def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int], extent: str) -> None:
         """Show the measured part of the curves; `extent` says of how many runs they are, if not of all."""
         self._curves, self._runs, self._hidden, self._drawn_of_all = curves, runs, hidden, extent
+        self.is_waiting = False
         self.align_choice.setCurrentIndex(ALIGNMENTS.index(curves.align))
         self.legend.show_groups(curves.groups)
         self._time_bar.offer_ranges(_ranges(curves))

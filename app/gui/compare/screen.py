@@ -464,10 +464,14 @@ class CompareView(QWidget):
             self.tabs.curves.panels.turns.lead(first)
         self.table.hidden_changed.connect(lambda: self.tabs.hide_variants(self.table.hidden_runs))
         self.tabs.curves.toggled.connect(self.table.toggle_runs)
-        self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self.painted.emit))
+        self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self._tell_painted))
         self._report.clicked.connect(self._ask_report)
         self._open_report.clicked.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._report_path))))
         self.offers.experiments_button.clicked.connect(self.experiments_requested)
+
+    def _tell_painted(self) -> None:
+        if not self.tabs.curves.is_waiting:
+            self.painted.emit()
 
     def _build(self) -> None:
         for made in (self._options, self._report):

@@ -188,16 +188,11 @@ GROUPS = (
         target="Compared runs",
         actions=(
             Action("Make the row the baseline", ("B",)),
-            Action("Show or hide the curves of the row", ("Space",)),
-            Action("Pin the variant to the top", ("P",)),
-            Action("Hide the variant, also in the charts", ("H",)),
+            Action("Show or hide the row in curves and charts", ("Space",)),
             Action("Sort by a column", ("S",)),
             Action("Fold and unfold a variant or a group", ("Left", "Right")),
             Action("Open the run", ("Return",)),
             Action("Copy the table", ("Ctrl+C",)),
-            Action("Give the table one row more or less", ("Ctrl+Shift+Down", "Ctrl+Shift+Up")),
-            Action("Enlarge the chart or the curves, or restore them", ("Ctrl+Shift+E",)),
-            Action("Show the table again", ("Escape",)),
         ),
     ),
 )

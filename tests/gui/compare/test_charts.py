@@ -14,17 +14,14 @@ from pytestqt.qtbot import QtBot
 from app.gui.compare import charts
 from app.gui.compare.charts import ChartsView, ChartWidget
 from app.gui.compare.scaling import ScalingChart
-from app.gui.compare.tabs import CompareTabs
 from app.gui.plot.export import save_chart
 from app.gui.plot.time_panel import TimePanel
 from app.gui.save_shown import chart_to_save, save_shown_chart
 from app.gui.theme import DARK, LIGHT, Theme
-from app.gui.window_state import write_states
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import draw_chart
 from app.viewmodels.charts.model import Chart
 from app.viewmodels.charts.palette import Palette
-from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
 from app.viewmodels.plot.model import Band
 from tests.fakes.pictures import gallery_of, grid
@@ -71,48 +68,6 @@ def test_charts_that_follow_others_are_drawn_once_at_their_width(
     screen.view.show_charts(pictures[:2])
     screen.view.grab()
     assert drawn == [screen.view.width()] * 2
-
-
-def test_a_scatter_is_coloured_by_the_parameter_chosen_for_it(
-    qtbot: QtBot, theme: Theme, recorded: RecordedActions
-) -> None:
-    tabs = Screen(qtbot, CompareTabs(theme, recorded.actions), 1000, 800).view
-    qtbot.addWidget(tabs)
-    tabs.show_model(compare(prepare_comparison(grid()), 1))
-    tabs.open_tab("Speed and energy")
-    assert tabs.colouring.isVisible()
-    tabs.colouring.setCurrentIndex(tabs.colouring.findText("Layout"))
-    tabs.colouring.activated.emit(tabs.colouring.currentIndex())
-    (chart,) = tabs.charts.widgets
-    assert ">NHWC<" in chart.drawing().svg()
-    tabs.open_tab("Speed-up")
-    assert not tabs.colouring.isVisible()
-    tabs.open_tab("Speed and energy")
-    assert tabs.colouring.currentText() == "Layout"
-
-
-@OFF_SCREEN
-def test_a_chart_in_a_window_of_its_own_follows_and_opens_again(
-    qtbot: QtBot, theme: Theme, recorded: RecordedActions, window_state: Path
-) -> None:
-    for expected in ([], ["frontier"]):
-        tabs = Screen(qtbot, CompareTabs(theme, recorded.actions), 1000, 800).view
-        qtbot.addWidget(tabs)
-        tabs.show_model(compare(prepare_comparison(grid()), 1))
-        assert list(tabs.windows.open) == expected
-        tabs.open_tab("Speed and energy")
-        acts = {act.text(): act for act in tabs.charts.widgets[0].menu().actions()}
-        acts["Open in a &window of its own"].trigger()
-        tabs.open_tab("Speed-up")
-        tabs.hide_variants(frozenset(run.row.run for run in grid()[1:]))
-        (window,) = tabs.windows.open.values()
-        (chart,) = window.charts.widgets
-        assert window.windowTitle() == "Speed against energy – Compare – VariantScope"
-        assert len(chart.hit_areas) == 1, "what is hidden in the table is hidden here"
-        assert "Open in a &window of its own" not in [act.text() for act in chart.menu().actions()]
-        write_states(tabs)
-    window.close()
-    assert not tabs.windows.open
 
 
 def middle(spot: HitArea) -> QPoint:

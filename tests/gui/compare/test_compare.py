@@ -6,16 +6,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QTabBar
+from PySide6.QtWidgets import QLabel, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.events import Outcome, Summary
 from app.gui.compare import charts
 from app.gui.compare.compare_controller import CompareController
-from app.gui.compare.screen import CompareView
+from app.gui.compare.screen import MANY_VARIANTS, CompareView
 from app.gui.compare.table import columns_menu
 from app.gui.plot.canvas import PlotCanvas
 from app.gui.plot.panel_stack import PanelStack
@@ -24,15 +24,13 @@ from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.frozen_columns import FrozenColumns
-from app.gui.window import focus_next
 from app.gui.window_state import write_states
 from app.plan import Plan
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
 from app.storage.store import Store
 from app.viewmodels.charts.model import Bar, Chart
-from app.viewmodels.charts.palette import Palette
-from app.viewmodels.compare.curves import ALIGNMENTS
+from app.viewmodels.charts.palette import MAX_DRAWN, Palette
 from app.viewmodels.compare.table import TableRow
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
@@ -53,7 +51,9 @@ class ComparePage(Screen[CompareView]):
     def panels(self) -> PanelStack:
         return self.view.tabs.curves.panels
 
-    def compare(self, *runs: int) -> None:
+    def compare(self, *runs: int, curves: bool = False) -> None:
+        if curves:
+            self.view.tabs.open_tab("Curves")
         with self.qtbot.waitSignal(self.view.painted, timeout=LIMIT_MS):
             self.controller.show_runs(list(runs))
 
@@ -147,7 +147,8 @@ def test_before_anything_is_chosen_it_says_how(screen: ComparePage) -> None:
 def test_the_verdict_stands_over_the_table_and_can_be_copied_with_its_doubts(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
     verdict = next(label for label in screen.view.findChildren(QLabel) if "% faster than" in label.text())
-    assert "95\N{NO-BREAK SPACE}% CI" in verdict.text(), "no line ends before a percent sign"
+    assert "\N{NO-BREAK SPACE}%)" in verdict.text(), "no line ends before a percent sign"
+    assert verdict.property("role") == "answer", "the largest text"
     assert verdict.mapTo(screen.view, QPoint()).y() < screen.view.table.mapTo(screen.view, QPoint()).y()
     assert verdict.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
     assert "TensorFlow differs" in screen.visible_text()
@@ -164,7 +165,8 @@ def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path, 
     screen.compare(10, 11)
     assert screen.visible_text().count("differs") == 2
     folded = screen.view.header.height()
-    next(b for b in screen.view.header.findChildren(type(screen.view.by_run_button)) if b.text() == "2 more").click()
+    assert screen.view.header.more_button.text() == "2 more"
+    screen.view.header.more_button.click()
     assert screen.visible_text().count("differs") == 4
     qtbot.waitUntil(lambda: screen.view.header.height() > folded)
 
@@ -205,7 +207,7 @@ def test_one_click_measures_variants_interleaved_that_were_not(screen: ComparePa
 
 
 def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     assert screen.column("Variant") == ["Units 64", "Units 128"]
     assert screen.column("Speed-up") == ["baseline", "1.064×"]
     throughput = screen.panel("Throughput")
@@ -219,62 +221,109 @@ def test_b_or_a_click_makes_a_baseline_and_the_verdict_follows(screen: ComparePa
     screen.compare(1, 2)
     before = screen.view.displayed_text()
     screen.press(Qt.Key.Key_B, row=1)
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["0.940×", "baseline"], timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "0.940×"], timeout=LIMIT_MS)
     assert "6.0 % slower" in screen.view.displayed_text() != before
     screen.compare(1, 2, 3)
-    assert screen.column("Speed-up") == ["0.940×", "baseline", "–"], "it stays when runs are added"
-    screen.click(0, "Base", 20)
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "1.064×", "–"], timeout=LIMIT_MS)
+    assert screen.column("Speed-up") == ["baseline", "0.940×", "refused"], "it stays when runs are added"
+    screen.click(1, "Base", 20)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "1.064×", "refused"], timeout=LIMIT_MS)
+
+
+def chosen_margin(view: CompareView) -> str:
+    return next(action.text() for action in view.margins if action.isChecked())
 
 
 def test_a_margin_is_tested_and_stays_with_other_runs_and_another_baseline(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
-    button = screen.view.margin_button
-    assert (button.text(), "margin of" in screen.view.displayed_text()) == ("Margin: off", False)
-    menu = button.menu()
-    assert menu is not None
-    assert [action.text() for action in menu.actions()] == ["off", "1\xa0%", "2\xa0%", "5\xa0%"]
-    menu.actions()[2].trigger()
-    screen.qtbot.waitUntil(lambda: button.text() == "Margin: 2\xa0%", timeout=LIMIT_MS)
-    assert "that is more than the margin of 2 %" in screen.view.displayed_text()
+    assert (chosen_margin(screen.view), "margin of" in screen.view.displayed_text()) == ("off", False)
+    assert [action.text() for action in screen.view.margins] == ["off", "1\xa0%", "2\xa0%", "5\xa0%"]
+    screen.view.margins[2].trigger()
+    screen.qtbot.waitUntil(lambda: "margin of 2 %: 1 faster by more" in screen.view.displayed_text(), timeout=LIMIT_MS)
+    assert chosen_margin(screen.view) == "2\xa0%"
     screen.press(Qt.Key.Key_B, row=1)
-    screen.qtbot.waitUntil(lambda: "% slower" in screen.view.displayed_text(), timeout=LIMIT_MS)
-    assert "that is more than the margin of 2 %" in screen.view.displayed_text()
+    screen.qtbot.waitUntil(lambda: "margin of 2 %: 1 slower by more" in screen.view.displayed_text(), timeout=LIMIT_MS)
     screen.compare(1, 2)
-    assert button.text() == "Margin: 2\xa0%"
-    menu.actions()[0].trigger()
-    screen.qtbot.waitUntil(lambda: button.text() == "Margin: off", timeout=LIMIT_MS)
-    assert "margin" not in screen.view.displayed_text()
+    assert chosen_margin(screen.view) == "2\xa0%"
+    screen.view.margins[0].trigger()
+    screen.qtbot.waitUntil(lambda: "margin" not in screen.view.displayed_text(), timeout=LIMIT_MS)
 
 
-def test_variants_unfold_into_their_runs_and_can_be_a_row_a_run(screen: ComparePage) -> None:
+def test_while_the_same_runs_are_compared_in_another_way_no_old_answer_is_seen_or_saved(screen: ComparePage) -> None:
+    screen.compare(1, 4, 6, 2, 5, 7)
+    before = screen.view.displayed_text()
+    screen.press(Qt.Key.Key_B, row=1)
+    assert "Comparing with run 2 …" in screen.visible_text()
+    assert "% faster" not in screen.visible_text()
+    save = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
+    assert not save.isEnabled()
+    screen.qtbot.waitUntil(save.isEnabled, timeout=LIMIT_MS)
+    assert screen.view.displayed_text() != before
+    assert "% slower" in screen.visible_text()
+
+
+def test_while_runs_are_read_nothing_else_is_seen_and_it_can_be_cancelled(screen: ComparePage) -> None:
+    screen.controller.show_runs([1, 4, 6, 2, 5, 7])
+    assert "Comparing 6 runs" in screen.visible_text()
+    assert "Nothing to compare" not in screen.visible_text()
+    assert not screen.view.tabs.isVisible()
+    next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Cancel").click()
+    assert "Nothing to compare yet" in screen.visible_text(), "there was nothing before"
+    screen.compare(1, 2)
+    screen.controller.show_runs([4, 5])
+    assert "% faster" not in screen.visible_text(), "the verdict on other runs"
+    with screen.qtbot.assertNotEmitted(screen.view.painted, wait=100):
+        next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Cancel").click()
+    assert screen.column("Run") == ["1", "2"], "what was there before"
+    assert screen.view.tabs.isVisible()
+
+
+def test_the_same_runs_stay_in_sight_while_they_are_read_again(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.show_runs([1, 2])
+        assert screen.view.tabs.isVisible()
+
+
+def test_few_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
+    screen: ComparePage, database: Path
+) -> None:
+    screen.compare(1, 2)
+    plot = screen.view.header.result.plot
+    assert plot.isVisible()
+    assert "Units 128 +6.4\xa0%" in plot.accessibleName()
+    screen.view.header.result.more_button.click()
+    ((name, plan),) = screen.recorded.calls
+    assert isinstance(plan, Plan)
+    assert (name, plan.repeats, len(plan.variants)) == ("run_plan", 2, 2)
+    screen.view.tabs.open_tab("Curves")
+    assert not plot.isVisible()
+    with Store.open(database) as store:
+        many = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(MANY_VARIANTS)]
+    screen.compare(*many, 1)
+    screen.view.tabs.open_tab("Result")
+    assert not plot.isVisible(), "the table is the plot of so many"
+    assert not screen.view.header.result.more_button.isVisible()
+    screen.controller.show_runs(many)
+    screen.qtbot.waitUntil(plot.isVisible, timeout=LIMIT_MS)
+
+
+def test_of_more_runs_than_are_drawn_the_curves_say_how_many(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        many = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(MAX_DRAWN + 2)]
+    screen.compare(*many, curves=True)
+    assert screen.view.tabs.curves.extent == f"Curves of {MAX_DRAWN} of {MAX_DRAWN + 2} variants, 20 of 22 runs."
+    screen.compare(*many[:2], curves=True)
+    assert screen.view.tabs.curves.extent == ""
+
+
+def test_variants_unfold_into_their_runs(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
     assert screen.column("Run") == ["3 runs", "3 runs"]
     screen.press(Qt.Key.Key_Right, row=0)
-    assert screen.column("Run") == ["3 runs", "1", "4", "6", "3 runs"]
+    assert screen.column("Run") == ["3 runs", "1", "6", "4", "3 runs"]
     screen.press(Qt.Key.Key_Left, row=0)
     screen.click(1, "Run", 6)
-    assert screen.column("Run") == ["3 runs", "3 runs", "2", "5", "7"]
-    screen.view.by_run_button.click()
-    assert screen.column("Run") == ["1", "4", "6", "2", "5", "7"]
-
-
-def test_the_table_leaves_room_below_and_the_line_between_can_be_moved(screen: ComparePage) -> None:
-    view = screen.view
-    view.resize(1300, 560)
-    screen.compare(1, 4, 6, 2, 5, 7, 3)
-    view.by_run_button.click()
-    screen.qtbot.waitUntil(lambda: view.table.height() < view.tabs.height(), timeout=LIMIT_MS)
-    before = view.table.height()
-    assert (view.table.preferred_height - before) % view.table.rowHeight(0) == 0, "no row is cut"
-    with screen.qtbot.waitActive(view, timeout=LIMIT_MS):
-        view.activateWindow()
-    QTest.keyClick(view.table, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
-    assert view.table.height() == before + view.table.rowHeight(0)
-    screen.compare(1, 2)
-    screen.compare(1, 4, 6, 2, 5, 7, 3)
-    view.by_run_button.click()
-    assert view.table.height() == before + view.table.rowHeight(0), "what a reader chose stays"
+    assert screen.column("Run") == ["3 runs", "3 runs", "7", "5", "2"]
 
 
 def test_a_wide_window_has_room_for_long_names(screen: ComparePage, database: Path) -> None:
@@ -293,13 +342,13 @@ def test_a_wide_window_has_room_for_long_names(screen: ComparePage, database: Pa
 def test_heads_order_the_rows(screen: ComparePage) -> None:
     screen.compare(1, 2, 3)
     heads = screen.view.table.horizontalHeader()
-    for expected in (["2", "1", "3"], ["1", "2", "3"], ["1", "2", "3"]):
-        heads.sectionClicked.emit(screen.titles().index("Sequences/s"))
+    for expected in (["1", "3", "2"], ["1", "2", "3"], ["1", "2", "3"]):
+        heads.sectionClicked.emit(screen.titles().index("Run"))
         assert screen.column("Run") == expected
 
 
 def test_space_the_box_and_the_legend_hide_a_run_in_every_panel(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     screen.press(Qt.Key.Key_Space, row=0)
     assert screen.drawn() == {"2"}
     screen.click(0, "Run", 24)
@@ -307,12 +356,12 @@ def test_space_the_box_and_the_legend_hide_a_run_in_every_panel(screen: CompareP
     screen.panel("Throughput").legend.clicked.emit("2")
     assert screen.drawn() == {"1"}
     screen.press(Qt.Key.Key_B, row=1)
-    screen.qtbot.waitUntil(lambda: "baseline" in screen.column("Speed-up")[1], timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "0.940×", timeout=LIMIT_MS)
     assert screen.drawn() == {"1"}, "another baseline shows nothing that was hidden"
 
 
 def test_a_variant_s_box_hides_all_its_runs(screen: ComparePage) -> None:
-    screen.compare(1, 4, 6, 2, 5, 7)
+    screen.compare(1, 4, 6, 2, 5, 7, curves=True)
     screen.press(Qt.Key.Key_Space, row=0)
     assert screen.drawn() == {"2", "5", "7"}
     screen.press(Qt.Key.Key_Right, row=0)
@@ -322,18 +371,24 @@ def test_a_variant_s_box_hides_all_its_runs(screen: ComparePage) -> None:
     assert Qt.CheckState(box) == Qt.CheckState.PartiallyChecked
 
 
+def choose_align(screen: ComparePage, align: str) -> None:
+    choice = screen.view.tabs.curves.align_choice
+    choice.setCurrentIndex(choice.findText(f"Along {align}"))
+    choice.activated.emit(choice.currentIndex())
+
+
 def test_curves_can_be_laid_along_steps_and_examples(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     ends = {}
     for align in ("steps", "examples", "time"):
         with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
-            screen.view.tabs.curves.align_button(align).click()
+            choose_align(screen, align)
         ends[align] = float(screen.panel("Loss").points("1")[0][-1])
     assert ends == {"steps": 400.0, "examples": 12_800.0, "time": pytest.approx(8.0)}
 
 
 def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     screen.panels.set_crosshair(4.1)
     for title, value in (("Throughput", "1,600"), ("CPU load", "90.0")):
         assert screen.panel(title).legend.text() == f"Units 64 {value}, Units 128 {value}"
@@ -348,7 +403,7 @@ def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePa
 
 
 def test_ctrl_and_the_wheel_zoom_all_panels_about_the_pointer_and_a_drag_moves_them(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     canvas = screen.panel("CPU load").plot
     before = screen.panels.span
     turn(canvas, Qt.KeyboardModifier.NoModifier)
@@ -361,10 +416,10 @@ def test_ctrl_and_the_wheel_zoom_all_panels_about_the_pointer_and_a_drag_moves_t
 
 
 def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     together = len(screen.panels.shown)
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
-        screen.view.tabs.curves.per_run_button.click()
+        screen.view.tabs.curves.side_by_side_button.click()
     assert len(screen.panels.shown) == 2 * together
     first, second = screen.panels.shown[0], screen.panels.shown[together]
     assert (first.shown_keys(), second.shown_keys()) == (("1",), ("2",))
@@ -372,15 +427,15 @@ def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None
         screen.press(Qt.Key.Key_Space, row=0)
     assert {plot.shown_keys() for plot in screen.panels.shown} == {("2",)}, "a hidden run has no row"
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
-        screen.view.tabs.curves.per_run_button.click()
+        next(each for each in screen.view.findChildren(QPushButton) if each.text() == "Laid over").click()
     assert screen.drawn() == {"2"}, "it stays hidden in panels for all"
 
 
 def test_small_multiples_are_on_one_scale(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     together = len(screen.panels.shown)
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
-        screen.view.tabs.curves.per_run_button.click()
+        screen.view.tabs.curves.side_by_side_button.click()
     first, second = screen.panels.shown[0], screen.panels.shown[together]
     assert first.plot.view.viewRange()[1] == pytest.approx(second.plot.view.viewRange()[1], rel=0.2)
 
@@ -389,10 +444,10 @@ def test_small_multiples_are_on_one_scale(screen: ComparePage) -> None:
 def test_columns_can_be_left_out_and_that_is_remembered(screen: ComparePage, database: Path) -> None:
     screen.compare(1, 2)
     table = screen.view.table
-    outcome = screen.titles().index("Outcome")
+    outcome = screen.titles().index("Sequences/s")
     menu = columns_menu(table)
     menu.popup(table.mapToGlobal(table.rect().topLeft()))
-    menu.setActiveAction(next(entry for entry in menu.actions() if entry.text() == "Outcome"))
+    menu.setActiveAction(next(entry for entry in menu.actions() if entry.text() == "Sequences/s"))
     QTest.keyClick(menu, Qt.Key.Key_Space)
     assert table.isColumnHidden(outcome)
     assert menu.isVisible(), "several are changed at once"
@@ -400,21 +455,21 @@ def test_columns_can_be_left_out_and_that_is_remembered(screen: ComparePage, dat
     screen.compare(1, 2, 3)
     assert table.isColumnHidden(outcome)
     with Store.open(database) as store:
-        assert store.library.hidden_figures() == {"outcome"}
+        assert store.library.hidden_figures() == {"throughput"}
 
 
 def test_the_table_can_be_copied(screen: ComparePage) -> None:
     screen.compare(1, 2)
     QTest.keyClick(screen.view.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     lines = QGuiApplication.clipboard().text().splitlines()
-    assert lines[0].startswith("Run\tVariant\tOutcome\tSequences/s\t95\xa0% CI\tSpeed-up\t95\xa0% CI")
-    assert lines[1].startswith("1\tUnits 64\t✔ completed\t1,000\t–\tbaseline\t–")
+    assert lines[0].startswith("Run\tVariant\tSpeed-up\t95\xa0% CI\tSequences/s\t95\xa0% CI")
+    assert lines[1].startswith("1\tUnits 64\tbaseline\t–\t1,000\t–")
     screen.view.table.copy(markdown=True)
     assert QGuiApplication.clipboard().text().startswith("| Run | Variant |")
 
 
 def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePage) -> None:
-    screen.compare(1, 3, 8, 9)
+    screen.compare(1, 3, 8, 9, curves=True)
     assert screen.column("Outcome") == ["completed", "refused", "out of memory", "running"]
     assert "Run 3 (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in screen.view.displayed_text()
     assert screen.panel("Throughput").shown_keys() == ("1",)
@@ -423,7 +478,7 @@ def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePag
 
 def test_the_first_run_that_measured_is_the_baseline_unless_one_is_chosen(screen: ComparePage) -> None:
     screen.compare(8, 3, 1, 2)
-    assert screen.column("Speed-up") == ["–", "–", "baseline", "1.064×"]
+    assert screen.column("Speed-up") == ["baseline", "1.064×", "out of memory", "refused"]
 
 
 def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: ComparePage, database: Path) -> None:
@@ -440,65 +495,48 @@ def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: Compar
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
-def test_pictures_stand_in_tabs_and_lead_to_their_runs(screen: ComparePage) -> None:
-    screen.compare(1, 4, 6, 2, 5, 7)
-    assert screen.view.tabs.titles[:3] == ["Curves", "Why", "Speed-up"]
-    screen.view.tabs.open_tab("Speed-up")
+def test_charts_stand_in_the_place_of_the_table_and_lead_to_their_runs(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        for n, (units, xla) in enumerate(((64, True), (128, True)), 10):
+            keep(store, stored_run(run_row(n, throughput=units * 3000.0, units=units, xla=xla)))
+    screen.compare(1, 2, 10, 11)
+    assert screen.view.tabs.titles == ["Result", "Why", "Curves", "Table", "Effects"]
+    screen.view.tabs.open_tab("Effects")
+    assert not screen.view.table.isVisible()
     (picture,) = screen.view.tabs.charts.widgets
     assert picture.isVisible()
-    with screen.qtbot.waitActive(screen.view, timeout=LIMIT_MS):
-        screen.view.activateWindow()
-    screen.view.findChildren(QTabBar)[0].setFocus()
-    focus_next(screen.view, forward=True)
-    assert picture.hasFocus(), "a picture is one step from its tab"
-    QTest.keyClick(picture, Qt.Key.Key_End)
-    acts = {act.text(): act for act in picture.menu().actions()}
-    acts["Open run 2"].trigger()
-    acts["Run &again exactly"].trigger()
-    assert screen.recorded.calls == [("open_run", 2), ("run_again", 7)]
-
-
-@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
-def test_a_picture_can_have_the_whole_screen_and_escape_gives_the_table_back(screen: ComparePage) -> None:
-    screen.compare(1, 4, 6, 2, 5, 7)
-    screen.view.tabs.open_tab("Speed-up")
-    (picture,) = screen.view.tabs.charts.widgets
-    before = screen.view.tabs.height()
-    QTest.mouseDClick(picture, Qt.MouseButton.LeftButton, pos=QPoint(2, 2))
-    screen.qtbot.waitUntil(lambda: screen.view.tabs.height() > before + 100, timeout=LIMIT_MS)
-    assert not screen.view.table.isVisible()
     picture.setFocus()
     QTest.keyClick(picture, Qt.Key.Key_End)
-    QTest.keyClick(picture, Qt.Key.Key_Escape)
-    assert not screen.view.table.isVisible(), "the mark is left first"
-    QTest.keyClick(picture, Qt.Key.Key_Escape)
-    assert screen.view.table.isVisible()
+    acts = {act.text(): act for act in picture.menu().actions()}
+    acts["Open run 1"].trigger()
+    acts["Run &again exactly"].trigger()
+    assert screen.recorded.calls == [("open_run", 1), ("run_again", 11)]
+    screen.compare(1, 2)
+    assert screen.view.table.isVisible(), "other runs begin with their table"
 
 
-def test_tab_margin_axis_and_widths_are_there_in_the_next_window(
-    qtbot: QtBot, database: Path, window_state: Path
-) -> None:
+def test_margin_axis_and_widths_are_there_in_the_next_window(qtbot: QtBot, database: Path, window_state: Path) -> None:
     background = Background()
     seen = []
     for _ in range(2):
         page = ComparePage(qtbot, database, background)
-        margin = page.view.margin_button
-        page.compare(1, 4, 6, 2, 5, 7)
-        tabs = page.view.findChildren(QTabBar)[0]
-        aligned = next(name for name in ALIGNMENTS if page.view.tabs.curves.align_button(name).isChecked())
-        column = page.titles().index("Step p50")
+        page.compare(1, 4, 6, 2, 5, 7, curves=True)
+        column = page.titles().index("Sequences/s")
         width = page.view.table.columnWidth(column)
-        seen.append((tabs.tabText(tabs.currentIndex()), margin.text(), aligned, width == 173))
-        page.view.tabs.open_tab("Speed-up")
+        seen.append((chosen_margin(page.view), page.view.tabs.curves.align_choice.currentText(), width == 173))
         page.view.margin_chosen.emit(2.0)
-        qtbot.waitUntil(partial(has_text, margin, "Margin: 2\xa0%"), timeout=LIMIT_MS)
+        qtbot.waitUntil(partial(has_margin, page.view, "2\xa0%"), timeout=LIMIT_MS)
         with qtbot.waitSignal(page.panels.drawn, timeout=LIMIT_MS):
             page.view.tabs.curves.alignment_requested.emit("steps")
         page.view.table.horizontalHeader().resizeSection(column, 173)
         write_states(page.view)
         page.destroy()
     background.close()
-    assert seen == [("Curves", "Margin: off", "time", False), ("Speed-up", "Margin: 2\xa0%", "steps", True)]
+    assert seen == [("off", "Along time", False), ("2\xa0%", "Along steps", True)]
+
+
+def has_margin(view: CompareView, text: str) -> bool:
+    return chosen_margin(view) == text
 
 
 def test_of_several_settings_a_tab_has_the_effect_of_each(screen: ComparePage, database: Path) -> None:
@@ -513,95 +551,25 @@ def test_of_several_settings_a_tab_has_the_effect_of_each(screen: ComparePage, d
     assert [area.item.text.split()[-2:] for area in chart.hit_areas if isinstance(area.item, Bar)] == [
         ["2", "pairs"]
     ] * 2
-    assert "in 2 settings (units and XLA)" in screen.visible_text()
-
-
-def test_hidden_variants_leave_table_and_pictures_and_come_back(screen: ComparePage) -> None:
-    screen.compare(1, 2, 4, 5, 8)
-    screen.view.tabs.open_tab("Speed-up")
-    screen.press(Qt.Key.Key_H, 1)
-    assert screen.column("Variant") == ["Units 64", "Units 4096"]
-    (chart,) = screen.view.tabs.charts.widgets
-    assert {area.item.label for area in chart.hit_areas} == {"Units 64", "Units 4096"}
-    screen.press(Qt.Key.Key_H, 0)
-    assert len(screen.rows()) == 2, "the baseline stays"
-    screen.press(Qt.Key.Key_P, 1)
-    next(each for each in screen.view.findChildren(QPushButton) if each.text() == "Show 1 hidden").click()
-    heads = ["Pinned  (1 variant)", "Others  (2 variants)"]
-    assert screen.column("Variant") == [heads[0], "Units 4096", heads[1], "Units 64", "Units 128"]
-    current = screen.view.table.current_row()
-    assert current is not None
-    assert current.cells[screen.titles().index("Variant")].text == "Units 4096", "the row, not its head"
-    screen.press(Qt.Key.Key_H, 1)
-    assert screen.view.table.currentIndex().row() == 1, "the next row is current, not the first"
-
-
-def test_in_a_narrow_window_words_give_way_to_figures(screen: ComparePage) -> None:
-    screen.compare(1, 2, 4, 5)
-    table, heads = screen.view.table, screen.view.table.horizontalHeader()
-    outcome, ratio = (screen.titles().index(title) for title in ("Outcome", "Speed-up"))
-    seen = []
-    for width in range(1200, 300, -20):
-        table.resize(width, 200)
-        model, across = table.model(), Qt.Orientation.Horizontal
-        seen.append(str(model.headerData(outcome, across)))
-        assert model.headerData(outcome, across, Qt.ItemDataRole.AccessibleTextRole) == "Outcome"
-        if seen[-1]:
-            assert heads.sectionViewportPosition(ratio) + heads.sectionSize(ratio) <= table.viewport().width()
-    assert (seen[0], seen[-1]) == ("Outcome", "")
 
 
 def test_an_alignment_chosen_while_runs_are_read_is_that_of_their_curves(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     curves, shown = screen.view.tabs.curves, list[set[str]]()
     keep_keys = partial(_add_keys, shown, screen.panels)
     screen.panels.changed.connect(keep_keys)
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.controller.show_runs([4, 5])
-        curves.align_button("steps").click()
+        choose_align(screen, "steps")
     screen.qtbot.waitUntil(lambda: screen.drawn() == {"4", "5"}, timeout=LIMIT_MS)
     screen.qtbot.waitUntil(lambda: float(screen.panel("Loss").points("4")[0][-1]) == 400.0, timeout=LIMIT_MS)
-    assert curves.align_button("steps").isChecked()
+    assert curves.align_choice.currentText() == "Along steps"
     assert shown
     assert {"1", "2"} not in shown, "the runs before are not aligned for the table of these"
 
 
 def _add_keys(shown: list[set[str]], panels: PanelStack) -> None:
     shown.append({curve.key for panel in panels.offered.panels for curve in panel.curves})
-
-
-def test_verdict_and_table_do_not_wait_for_the_curves(screen: ComparePage) -> None:
-    """Curves come in a turn of their own: before that turn the table is there, and input can be taken."""
-    screen.compare(1, 2)
-    seen: list[tuple[list[str], set[str]]] = []
-
-    def look() -> None:
-        seen.append((screen.column("Run"), {key for plot in screen.panels.shown for key in plot.shown_keys()}))
-
-    screen.view.table.model().modelReset.connect(lambda: QTimer.singleShot(0, screen.view, look))
-    screen.compare(4, 5)
-    assert seen[0] == (["4", "5"], {"1", "2"})
-    assert screen.drawn() == {"4", "5"}
-
-
-def test_charts_are_seen_small_on_their_tabs(screen: ComparePage) -> None:
-    screen.compare(1, 2, 4, 5)
-    bar = screen.view.tabs.findChild(QTabBar)
-    assert isinstance(bar, QTabBar)
-    titles = [bar.tabText(n) for n in range(bar.count())]
-    speed = titles.index("Speed-up")
-    screen.qtbot.waitUntil(lambda: not bar.tabIcon(speed).isNull(), timeout=LIMIT_MS)
-    picture = bar.tabIcon(speed).pixmap(bar.iconSize()).toImage()
-    assert len({picture.pixel(x, y) for x in range(picture.width()) for y in range(picture.height())}) > 3
-    assert bar.tabIcon(titles.index("Curves")).isNull()
-    screen.compare(1, 2)
-    low = [bar.tabText(n) for n in range(bar.count())].index("Speed-up")
-    screen.qtbot.waitUntil(lambda: not bar.tabIcon(low).isNull(), timeout=LIMIT_MS)
-    picture = bar.tabIcon(low).pixmap(bar.iconSize()).toImage()
-    top = picture.copy(0, 0, picture.width(), 3)
-    assert not any(top.pixelColor(x, y).alpha() for x in range(top.width()) for y in range(3)), "it is in the middle"
-    bar.resize(200, bar.height())
-    assert bar.tabIcon(low).isNull(), "without room for all"
 
 
 def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage) -> None:
@@ -615,14 +583,14 @@ def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage
     assert [n for n in range(frozen.model().columnCount()) if not frozen.isColumnHidden(n)] == [0, 1, 2]
     base = frozen.visualRect(frozen.model().index(1, 1)).center()
     QTest.mouseClick(frozen.viewport(), Qt.MouseButton.LeftButton, pos=base)
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "baseline", timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "0.940×", timeout=LIMIT_MS)
     table.horizontalScrollBar().setValue(0)
     assert not frozen.isVisible()
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
-    screen.compare(1, 2)
+    screen.compare(1, 2, curves=True)
     screen.view.table.select_row(1)
     screen.view.table.customContextMenuRequested.emit(QPoint(5, 5))
     menu = next(m for m in screen.view.table.findChildren(QMenu) if not m.title())
@@ -632,7 +600,7 @@ def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
     acts["Hide or show &curves\tSpace"].trigger()
     assert screen.drawn() == {"1"}
     acts["Make &baseline\tB"].trigger()
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["0.940×", "baseline"], timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "0.940×"], timeout=LIMIT_MS)
     acts["Copy as &Markdown"].trigger()
     assert QGuiApplication.clipboard().text().startswith("| Run |")
     menu.close()
@@ -680,7 +648,7 @@ def test_runs_without_any_curve_are_a_table_and_a_verdict(screen: ComparePage, d
     with Store.open(database) as store:
         failed = [run_row(40 + n, outcome="failed", throughput=None) for n in range(2)]
         bare = [keep(store, replace(stored_run(row, measured=False), samples=())) for row in failed]
-    screen.compare(*bare)
+    screen.compare(*bare, curves=True)
     assert screen.column("Outcome") == ["failed"]
     assert screen.panels.shown == []
 
@@ -688,7 +656,7 @@ def test_runs_without_any_curve_are_a_table_and_a_verdict(screen: ComparePage, d
 def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
         bare = keep(store, stopped_after_one_reading(40))
-    screen.compare(bare)
+    screen.compare(bare, curves=True)
     assert screen.drawn() == {str(bare)}
     meant = chart_to_save(screen.view, screen.panel("CPU load"), Theme())
     assert meant is not None
@@ -706,7 +674,7 @@ def test_a_baseline_that_drifted_from_its_older_runs_is_doubted(screen: CompareP
 def test_more_than_eight_runs_look_different(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
         numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
-    screen.compare(*numbers)
+    screen.compare(*numbers, curves=True)
     assert len({row.style for row in screen.rows()}) == 20
     assert screen.drawn() == set(map(str, numbers))
 
@@ -714,7 +682,7 @@ def test_more_than_eight_runs_look_different(screen: ComparePage, database: Path
 def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
         numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
-    screen.compare(*numbers)
+    screen.compare(*numbers, curves=True)
     load = screen.panel("CPU load")
     load.plot.hovered.emit(4.0, -1e9)
     assert screen.panels.readout.text().split(", ") == [f"Units {500 + n} 90.0" for n in range(20)]
@@ -726,7 +694,7 @@ def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: 
 
 
 def test_the_legend_has_a_letter_and_a_name_for_each_variant_and_hides_all_its_runs(screen: ComparePage) -> None:
-    screen.compare(1, 2, 4, 5)
+    screen.compare(1, 2, 4, 5, curves=True)
     legend = screen.view.tabs.curves.legend
     assert [button.text() for button in legend.buttons()] == ["Units 64 × 2", "Units 128 × 2"]
     first = legend.buttons()[0]
@@ -738,12 +706,12 @@ def test_the_legend_has_a_letter_and_a_name_for_each_variant_and_hides_all_its_r
 
 
 def test_a_mean_per_variant_says_what_its_band_is_and_goes_with_its_runs(screen: ComparePage) -> None:
-    screen.compare(1, 2, 4, 5)
+    screen.compare(1, 2, 4, 5, curves=True)
     curves = screen.view.tabs.curves
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
-        curves.means_button.click()
-    assert "band: from the lowest to the highest run" in curves.said
-    assert "aligned by time" in curves.said
+        curves.means_box.click()
+    assert "band: from the lowest to the highest run" in curves.extent
+    assert "aligned by time" in curves.extent
     assert screen.panel("Throughput").shown_keys() == ("1", "2")
     assert "Units 64 · mean of 2 runs" in screen.panel("Throughput").legend.text()
     screen.view.table.toggle_runs([1])
@@ -752,7 +720,7 @@ def test_a_mean_per_variant_says_what_its_band_is_and_goes_with_its_runs(screen:
     assert screen.panel("Throughput").shown_keys() == ("2",)
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.controller.show_runs([1, 2])
-    assert not curves.means_button.isVisible(), "no variant has two runs"
+    assert not curves.means_box.isVisible(), "no variant has two runs"
 
 
 def test_a_run_that_is_gone_is_a_sentence_on_the_screen(screen: ComparePage) -> None:

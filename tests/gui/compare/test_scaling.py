@@ -31,7 +31,6 @@ def show(qtbot: QtBot, screen: CompareView, *runs: StoredRun) -> None:
     screen.show_model(compare(prepare_comparison(runs), runs[0].row.run))
     if "Scaling" in screen.tabs.titles:
         screen.tabs.open_tab("Scaling")
-        qtbot.waitUntil(lambda: not any(panel.busy for panel in screen.findChildren(ScalingPanel)))
         qtbot.waitUntil(lambda: all(chart.isVisible() for chart in screen.findChildren(ScalingChart)))
 
 

@@ -123,9 +123,10 @@ def test_ratios_have_their_whiskers_on_one_axis_and_figures_their_sparklines() -
     base, other = Arrangement().rows(table)
     speed, rate = table.keys.index("speedup"), table.keys.index("throughput")
     column_, whisker = table.columns[speed], other.cells[speed].whisker
-    assert base.cells[speed].whisker is not None
-    assert base.cells[speed].whisker[:3] == (column_.reference,) * 3, "the baseline's ratio is 1"
+    at_one = base.cells[speed].whisker
+    assert at_one is not None
     assert whisker is not None
+    assert at_one[:3] == (column_.reference,) * 3, "the baseline's ratio is 1"
     assert column_.reference < whisker.low < whisker.value < whisker.high < 1
     spark = other.cells[rate].spark
     assert len(spark) > 1
