@@ -96,6 +96,7 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     compare = workbench.window.findChild(CompareView)
     assert isinstance(compare, CompareView)
     qtbot.waitUntil(lambda: compare.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
+    compare.tabs.open_tab("Curves")
     panels = compare.tabs.curves.panels
     qtbot.waitUntil(lambda: bool(panels.shown) and not panels.busy, timeout=READ_LIMIT_MS)
     assert compare.isVisible()

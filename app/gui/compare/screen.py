@@ -210,7 +210,7 @@ class CompareHeader(QWidget):
         self._against.setText(comparison.against)
         self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
         self._lines, self._clipboard_text = header.lines, header.clipboard_text
-        self._whole[""].setToolTip(plain_tooltip(header.method))
+        self.result.setToolTip(plain_tooltip(header.method))
         self._whole[""].setText(comparison.verdict.text)
         for severity in _ROLES:
             texts = (line.text for line in self._lines if line.severity == severity)
