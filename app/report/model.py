@@ -8,6 +8,7 @@ from app.analysis.comparability import known_value
 from app.paths import program_version
 from app.records import RunRow, StoredRun
 from app.viewmodels.charts.curves import CurvePlot, stored_plot
+from app.viewmodels.charts.model import BarChart
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_table
 from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
@@ -91,6 +92,18 @@ class ReportModel:
     reruns: tuple[tuple[str, str], ...]
     runs: TextTable
     article: tuple[ArticleSection, ...] = ()
+
+    @property
+    def leading_charts(self) -> int:
+        """Return how many charts stand beside the verdict: that of the speed-ups, of few variants."""
+        charts = self.gallery.charts[:1]
+        return sum(
+            isinstance(chart, BarChart) and chart.key == "speed-up" and len(chart.bars) <= _FEW for chart in charts
+        )
+
+
+_FEW = 12
+"""Variants of which the plot leads a report; that of more would come between the verdict and its warnings."""
 
 
 def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[ArticleSection, ...] = ()) -> ReportModel:

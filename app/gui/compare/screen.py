@@ -206,7 +206,9 @@ class CompareHeader(QWidget):
         self.result.show_model(verdict_result(comparison.verdict) if comparison.variants else None)
         is_few = 1 < len(comparison.variants) <= MANY_VARIANTS
         self.result.offer_more(offered=is_few)
-        self.result.plot.setVisible(is_few)
+        around = self.result.plot.parentWidget()
+        for part in (self.result.plot, *([around] if around is not None else [])):
+            part.setVisible(is_few)
         self._against.setText(comparison.against)
         self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
         self._lines, self._clipboard_text = header.lines, header.clipboard_text

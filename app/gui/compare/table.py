@@ -205,7 +205,7 @@ class CompareDelegate(CellDelegate):
 
 
 _MIN_ROWS_SHOWN = 4
-_VARIANT_MAX = 36 * GRID
+_VARIANT_MAX = 40 * GRID
 _BASE_WIDTH = 6 * GRID
 _HOST_MAX = 24 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)

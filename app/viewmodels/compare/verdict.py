@@ -281,7 +281,7 @@ def _next_step(results: Sequence[VariantResult], ranked: Sequence[VariantResult]
         return units.sentence(_describe_required_repeats(most)), most.repeats if most.repeats <= _MOST_OFFERED else 0
     rivals = may_be_as_fast(ranked) if len(ranked) > 2 else []
     if 0 < len(rivals) < _MOST_RIVALS:
-        return f"More repeats of the first {1 + len(rivals)} would tell which of them is fastest.", 0
+        return f"More repeats of these {1 + len(rivals)} would tell which of them is fastest.", 0
     return HOW_SURE, 0
 
 

@@ -96,7 +96,7 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
 def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs: list[StoredRun]) -> None:
     wrong = replace(runs[1], row=replace(runs[1].row, evidence_state="mismatch", evidence_reason="It ran in NHWC."))
     text = Page(html_report(contents([runs[0], wrong]))).text
-    parts = ("NCHW is\xa010.0\xa0% faster", "Warnings", "It ran in NHWC.")
+    parts = ("NCHW is\xa010.0\xa0% faster", "Speed-up against NHWC", "Warnings", "It ran in NHWC.")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert text.count("Run\xa02 did not run what was requested.") == 1
 

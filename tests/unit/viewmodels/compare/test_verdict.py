@@ -108,7 +108,7 @@ def test_of_two_that_are_equal_within_a_margin_that_is_the_answer() -> None:
         (
             (1500.0, 1501.0),
             "Batch size 4 leads 3 variants: 50.1\xa0% faster than the baseline; 1 other may be as fast.",
-            "More repeats of the first 2 would tell which of them is fastest.",
+            "More repeats of these 2 would tell which of them is fastest.",
         ),
     ],
 )
