@@ -46,8 +46,6 @@ from app.viewmodels.compare.table import (
     COMPARED,
     VARIANT,
     ComparedVariant,
-    constant_columns,
-    describe_constant_columns,
 )
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
 from app.viewmodels.compare.why import WhyView
@@ -223,8 +221,8 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     """
     print_text(comparison.verdict.text)
     print()
-    for text in filter(None, (comparison.shared, describe_constant_columns(comparison.rows))):
-        print_text(text)
+    if comparison.alike:
+        print_text(comparison.alike)
     _print_variants(comparison)
     if effects := comparison.verdict.effects:
         print()
@@ -279,8 +277,8 @@ def _print_variants(comparison: Comparison) -> None:
     place = {key: number for number, key in enumerate(table.keys)}
     example = table.columns[place["energy"]].title.removeprefix("mJ/")
     figures = (units.rate_unit(example), CI, "speed-up", CI, f"mJ/{example}", "energy ratio")
-    metrics = [metric for metric in COMPARED if metric.in_terminal and metric.key not in table.empty]
-    last = [column for column in ("host", "outcome", "evidence") if column not in constant_columns(comparison.rows)]
+    metrics = [metric for metric in COMPARED if metric.in_terminal and metric.key not in table.folded]
+    last = [column for column in ("host", "outcome", "evidence") if column not in table.folded]
     summaries = [variant.summary for variant in table.variants]
     known = text_table(table, summaries, [place[key] for key in (VARIANT, "throughput", "speedup")]).rows
     rows = [

@@ -1,6 +1,6 @@
 """The content of a report of a comparison as values, shared by the HTML and Markdown renderers."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app import units
@@ -20,8 +20,6 @@ from app.viewmodels.compare.table import (
     RUN,
     VARIANT,
     CompareTable,
-    constant_columns,
-    describe_constant_columns,
 )
 from app.viewmodels.compare.why import WhyView, largest_differences
 from app.viewmodels.format import cells
@@ -118,12 +116,12 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
     return ReportModel(
         title=f"{variants} {units.plural('variant', variants)} compared",
         made=f"{count} {units.plural('run', count)} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
-        shared=comparison.shared,
+        shared=comparison.alike,
         verdict=" ".join(comparison.verdict.sentences),
         method=comparison.method,
         warnings=comparison.warnings,
-        notes=tuple(filter(None, (describe_constant_columns(rows), *comparison.notes))),
-        figures=_figures(comparison.table, constant_columns(rows)),
+        notes=comparison.notes,
+        figures=_figures(comparison.table),
         effects=effects_table(comparison.verdict.effects),
         gallery=comparison.gallery,
         scaling=tuple(drawn),
@@ -149,11 +147,11 @@ def _variant_names(table: CompareTable) -> VariantNames:
     return {variant.summary.runs: variant.summary.cells[column].text for variant in table.variants}
 
 
-def _figures(table: CompareTable, constant: Collection[str]) -> tuple[TextTable, ...]:
-    """Return the window's table with a row per variant, in pieces that fit on paper, without constant columns."""
+def _figures(table: CompareTable) -> tuple[TextTable, ...]:
+    """Return the window's table with a row per variant, in pieces that fit on paper; what all say is elsewhere."""
     rows = Arrangement().rows(table)
     name = table.keys.index(VARIANT)
-    left_out = {BASE, RUN, VARIANT, *table.empty, *constant}
+    left_out = {BASE, RUN, VARIANT, *table.folded}
     shown = [n for n, key in enumerate(table.keys) if key not in left_out]
     pieces: list[list[int]] = [[]]
     for n in shown:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from PySide6.QtCore import QByteArray, QSize
 from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.plot.export import show_picture_menu
-from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import clear_layout, text_label
 from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
@@ -84,20 +84,4 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
     column.addLayout(header)
     column.addWidget(text_label(view.cause, "", wrap=True))
     column.addWidget(ScalingChart(theme, view))
-    column.addLayout(_table(view))
     return made
-
-
-def _table(view: ScalingView) -> QGridLayout:
-    grid = QGridLayout()
-    grid.setContentsMargins(0, 0, 0, 0)
-    grid.setHorizontalSpacing(4 * GRID)
-    grid.setVerticalSpacing(GRID // 2)
-    for row, (label, *cells) in enumerate((("", *view.sides), *view.rows)):
-        grid.addWidget(text_label(label, "muted"), row, 0)
-        for column, cell in enumerate(cells, 1):
-            shown = text_label(cell, "" if row else "caption")
-            shown.setFont(tabular_font())
-            grid.addWidget(shown, row, column)
-    grid.setColumnStretch(3, 1)
-    return grid

@@ -167,16 +167,20 @@ class Comparison:
 
     @property
     def against(self) -> str:
-        """Return what was compared with what: `51 variants against Standard (3 runs) · lstm · 1 GPU`."""
+        """Return what was compared with what: `51 variants against Standard (3 runs) · lstm · all completed`."""
         base = next((variant for variant in self.variants if variant.result.is_baseline), None)
-        agreed = filter(None, self.table.agreed.values())
         if base is None or len(self.variants) < 2:
-            return " · ".join(filter(None, (self.shared, *agreed)))
+            return self.alike
         others, runs = len(self.variants) - 1, len(base.result.runs)
         sides = f"{others} {units.plural('variant', others)} against {base.name} ({runs} {units.plural('run', runs)})"
         other_work = sum(row.summary.other_work for row in self.table.variants)
         work = f"{other_work} with other work, last" if other_work else ""
-        return " · ".join(filter(None, (sides, work, self.shared, *agreed)))
+        return " · ".join(filter(None, (sides, work, self.alike)))
+
+    @property
+    def alike(self) -> str:
+        """Return what is the same in all runs: settings, and what else has no column of its own."""
+        return " · ".join(filter(None, (self.shared, *self.table.agreed.values())))
 
     @property
     def extent(self) -> str:

@@ -9,10 +9,8 @@ import numpy as np
 from app import units
 from app.analysis.comparability import (
     MINOR_VARIABLE_KEYS,
-    OWN_VARIABLE_KEYS,
     THROTTLED_SHARE_LIMIT,
     is_same_host,
-    known_value,
     throttled_shares,
 )
 from app.analysis.intervals import Estimate
@@ -37,8 +35,8 @@ from app.viewmodels.format.environment import (
     format_values_by_run,
 )
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.sentences import format_run_numbers, join_with_and, name_few
-from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLE_PREFIX
+from app.viewmodels.format.sentences import format_run_numbers, name_few
+from workloads.catalog import FRAMEWORK, ONEDNN_KEY
 from workloads.protocol import Value
 
 Severity = Literal["warning", "note"]
@@ -52,8 +50,6 @@ _MINOR_KEYS = MINOR_VARIABLE_KEYS | {"os", "kernel", "python", "numpy", "memory_
 _PLURAL_KEYS = ("gpus_present", "cpu_count", "cpu_affinity")
 """Environment keys with a label in the plural."""
 _HASH_DIGITS = 7
-_MAX_VARIABLES = 4
-"""Variables that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +95,7 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         describe_difference(key, environment_label(key), values, "note" if _is_minor(runs, key) else "warning")
         for key, values in differing
     ]
-    return [*hosts, *code, *found, *_unrecorded_variables(runs)]
+    return [*hosts, *code, *found]
 
 
 def host_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -176,27 +172,6 @@ def _unknown_code(runs: Sequence[StoredRun], unknown: Sequence[int]) -> list[Com
         )
     severity: Severity = "note" if len(unknown) == len(runs) else "warning"
     return [ComparisonWarning(key=CODE, sentence=sentence, values=dict.fromkeys(unknown, ""), severity=severity)]
-
-
-def _unrecorded_variables(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Note environment variables that some runs have and of which others, made by an older program, say nothing."""
-    keys = dict.fromkeys(key for run in runs for key in run.environment if key.startswith(VARIABLE_PREFIX))
-    relevant = [key for key in keys if key not in MINOR_VARIABLE_KEYS | OWN_VARIABLE_KEYS]
-    unknown = {key: [run.row.run for run in runs if known_value(run.environment, key) is None] for key in relevant}
-    names = [key.removeprefix(VARIABLE_PREFIX) for key, without in unknown.items() if without]
-    if not names:
-        return []
-    more = [f"{len(names) - _MAX_VARIABLES} more"] if len(names) > _MAX_VARIABLES else []
-    without = sorted({run for numbers in unknown.values() for run in numbers})
-    sentence = (
-        f"Some runs had {join_with_and([*names[:_MAX_VARIABLES], *more])} set; {format_run_numbers(without)} "
-        f"did not record whether {'it' if len(without) == 1 else 'they'} did."
-    )
-    return [
-        ComparisonWarning(
-            key="unrecorded_variables", sentence=sentence, values=dict.fromkeys(without, ""), severity="note"
-        )
-    ]
 
 
 CLOCK_LIMIT = 0.01

@@ -1,6 +1,6 @@
 """The comparison table as values: variants with their runs, and constant columns."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,6 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Whisker
 from app.viewmodels.format.naming import differing_parameters, setting_label
 from app.viewmodels.format.ratios import CI
-from app.viewmodels.format.sentences import join_with_and
 from workloads.protocol import RunSpec
 
 RowKind = Literal["group", "variant", "run", "member"]
@@ -400,29 +399,6 @@ def _verified_cell(runs: Sequence[RunRow]) -> Cell:
     cell = cells.verified(next(row for row in runs if row.evidence_state == worst))
     same = states.count(worst) if worst else 0
     return cell if same == len(states) else replace(cell, text=f"{cell.text}, {same} of {len(states)}")
-
-
-_EXPECTED: Mapping[str, tuple[Callable[[RunRow], bool], str]] = {
-    "outcome": (lambda row: row.completed, "completed"),
-    "evidence": (lambda row: row.evidence_state == "verified", "were verified"),
-}
-"""By column the usual value, and its text."""
-
-
-def constant_columns(rows: Sequence[RunRow]) -> list[str]:
-    """Return the columns that say the same, or the usual, of every run."""
-    one_host = ["host"] if len({row.host for row in rows}) == 1 else []
-    return [*one_host, *(column for column, (is_expected, _) in _EXPECTED.items() if all(map(is_expected, rows)))]
-
-
-def describe_constant_columns(rows: Sequence[RunRow]) -> str:
-    """Return those columns as a sentence; "" if there is none."""
-    phrases = [_EXPECTED[column][1] for column in constant_columns(rows) if column in _EXPECTED]
-    if rows and rows[0].host and "host" in constant_columns(rows):
-        phrases.append(f"were made on {rows[0].host}")
-    if not phrases or len(rows) < 2:
-        return ""
-    return f"{'Both' if len(rows) == 2 else f'All {len(rows)}'} runs {join_with_and(phrases)}."
 
 
 def estimate_cell(estimate: Estimate | None) -> Cell:

@@ -44,7 +44,7 @@ def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: p
     lines = printed(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
     assert lines[0].startswith("NCHW is 12.0\xa0% faster than NHWC (11.")
     assert " No significant difference in energy per image. " in lines[0]
-    assert lines[2] == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
+    assert lines[2].startswith("cnn10 · Native · 1 GPU · Batch size 1024 · float32 · all completed")
     table = lines[4:7]
     assert table[0].split()[:4] == ["variant", "runs", "images/s", "95"]
     assert [line.split()[:2] for line in table[1:]] == [["NHWC", "3"], ["NCHW", "3"]]

@@ -338,10 +338,11 @@ def test_long_tables_are_folded_up_and_short_ones_are_not(runs: list[StoredRun])
 def test_what_is_as_usual_of_every_run_has_a_sentence_in_place_of_a_column(runs: list[StoredRun]) -> None:
     alike = [replace(run, row=replace(run.row, evidence_state="verified")) for run in runs[:3]]
     found = contents(alike)
-    assert found.notes[0] == "All 3 runs completed and were verified."
+    assert " · all completed · all verified" in found.shared
     assert found.figures[0].head[:2] == ("Variant", "Speed-up")
     other = contents([*alike[:2], replace(alike[2], row=replace(alike[2].row, evidence_state="verified in part"))])
-    assert other.notes[0] == "All 3 runs completed."
+    assert " · all completed" in other.shared
+    assert "verified" not in other.shared
     assert "Evidence" not in [title for table in found.figures for title in table.head]
     assert "Evidence" in [title for table in other.figures for title in table.head]
 

@@ -117,17 +117,6 @@ def test_onednn_is_compared_as_it_was_in_force() -> None:
     assert ONEDNN_KEY not in comparable_keys([replace(newer, environment=LOOKED)])
 
 
-def test_what_an_older_program_did_not_record_is_no_difference() -> None:
-    with_it = {**LOOKED, "env OMP_NUM_THREADS": "1"}
-    note = only(warnings_of(CODE_A, with_it))
-    assert note.severity == "note"
-    assert note.sentence == "Some runs had OMP_NUM_THREADS set; run 1 did not record whether it did."
-    assert differing_variables(CODE_A, with_it) == []
-    fewer = {**CODE_A, VARIABLES_RECORDED_KEY: "TF_ CUDA_"}
-    assert only(warnings_of(fewer, with_it)).severity == "note", "it looked for others"
-    assert warnings_of(CODE_A, LOOKED) == []
-
-
 def test_variables_that_the_worker_sets_or_that_name_a_container_are_no_difference() -> None:
     found = {**LOOKED, "env CUDA_VISIBLE_DEVICES": "GPU-1", "env CUDA_VERSION": "13"}
     note = only(warnings_of(LOOKED, found))
