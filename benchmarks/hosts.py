@@ -65,6 +65,7 @@ class ManyHosts:
             self.model.handle(found, state.name)
             self._devices += [(state.name, device.device) for device in found.devices]
         self.model.update(states)
+        self.model.read()
         self.model.sort_by("load_pct")
         self.model.fold(None, False)
         self._due = 0.0
@@ -86,6 +87,7 @@ class ManyHosts:
             self.model.handle(each, host)
         if number % _FRAMES_A_SECOND == 0:
             self.model.tick()
+        self.model.read()
         self.table.refresh()
         QApplication.sendPostedEvents(None, QEvent.Type.MetaCall)
         QApplication.processEvents()

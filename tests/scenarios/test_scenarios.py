@@ -204,9 +204,11 @@ def monitored(recording: Recording) -> Iterator[tuple[Device, DeviceDetails]]:
     for number, message in enumerate(recording.messages):
         model.handle(message)
         if number % 10 == 0:
+            model.read()
             for place in model.layout():
                 model.cells(place)
             model.tick()
+    model.read()
     for device in recording.inventory.devices:
         yield device, chosen_details(model, Place("", device.device))
 

@@ -1,6 +1,7 @@
 """The chosen device of Monitor: its state, figures and processes at the left, its curves at the right."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -27,7 +28,8 @@ from app.viewmodels.monitor.readings import DeviceMetric
 
 _COLUMN, _NARROW_COLUMN = 39 * GRID, 33 * GRID
 _WIDE, _LINE = 150 * GRID, 22
-_PLOT_WIDTH, _PLOT_HEIGHT = 38 * GRID, 18 * GRID
+_PLOT_WIDTH, _PLOT_HEIGHT, _HIGHEST_PLOT = 38 * GRID, 18 * GRID, 28 * GRID
+_NO_LIMIT = 2**24 - 1
 _MOST_PROCESSES = 12
 _ABSENT_REASON = "The system does not tell this user, or this container"
 _PIN, _UNPIN = "☆", "★"
@@ -155,6 +157,7 @@ class DetailsView(QWidget):
         self._absence = EmptyState("", "", self.connect_button)
         self._curves = QStackedWidget()
         self._words = Scroller(horizontal=False)
+        self._column = QVBoxLayout()
         self._shown: DeviceDetails | None = None
         self._pinned: Sequence[str] = ()
         self._build()
@@ -163,6 +166,11 @@ class DetailsView(QWidget):
     def is_in_sight(self) -> bool:
         """Whether anyone can see it, or a window with its plots, which may be open while another screen is shown."""
         return bool(self._windows.open) or not self.visibleRegion().isEmpty()
+
+    @property
+    def wanted_height(self) -> int:
+        """The height of all words, and of plots as high as they get."""
+        return max(self._column.sizeHint().height(), self.stack.maximumHeight()) + 2 * GRID
 
     def displayed_text(self) -> str:
         """Return everything shown but plots, as one text."""
@@ -226,8 +234,10 @@ class DetailsView(QWidget):
         width = self.width() - self._words.width()
         count = len(details.plots.panels)
         columns = max(1, min(width // _PLOT_WIDTH, 2 if count <= 4 else 3, count))
-        self.stack.setMinimumHeight(-(-count // columns) * _PLOT_HEIGHT)
-        self._plots.show_plots(details.plots_in(columns))
+        lines, highest = -(-count // columns), max(_HIGHEST_PLOT, width // columns // 3)
+        self.stack.setMinimumHeight(lines * _PLOT_HEIGHT)
+        self.stack.setMaximumHeight(_NO_LIMIT if self.stack.maximised else lines * highest)
+        self._plots.show_plots(replace(details.plots, columns=columns))
 
     def _has_two_columns(self, figures: int) -> bool:
         """Whether one column of figures would be higher than the screen, which has the width for two."""
@@ -265,7 +275,8 @@ class DetailsView(QWidget):
         self._processes.hide()
         self.no_gpu.hide()
         left = QWidget()
-        column = QVBoxLayout(left)
+        column = self._column
+        left.setLayout(column)
         column.setContentsMargins(0, 0, GRID, 0)
         column.setSpacing(GRID // 2)
         for widget in (self._title, self._subtitle, self._state):

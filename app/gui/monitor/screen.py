@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPolygonF, QShortcut
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -45,6 +45,7 @@ _WIDEST: dict[str, Cell] = {
 }
 """Cells as wide as their column at least."""
 _GRAPHS = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}
+_ONLY_ROWS = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
 _STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 2, STATE: 2, PROCESSES: 1}
 """The shares of the spare room that columns take."""
 
@@ -178,8 +179,9 @@ def _paint_bar(painter: QPainter, room: QRectF, share: float, colour: QColor, gr
 
 
 class MonitorTable(CellTable):
-    """Shows the rows of a `MonitorModel`; one is chosen, and stays so while rows come, go and change order.
+    """Shows the rows of a `MonitorModel`; those that the user `selected`, in order, have their details shown together.
 
+    They stay so while rows come, go and change order. `chosen` is the one of them that keys act on; None without rows.
     `connect_requested` and `opened` have the name of a host: to connect to it, and to show its plots on the Run screen.
     """
 
@@ -194,11 +196,12 @@ class MonitorTable(CellTable):
         self._graphs = _GraphDelegate(theme, self._rows)
         self._least: dict[int, int] = {}
         self._spare: dict[int, int] = {}
-        self._chosen: Place | None = None
+        self.selected: tuple[Place, ...] = ()
+        self.chosen: Place | None = None
         self._is_own_choice = self._is_restoring = False
         self._spans: frozenset[int] = frozenset()
         super().__init__(self._rows, self._graphs, elastic=0, elastic_max=0)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setAccessibleName("Devices")
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
         header = self.horizontalHeader()
@@ -209,14 +212,10 @@ class MonitorTable(CellTable):
         self._fit_columns()
 
     @property
-    def chosen(self) -> Place | None:
-        """The row whose details are shown; None where there is none."""
-        return self._chosen
-
-    @property
     def wanted_height(self) -> int:
         """The height at which all rows are in sight."""
-        return self.horizontalHeader().sizeHint().height() + self._rows.rowCount() * self._row_height() + 2
+        rows = self._rows.rowCount() * self.verticalHeader().defaultSectionSize()
+        return self.horizontalHeader().sizeHint().height() + rows + 2
 
     def displayed_text(self) -> str:
         """Return all rows as text, a line each."""
@@ -225,9 +224,9 @@ class MonitorTable(CellTable):
         return "\n".join(" · ".join(filter(None, row)) for row in shown)
 
     def choose(self, place: Place) -> None:
-        """Choose a row, if it is there."""
+        """Choose one row, if it is there."""
         if place in self._rows.order:
-            self.selectRow(self._rows.order.index(place))
+            self._select([self._rows.order.index(place)])
 
     def refresh(self) -> None:
         """Show the rows as they are now."""
@@ -242,21 +241,26 @@ class MonitorTable(CellTable):
         self._span_reasons()
         self.viewport().update()
 
-    def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
-        """Note which row is chosen."""
-        super().currentChanged(current, previous)
-        if current.isValid() and not self._is_restoring:
+    def selectionChanged(self, selected: QItemSelection, deselected: QItemSelection) -> None:
+        """Note which rows are chosen; the last one stays so."""
+        super().selectionChanged(selected, deselected)
+        if self._is_restoring:
+            return
+        if self.selectionModel().hasSelection():
             self._is_own_choice = True
-            self._note(self._rows.order[current.row()])
+            self._note()
+        elif self.chosen is not None:
+            self.choose(self.chosen)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Left and right fold and unfold a host, Enter shows its plots or connects to it."""
-        place = self._chosen
+        place = self.chosen
         key = Qt.Key(event.key())
         if place is not None and key in (Qt.Key.Key_Left, Qt.Key.Key_Right) and self._monitor.has_host_rows:
             self._monitor.fold(place.host, key == Qt.Key.Key_Left)
             if key == Qt.Key.Key_Left:
-                self._chosen = Place(place.host)
+                self.chosen = Place(place.host)
+                self.selected = (self.chosen,)
             self.refresh()
             self.chosen_changed.emit()
         elif place is not None and key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
@@ -322,24 +326,36 @@ class MonitorTable(CellTable):
         self.horizontalHeader().setSortIndicator(column, order)
 
     def _restore(self, row: int) -> None:
-        """Choose the row again that the user chose, or what is in its place; before any choice, the first GPU."""
-        order = self._rows.order
-        if not order:
-            self._chosen = None
+        """Choose the rows again that the user chose, or what is in their place; before any choice, the first GPU."""
+        rows = {place: n for n, place in enumerate(self._rows.order)}
+        if not rows:
+            self.chosen, self.selected = None, ()
             return
+        remaining = [rows[place] for place in self.selected if place in rows and self._is_own_choice]
         if not self._is_own_choice:
-            row = next((n for n, place in enumerate(order) if place.device is not None), 0)
-        elif self._chosen in order:
-            row = order.index(self._chosen)
-        row = min(row, len(order) - 1)
+            row = next((n for place, n in rows.items() if place.device is not None), 0)
+        remaining.sort(key=lambda row: self._rows.order[row] != self.chosen)
         self._is_restoring = True
-        self.selectRow(row)
+        self._select(remaining or [min(row, len(rows) - 1)])
         self._is_restoring = False
-        self._note(order[row])
+        self._note()
 
-    def _note(self, place: Place) -> None:
-        if place != self._chosen:
-            self._chosen = place
+    def _select(self, rows: Sequence[int]) -> None:
+        """Select these rows and no others, whatever keys are held down; the first becomes the current one."""
+        chosen, selection = QItemSelection(), self.selectionModel()
+        for row in rows:
+            chosen.select(self._rows.index(row, 0), self._rows.index(row, 0))
+        selection.setCurrentIndex(self._rows.index(rows[0], 0), QItemSelectionModel.SelectionFlag.NoUpdate)
+        selection.select(chosen, _ONLY_ROWS)
+
+    def _note(self) -> None:
+        """Take what is selected; that which keys act on is one of it."""
+        order = self._rows.order
+        selected = tuple(order[row] for row in sorted(index.row() for index in self.selectionModel().selectedRows()))
+        current = order[self.currentIndex().row()]
+        self.chosen = current if current in selected else selected[0]
+        if selected != self.selected:
+            self.selected = selected
             self.chosen_changed.emit()
 
     def _span_reasons(self) -> None:
@@ -358,12 +374,9 @@ class MonitorTable(CellTable):
         can_connect = self._monitor.host(place.host).link.can_retry
         (self.connect_requested if can_connect and place.host else self.opened).emit(place.host)
 
-    def _row_height(self) -> int:
-        return self.verticalHeader().defaultSectionSize()
-
 
 _TABLE_SHARE = 0.45
-"""Of the height, what the table takes at most until the user chooses."""
+"""Of the height, what the table takes at most until the user chooses, unless the details leave more."""
 
 
 class MonitorView(QWidget):
@@ -409,8 +422,9 @@ class MonitorView(QWidget):
         return self._ranges[name]
 
     def show_table(self) -> None:
-        """Show the rows and figures as they are now."""
+        """Show everything as it is now."""
         model, settings = self._model, self._model.settings
+        model.read()
         self.table.refresh()
         has_rows = self.table.chosen is not None
         self._empty.setVisible(not has_rows and not self.search.text())
@@ -428,6 +442,13 @@ class MonitorView(QWidget):
         self._size()
         self.show_chosen(words=True)
 
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Return from several chosen rows to one by Escape, once it has nothing to end in the plots."""
+        if event.key() == Qt.Key.Key_Escape and self.table.chosen is not None and len(self.table.selected) > 1:
+            self.table.choose(self.table.chosen)
+        else:
+            super().keyPressEvent(event)
+
     def _show_summary(self) -> None:
         """Show how all devices are, or what is known of the time under the pointer."""
         shown = self.details.describe_time() or self._model.summary()
@@ -435,10 +456,12 @@ class MonitorView(QWidget):
         self._summary.setToolTip(plain_tooltip(shown))
 
     def show_chosen(self, *, words: bool) -> None:
-        """Show the plots of the chosen row as they are now, with `words` its figures too."""
-        place = self.table.chosen
-        if place is not None and self.details.is_in_sight:
-            details = chosen_details(self._model, place)
+        """Show the curves of the selected rows as they are now, with `words` their figures too.
+
+        Every word is of the reading that the table shows.
+        """
+        if self.table.selected and self.details.is_in_sight:
+            details = chosen_details(self._model, *self.table.selected)
             if words:
                 self.details.show_details(details, self._model.settings.pinned)
             self.details.show_plots(details)
@@ -446,7 +469,8 @@ class MonitorView(QWidget):
     def _size(self) -> None:
         """Give the table the room that its rows want, until the user chooses."""
         height = self._parts.height()
-        wanted = min(self.table.wanted_height, int(height * _TABLE_SHARE))
+        room = max(int(height * _TABLE_SHARE), height - self.details.wanted_height)
+        wanted = min(self.table.wanted_height, room)
         if not self._is_sized and self.isVisible() and wanted != self._parts.sizes()[0]:
             self._parts.setSizes([wanted, height - wanted])
 

@@ -128,17 +128,29 @@ class Marks(Layer):
         return not self._moments and not self._strips and self._crosshair is None
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        self._paint_strips(painter, area, start, scale)
+        self._paint_moments(painter, area, start, scale)
+        if self._crosshair is not None:
+            at = area.left() + (self._crosshair - start) * scale
+            self._paint_line(painter, area, at, self._theme.colours.muted)
+
+    def _paint_strips(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
+        """Paint all strips in view, and over the first of a name that name, on a ground of its own."""
+        named: dict[str, QRectF] = {}
         for strip in self._strips:
             left = max(area.left() + (strip.start - start) * scale, area.left())
             right = min(area.left() + (strip.end - start) * scale, area.right())
             if right > left:
                 foot = area.bottom() - (strip.line + 1) * (_STRIP_PX + 1)
-                width = max(1.0, right - left)
-                painter.fillRect(QRectF(left, foot, width, _STRIP_PX), self._theme.curve_colour(strip.colour))
-        self._paint_moments(painter, area, start, scale)
-        if self._crosshair is not None:
-            at = area.left() + (self._crosshair - start) * scale
-            self._paint_line(painter, area, at, self._theme.colours.muted)
+                bar = QRectF(left, foot, max(1.0, right - left), _STRIP_PX)
+                painter.fillRect(bar, self._theme.curve_colour(strip.colour))
+                named[strip.name] = named.get(strip.name, bar).united(bar)
+        for name, bars in named.items():
+            width, height = painter.fontMetrics().horizontalAdvance(name) + 1, painter.fontMetrics().height()
+            name_area = QRectF(min(bars.left(), area.right() - width), bars.top() - height, width, height)
+            painter.fillRect(name_area, QColor(self._theme.colours.surface))
+            painter.setPen(QColor(self._theme.colours.muted))
+            painter.drawText(name_area, Qt.AlignmentFlag.AlignLeft, name)
 
     def _paint_moments(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
         """Paint a line per marker, its name on a ground of its own at the right, or at the left without room."""

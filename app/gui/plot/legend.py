@@ -33,7 +33,8 @@ class _Entry:
 class Legend(QWidget):
     """Entries in one line, right-aligned. The room of a value only grows, so nothing jumps when numbers change.
 
-    `clicked` has an entry's key. With `all_or_none` names that do not all fit are left out: a few would mislead.
+    `clicked` has an entry's key. Where names do not all fit, the marks of curves stand for them; with `all_or_none`
+    they are left out: a few would mislead.
     """
 
     clicked = Signal(str)
@@ -46,7 +47,7 @@ class Legend(QWidget):
         self.all_or_none = False
         self._areas: dict[str, QRect] = {}
         self._arranged: tuple[int, ...] = ()
-        self._has_values = False
+        self._has_values = self._has_names = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.update)
 
@@ -118,11 +119,15 @@ class Legend(QWidget):
         painter.end()
 
     def _arrange(self, metrics: QFontMetrics) -> None:
-        """Place entries from the right; where not all fit, values go first, then the last entries."""
+        """Place entries from the right; where not all fit, values go, then marked names, then entries."""
+        self._has_names = True
         widths = self._widths(metrics, value=True)
         self._has_values = _line_width(widths.values()) <= self.width()
         if not self._has_values:
             widths = self._widths(metrics, value=False)
+            self._has_names = self.all_or_none or _line_width(widths.values()) <= self.width()
+        if not self._has_names:
+            widths |= {key: swatch_width(entry.colour) for key, entry in self._entries.items() if entry.mark}
         shown = list(widths)
         while shown and _line_width(widths[key] for key in shown) > self.width():
             shown = [] if self.all_or_none else shown[:-1]
@@ -164,6 +169,8 @@ class Legend(QWidget):
             centre = QPointF(area.left() + swatch_width(entry.colour) / 2, area.center().y() + 0.5)
             paint_mark(painter, centre, colour, entry.mark, self._theme)
             painter.setFont(tabular_font())
+            if not self._has_names:
+                return
         colours = self._theme.colours
         painter.setPen(QColor(colours.faint if dimmed else colours.muted))
         painter.drawText(text_area, LEFT, entry.label)

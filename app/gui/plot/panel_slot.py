@@ -78,7 +78,7 @@ class PanelSlot:
         end_s = plots.origin_s + plots.window[1]
         for curve in panel.curves:
             newest_s = min(curve.source.newest_s, end_s)  # what comes after the end of a held view changes nothing
-            state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label)
+            state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label, curve.mark)
             before = self._given.get(curve.key)
             if before == state:
                 continue
@@ -91,8 +91,10 @@ class PanelSlot:
 
 
 def _strips(panel: Panel, origin_s: float) -> Sequence[Strip]:
-    """Return the times at which GPUs were throttled, a line per GPU."""
-    lines = {curve.key: (line, curve.colour) for line, curve in enumerate(panel.curves)}
+    """Return the times at which GPUs were throttled, a line for each GPU that was."""
+    throttled = {each.device for each in panel.throttles}
+    curves = [curve for curve in panel.curves if curve.key in throttled]
+    lines = {curve.key: (line, curve.colour) for line, curve in enumerate(curves)}
     return [
         Strip(each.start_s - origin_s, each.end_s - origin_s, lines[each.device][1], lines[each.device][0])
         for each in panel.throttles

@@ -1,7 +1,7 @@
 """The cells of Monitor's table: a row per device, and one per host over its devices."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -78,6 +78,11 @@ class MonitoredHost:
     heard_s: float = 0.0
     readings: dict[str, Readings] = field(default_factory=dict)
 
+    def at(self, clock: Callable[[], float]) -> "MonitoredHost":
+        """Return what is known now, as a copy with another clock that no event changes."""
+        readings = {device: each.at(clock) for device, each in self.readings.items()}
+        return replace(self, clock=clock, readings=readings)
+
     def take_link(self, link: HostState) -> None:
         """Take how the connection to it is now."""
         if link.stage != self.link.stage:
@@ -134,16 +139,9 @@ class MonitoredHost:
         return readings.values().get(key) if readings.is_current else None
 
     def total(self, key: str) -> float | None:
-        """Return the number that a column sorts the host by: a sum, a mean of shares, or the highest."""
-        if self.link.stage != "connected":
-            return None
-        found = [value for device in self.main_devices if (value := self.value(device, key)) is not None]
-        if not found:
-            return None
-        if key in ("power_mw", "memory_bytes", PROCESSES):
-            return sum(found)
-        is_share = key in FIELDS and FIELDS[key].kind == "share"
-        return sum(found) / len(found) if is_share else max(found)
+        """Return the number that a column sorts the host by; None while it is not connected."""
+        devices = self.main_devices if self.link.stage == "connected" else ()
+        return combine(key, [self.value(device, key) for device in devices])
 
     def mentions(self, device: Device, words: Sequence[str]) -> bool:
         """Return whether host, device, its state or its processes have all these words, which are in small letters."""
@@ -151,6 +149,17 @@ class MonitoredHost:
         users = (f"{each.name or 'process'} {each.user} {each.pid}" for each in listed.processes) if listed else ()
         text = " ".join((self.title, device_title(device), device.name, self.state(device).text, *users)).lower()
         return all(word in text for word in words)
+
+
+def combine(key: str, values: Sequence[float | None]) -> float | None:
+    """Return the values of a column as one: their sum, the mean of shares, or the highest; None without any."""
+    present = [value for value in values if value is not None]
+    if not present:
+        return None
+    if key in ("power_mw", "memory_bytes", PROCESSES):
+        return sum(present)
+    is_share = key in FIELDS and FIELDS[key].kind == "share"
+    return sum(present) / len(present) if is_share else max(present)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +243,11 @@ def host_cells(host: MonitoredHost, columns: Sequence[str], courses: Courses, *,
         STATE: Cell(text=state.text, symbol=state.symbol, tone=state.tone, tooltip=state.reason),
         PROCESSES: _users_cell(host),
     }
-    totals = {"power_mw": _sum(host, "power_limit_mw"), "memory_bytes": _total_memory(devices), "load_pct": 100.0}
+    totals = {
+        "power_mw": combine("power_mw", [host.value(device, "power_limit_mw") for device in devices]),
+        "memory_bytes": combine("memory_bytes", [device.memory_total_bytes for device in devices]),
+        "load_pct": 100.0,
+    }
     for key in columns:
         if key in cells:
             continue
@@ -279,15 +292,6 @@ def _graph_cell(
 
 def _share(value: float | None, whole: float | None) -> float | None:
     return value / whole if value is not None and whole else None
-
-
-def _sum(host: MonitoredHost, name: str) -> float | None:
-    found = [host.value(device, name) for device in host.main_devices]
-    return sum(each for each in found if each is not None) or None
-
-
-def _total_memory(devices: Sequence[Device]) -> float | None:
-    return float(sum(device.memory_total_bytes or 0 for device in devices)) or None
 
 
 def _figure(key: str, value: float | None, whole: float | None) -> str:

@@ -12,21 +12,25 @@ from app.fields import FIELDS, Field
 from app.samples import HOST, Device, Processes
 from app.viewmodels.format.telemetry_fields import ThrottleInterval, format_field, process_parts
 from app.viewmodels.hosts import connect_label, describe_no_readings, describe_stage
-from app.viewmodels.monitor.cells import MonitoredHost, device_title, host_state
+from app.viewmodels.monitor.cells import MonitoredHost, combine, describe_count, device_title, host_state
 from app.viewmodels.monitor.history import RANGES_S, HistoryCurve, SeriesKey
 from app.viewmodels.monitor.model import MonitorModel, Place
 from app.viewmodels.monitor.readings import (
     TABLE_FIELDS,
     DeviceMetric,
     DeviceState,
-    Values,
     describe_not_reported,
     device_metrics,
+    worst_state,
 )
 from app.viewmodels.plot.model import Curve, CurveSource, Panel, Plots
 from app.viewmodels.plot.telemetry_buffer import MONITOR_FIELDS, absence_reason, device_colour
 
+Members = Sequence[tuple[MonitoredHost, Device]]
+"""Devices with their hosts."""
 PROCESS_COLUMNS = ("Process", "User", "Running", "Memory")
+_DRAWN_AT_MOST = 20
+"""Of so many chosen devices the curves are drawn."""
 _FINE_RANGES = ("1 min",)
 """Ranges that are drawn from every reading where this machine made it; longer ones from one a second."""
 _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
@@ -50,7 +54,7 @@ class Absence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDetails:
-    """One device, or the GPUs of a host together.
+    """One device, the GPUs of a host together, or several that were chosen.
 
     Attributes:
         title: Which one it is.
@@ -78,26 +82,33 @@ class DeviceDetails:
     no_gpu: tuple[str, str] = ("", "")
     absence: Absence | None = None
 
-    def plots_in(self, columns: int) -> Plots:
-        """Return its curves laid out in so many columns."""
-        return replace(self.plots, columns=columns)
 
-
-def chosen_details(model: MonitorModel, place: Place) -> DeviceDetails:
-    """Return what is known of a row of the table."""
-    host = model.host(place.host)
-    device = None if place.device is None else host.device(place.device)
-    details = _host_details(model, host) if device is None else _device_details(model, host, device)
-    absence = _absence(model, host)
-    if absence is None:
+def chosen_details(model: MonitorModel, *rows: Place) -> DeviceDetails:
+    """Return what is known of a row of the table, or of several together, at the model's last reading."""
+    hosts = [model.host(place.host) for place in rows]
+    members = {
+        (host.name, device.device): (host, device)
+        for host, place in zip(hosts, rows, strict=True)
+        for device in (host.main_devices if place.device is None else [host.device(place.device)])
+        if device is not None
+    }
+    host, is_device = hosts[0], rows[0].device is not None
+    if len(rows) > 1:
+        details = _common_details(model, list(members.values()))
+    elif is_device and members:
+        details = _device_details(model, host, *(device for _, device in members.values()))
+    else:
+        details = _host_details(model, host)
+    absences = [_absence(model, host) for host in hosts]
+    if absences[0] is None or None in absences:
         return details
     state = details.state._replace(text=units.sentence(describe_stage(host.link)[0]), reason="")
-    return replace(details, absence=absence, state=state if device is None else details.state)
+    return replace(details, absence=absences[0], state=details.state if is_device else state)
 
 
 def _absence(model: MonitorModel, host: MonitoredHost) -> Absence | None:
     """Return what is said in place of the curves of a host; None while it has any in the chosen range."""
-    now_s, link = model.clock(), host.link
+    now_s, link = host.clock(), host.link
     is_heard = host.heard_s > 0.0
     if not host.name or (is_heard and (link.stage == "connected" or now_s - host.heard_s < _range_s(model))):
         return None
@@ -126,8 +137,23 @@ def _device_details(model: MonitorModel, host: MonitoredHost, device: Device) ->
         processes=processes,
         processes_note=note,
         not_reported="" if readings.loss else describe_not_reported(device, values),
-        plots=_plots(model, host, [shown], values),
+        plots=_plots(model, [(host, device)]),
         no_gpu=(units.sentence(reason), _WITH_GPU) if reason and len(host.devices) == 1 else ("", ""),
+    )
+
+
+def _common_details(model: MonitorModel, members: Members) -> DeviceDetails:
+    """Return what is known of several devices together; figures are of GPUs where there are any."""
+    gpus = [(host, device) for host, device in members if device.kind == "gpu"]
+    drawn, more = members[:_DRAWN_AT_MOST], len(members) - _DRAWN_AT_MOST
+    return DeviceDetails(
+        title=f"{len(members):,} {units.plural('GPU' if len(gpus) == len(members) else 'device', len(members))}",
+        subtitle=", ".join(_labels(drawn)) + (f"; {more:,} more are not drawn" if more > 0 else ""),
+        state=worst_state([host.state(device) for host, device in members], describe_count),
+        is_current=all(host.readings_of(device.device).is_current for host, device in members),
+        metrics=_total_metrics(gpus or members),
+        processes=_users(members),
+        plots=_plots(model, drawn),
     )
 
 
@@ -137,39 +163,46 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
         (host.machine_text, f"driver {inventory.driver}" if inventory.driver else "") if inventory is not None else ()
     )
     processors = f"{inventory.machine.cpu_count:,} processors" if inventory is not None else ""
+    members = [(host, device) for device in host.main_devices]
+    is_connected = host.link.stage == "connected"
+    cpus = [device for device in host.devices if device.device == HOST and device not in host.main_devices]
+    own = [metric for cpu in cpus for metric in device_metrics(cpu, host.readings_of(HOST).values(), {})]
     return DeviceDetails(
         title=host.title,
         subtitle=" · ".join(filter(None, (*known, processors))),
         state=host_state(host),
-        is_current=host.link.stage == "connected",
-        metrics=_host_metrics(host),
-        processes=_host_processes(host),
-        plots=_plots(model, host, host.main_devices, {}),
+        is_current=is_connected,
+        metrics=(
+            *(_total_metrics(members) if is_connected else ()),
+            *(replace(each, label=_PROCESSOR_LABELS.get(each.label, each.label), field="") for each in own),
+        ),
+        processes=_users(members),
+        plots=_plots(model, members),
     )
 
 
-def _host_metrics(host: MonitoredHost) -> tuple[DeviceMetric, ...]:
-    """Return the figures of a host: sums and means of its devices, and what its processors do."""
-    found = {name: host.total(name) for name in TABLE_FIELDS}
-    words = {"load_pct": "Mean load", "power_mw": "Total power", "memory_bytes": "Total memory"}
-    labels = {**words, "temperature_c": "Highest temperature"}
-    metrics = [
-        DeviceMetric(labels[name], format_field(name, value)) for name, value in found.items() if value is not None
-    ]
-    processors = host.device(HOST)
-    if processors is not None and processors not in host.main_devices:
-        own = device_metrics(processors, host.readings_of(HOST).values(), {})
-        metrics += [replace(each, label=_PROCESSOR_LABELS.get(each.label, each.label), field="") for each in own]
-    return tuple(metrics)
+def _total_metrics(members: Members) -> tuple[DeviceMetric, ...]:
+    """Return the figures of devices together: sums, means of shares, the highest temperature."""
+    labels = dict(zip(TABLE_FIELDS, ("Mean load", "Total power", "Total memory", "Highest temperature"), strict=True))
+    totals = {name: combine(name, [host.value(device, name) for host, device in members]) for name in TABLE_FIELDS}
+    return tuple(
+        DeviceMetric(labels[name], format_field(name, value)) for name, value in totals.items() if value is not None
+    )
 
 
-def _host_processes(host: MonitoredHost) -> tuple[tuple[str, ...], ...]:
-    """Return who uses which GPU of a host, below a line for each GPU that is used."""
+def _users(members: Members) -> tuple[tuple[str, ...], ...]:
+    """Return who uses which device, below a line for each that is used."""
     lines: list[tuple[str, ...]] = []
-    for device in host.main_devices:
+    for (host, device), label in zip(members, _labels(members), strict=True):
         listed, _ = _processes(host.readings_of(device.device).processes)
-        lines += [(device_title(device), "", "", ""), *listed] if listed else []
+        lines += [(label, "", "", ""), *listed] if listed else []
     return tuple(lines)
+
+
+def _labels(members: Members) -> list[str]:
+    """Return what each device is called among these: with its host where they are of several."""
+    is_one_host = len({host.name for host, _ in members}) == 1
+    return [device_title(device) if is_one_host else f"{host.title} {device_title(device)}" for host, device in members]
 
 
 def _processes(listed: Processes | None) -> tuple[tuple[tuple[str, ...], ...], str]:
@@ -181,14 +214,12 @@ def _processes(listed: Processes | None) -> tuple[tuple[tuple[str, ...], ...], s
     return tuple(process_parts(each) for each in largest), "" if largest else "No process uses it"
 
 
-def _plots(model: MonitorModel, host: MonitoredHost, devices: Sequence[Device], values: Values) -> Plots:
+def _plots(model: MonitorModel, members: Members) -> Plots:
     """Return the plots of devices, a curve each: the table's fields, then those that are pinned."""
-    names = (*TABLE_FIELDS, *model.settings.pinned)
-    panels = [_panel(model, host, devices, FIELDS[name], values) for name in names]
-    range_s = _range_s(model)
+    panels = (_panel(model, members, FIELDS[name]) for name in (*TABLE_FIELDS, *model.settings.pinned))
     return Plots(
         panels=tuple(panel for panel in panels if panel is not None),
-        window=(-range_s, 0.0),
+        window=(-_range_s(model), 0.0),
         origin_s=_origin_s(model),
     )
 
@@ -199,42 +230,58 @@ def _origin_s(model: MonitorModel) -> float:
     return model.history.newest_s if is_coarse and math.isfinite(model.history.newest_s) else model.clock()
 
 
-def _panel(
-    model: MonitorModel, host: MonitoredHost, devices: Sequence[Device], field: Field, values: Values
-) -> Panel | None:
+def _panel(model: MonitorModel, members: Members, field: Field) -> Panel | None:
     """Return the plot of one field; None where no device reports it, and it is none that all have."""
-    kind = devices[0].kind if devices else "gpu"
-    reasons = [absence_reason(device, field.name) for device in devices]
-    if kind not in field.devices or (all(reasons) and (kind == "host" or field.name not in TABLE_FIELDS)):
+    name = field.name
+    kinds = {device.kind for _, device in members} or {"gpu"}
+    reasons = [
+        absence_reason(device, name) or host.readings_of(device.device).implausible.get(name)
+        for host, device in members
+    ]
+    is_optional = kinds == {"host"} or name not in TABLE_FIELDS
+    if not kinds & set(field.devices) or (all(reasons) and is_optional):
         return None
     scale, unit = field.scale, field.display_unit
-    memory_total = max((device.memory_total_bytes or 0 for device in devices), default=0)
+    memory_total = max((device.memory_total_bytes or 0 for _, device in members), default=0)
     if field.unit.startswith("bytes"):
         scale, unit = units.bytes_unit(memory_total or 2**30)
         unit = field.unit.replace("bytes", unit)
-    tops = {"memory_bytes": memory_total, "power_mw": values.get("power_limit_mw")}
-    top = 100.0 if field.kind == "share" and field.name != "fan_pct" else tops.get(field.name)
-    title = field.label_on(kind)
-    reason = reasons[0] if len(devices) == 1 else None
-    throttles = _throttles(model, host, devices) if field.name == "power_mw" else ()
+    values = [host.readings_of(device.device).values() for host, device in members]
+    limits = [each["power_limit_mw"] for each in values if "power_limit_mw" in each]
+    tops = {"memory_bytes": memory_total, "power_mw": max(limits, default=None)}
+    top = 100.0 if field.kind == "share" and name != "fan_pct" else tops.get(name)
+    title = field.label_on(kinds.pop()) if len(kinds) == 1 else field.label
+    reason = reasons[0] if len(members) == 1 else None
     return Panel(
-        key=field.name,
+        key=name,
         title=title if reason in (None, "lost") else f"{title} ({reason})",
-        unit=f"{unit} · bar: throttled" if throttles else unit,
-        curves=tuple(
-            Curve(
-                key=device.device,
-                label=device_title(device),
-                colour=device_colour(device),
-                source=_source(model, host, device, field),
-                scale=scale,
-                value_text=format_field(field.name, values.get(field.name)) if field.name in values else "",
-                format_value=lambda value, name=field.name: format_field(name, value),  # type: ignore[misc]
-            )
-            for device in devices
-        ),
+        unit=unit,
+        curves=_curves(model, members, field, scale),
         y_range=(0.0, top / scale) if top else None,
-        throttles=throttles,
+        throttles=_throttles(model, members) if name == "power_mw" else (),
+    )
+
+
+def _curves(model: MonitorModel, members: Members, field: Field, scale: float) -> tuple[Curve, ...]:
+    """Return a curve for each device that has this field; marks tell those of one host apart without their colours."""
+    colours = [device_colour(device) for _, device in members]
+    if len(set(colours)) < len(colours):
+        colours = list(range(len(colours)))
+    is_marked = len(members) > 1 and len({host.name for host, _ in members}) == 1
+    return tuple(
+        Curve(
+            key=" ".join(filter(None, (host.name, device.device))),
+            label=label,
+            colour=colour,
+            source=_source(model, host, device, field),
+            scale=scale,
+            value_text=format_field(field.name, values[field.name]) if field.name in values else "",
+            format_value=lambda value: format_field(field.name, value),
+            mark=("C" if device.device == HOST else str(device.index)) if is_marked else "",
+        )
+        for (host, device), label, colour in zip(members, _labels(members), colours, strict=True)
+        if len(members) == 1 or (device.kind in field.devices and device.absent.get(field.name) in (None, "lost"))
+        for values in [host.readings_of(device.device).values()]
     )
 
 
@@ -244,10 +291,8 @@ def _source(model: MonitorModel, host: MonitoredHost, device: Device, field: Fie
     return HistoryCurve(model.history, SeriesKey(host.name, device.device, field.name))
 
 
-def _throttles(model: MonitorModel, host: MonitoredHost, devices: Sequence[Device]) -> tuple[ThrottleInterval, ...]:
+def _throttles(model: MonitorModel, members: Members) -> tuple[ThrottleInterval, ...]:
     """Return when this machine's GPUs were throttled; of other hosts that is not kept."""
-    if host.name:
-        return ()
-    now_s, shown = model.clock(), {device.device for device in devices}
+    now_s, shown = model.clock(), {device.device for host, device in members if not host.name}
     found = model.recent.throttling.overlapping(now_s - _range_s(model), now_s)
     return tuple(each for each in found if each.device in shown)

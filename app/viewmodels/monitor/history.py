@@ -179,7 +179,7 @@ class HistoryCurve:
         Smallest and largest of a row that is wider than a pixel column hold for all of its time.
         """
         x, low, high = self.history.window(self.key, start - _ROW_S, end)
-        copies = int(np.ceil(_ROW_S * columns / (end - start)))
+        copies = int(np.ceil(_ROW_S * columns / (end - start))) if start < end else 1
         if low is high or copies < 2:
             return x, low, high
         lengths = np.minimum(np.diff(x, prepend=x[0] - 1.0), _ROW_S)

@@ -63,6 +63,9 @@ class TableSettings:
 class MonitorModel:
     """Keeps what all hosts say, and makes the rows that are in sight.
 
+    All that it is asked for is of the last `read`, so that everything in one frame is of one moment: header, rows and
+    details. `hosts` has this machine, then the others in their order, as they were then.
+
     Thread: `handle` that of the host's telemetry, which for this machine is the GUI's; the rest GUI only.
 
     Args:
@@ -77,47 +80,61 @@ class MonitorModel:
         self.settings = TableSettings()
         self._courses = Courses(self.history, RANGES_S[self.settings.range])
         self._lock = threading.Lock()
-        self._hosts = {"": MonitoredHost("", clock)}
-        self._others: tuple[str, ...] = ()
+        self._live = {"": MonitoredHost("", clock)}
+        self._names: tuple[str, ...] = ("",)
+        self._is_rearranged = False
         self._folded: dict[str, bool] = {}
         self._words: tuple[str, ...] = ()
         self._order: list[Place] | None = None
+        self.read()
 
     def handle(self, event: RunEvent | Inventory | Processes, host: str = "") -> None:
         """Take what a host's telemetry says; events of runs do not matter here."""
-        known = self._known_host(host)
-        match event:
-            case Sample():
-                if not host:
-                    self.recent.add(event)
-                known.heard_s = self.clock()
-                known.readings_of(event.device).add(event)
-            case SlowSample():
-                known.readings_of(event.device).add_slow(event)
-            case Processes():
-                known.readings_of(event.device).processes = event
-            case Inventory():
-                known.take_inventory(event)
-                self._order = None
-            case DeviceLost():
-                known.readings_of(event.device).lose(event, event.reason)
-                self._update_inventory(known, event)
-            case FieldsUpdated():
-                self._update_inventory(known, event)
-            case _:
-                pass
+        with self._lock:
+            known = self._live_host(host)
+            match event:
+                case Sample():
+                    if not host:
+                        self.recent.add(event)
+                    known.heard_s = self.clock()
+                    known.readings_of(event.device).add(event)
+                case SlowSample():
+                    known.readings_of(event.device).add_slow(event)
+                case Processes():
+                    known.readings_of(event.device).processes = event
+                case Inventory():
+                    known.take_inventory(event)
+                    self._is_rearranged = True
+                case DeviceLost():
+                    known.readings_of(event.device).lose(event, event.reason)
+                    self._update_inventory(known, event)
+                case FieldsUpdated():
+                    self._update_inventory(known, event)
+                case _:
+                    pass
 
     def update(self, states: Sequence[HostState]) -> None:
         """Take how the connections to the other hosts are now."""
-        for state in states:
-            self._known_host(state.name).take_link(state)
-        names = tuple(state.name for state in states)
-        if names != self._others:
-            self._others, self._order = names, None
+        with self._lock:
+            for state in states:
+                self._live_host(state.name).take_link(state)
+        names = ("", *(state.name for state in states))
+        if names != self._names:
+            self._names, self._is_rearranged = names, True
+
+    def read(self) -> None:
+        """Take everything as it is now, for the next frame."""
+        with self._lock:
+            now_s = self.clock()
+            self.hosts = [self._live[name].at(lambda: now_s) for name in self._names]
+            self._hosts = {host.name: host for host in self.hosts}
+            if self._is_rearranged:
+                self._is_rearranged, self._order = False, None
 
     def tick(self) -> None:
         """Add the newest values to what is kept over time, and sort anew; once a second."""
-        shown = [(host, device) for host in self.hosts for device in host.devices]
+        live = [self._live[name] for name in self._names]
+        shown = [(host, device) for host in live for device in host.devices]
         names = _STORED_FIELDS if len(shown) <= _ALL_FIELDS_AT_MOST else (*TABLE_FIELDS, *self.settings.pinned)
         found: dict[SeriesKey, float] = {}
         for host, device in shown:
@@ -133,22 +150,17 @@ class MonitorModel:
             self._order = None
 
     @property
-    def hosts(self) -> list[MonitoredHost]:
-        """All hosts: this machine, then the others in their order."""
-        return [self._hosts[name] for name in ("", *self._others)]
-
-    @property
     def has_other_hosts(self) -> bool:
         """Whether there is any other host than this machine."""
-        return bool(self._others)
+        return len(self.hosts) > 1
 
     def host(self, name: str) -> MonitoredHost:
         """Return one host."""
         return self._hosts[name]
 
     def inventory(self, host: str) -> Inventory | None:
-        """Return the devices of a host, where they are known."""
-        known = self._hosts.get(host)
+        """Return the devices of a host, where they are known by now."""
+        known = self._live.get(host)
         return known.inventory if known is not None else None
 
     def change(self, settings: TableSettings) -> None:
@@ -181,20 +193,19 @@ class MonitorModel:
 
     def fold(self, host: str | None = None, folded: bool | None = None) -> None:
         """Fold a host or unfold it; None is all hosts, and without `folded` it is turned round."""
-        for name in ("", *self._others) if host is None else (host,):
+        for name in [each.name for each in self.hosts] if host is None else (host,):
             self._folded[name] = not self.is_folded(name) if folded is None else folded
         self._order = None
 
     def is_folded(self, host: str) -> bool:
         """Return whether only the row of a host itself is shown."""
-        return self._folded.get(host, bool(host) and len(self._others) > UNFOLDED_AT_MOST)
+        return self._folded.get(host, bool(host) and len(self.hosts) - 1 > UNFOLDED_AT_MOST)
 
     def layout(self) -> list[Place]:
         """Return the place of every row, in order."""
-        if (known := self._order) is not None:
-            return known
-        made: list[Place] = []
-        self._order = made  # before it is filled: what comes meanwhile makes it anew
+        if self._order is not None:
+            return self._order
+        made = self._order = []
         if self.has_host_rows:
             for host in self._sorted_hosts():
                 devices = self._sorted(host, [device for device in host.devices if self._is_found(host, device)])
@@ -243,21 +254,21 @@ class MonitorModel:
         counts = {severity: severities.count(severity) for severity in SEVERITY_NAMES}
         found = f"{len(gpus):,} {units.plural('GPU', len(gpus))}" if gpus else "No GPU"
         if self.has_other_hosts:
-            found += f" on {len(connected):,} of {len(self._others) + 1:,} machines"
+            found += f" on {len(connected):,} of {len(self.hosts):,} machines"
         if unreached := sum(host.link.stage in ("lost", "failed") for host in self.hosts):
             found += f", {unreached:,} not reached"
         return " · ".join([found, *(describe_count(severity, count) for severity, count in counts.items() if count)])
 
-    def _known_host(self, name: str) -> MonitoredHost:
-        if (known := self._hosts.get(name)) is not None:
-            return known
-        with self._lock:
-            return self._hosts.setdefault(name, MonitoredHost(name, self.clock, HostState(name=name)))
+    def _live_host(self, name: str) -> MonitoredHost:
+        """Return a host as events change it; only with the lock."""
+        return self._live.get(name) or self._live.setdefault(
+            name, MonitoredHost(name, self.clock, HostState(name=name))
+        )
 
     def _update_inventory(self, host: MonitoredHost, update: DeviceLost | FieldsUpdated) -> None:
         if host.inventory is not None:
             host.take_inventory(updated_inventory(host.inventory, update))
-            self._order = None
+            self._is_rearranged = True
 
     def _is_found(self, host: MonitoredHost, device: Device) -> bool:
         return not self._words or host.mentions(device, self._words)

@@ -126,9 +126,9 @@ _THROTTLED_S = 2.0
 """For so long a throttled GPU is said to be throttled: reasons that come and go many times a second nobody can read."""
 _DRIVER_AWAY = ("Driver Not Loaded", "Uninitialized", "version mismatch")
 """NVML's words in the reason of a loss that is the driver's, not the GPU's."""
-_LOWEST_LOAD_PCT = {HOST: 10.0}
-_LOWEST_GPU_LOAD_PCT = 1.0
-"""Below it a device is idle; some program or other always uses a little of the processors."""
+_BUSY_PCT = 10.0
+"""Below this load a device is not busy: a GPU from `_USED_PCT` on is in use, the processors, which always are, idle."""
+_USED_PCT = 1.0
 _THROTTLING = ~int(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
 
 
@@ -171,7 +171,8 @@ def worst_state(states: list[DeviceState], count: Callable[[int, int], str]) -> 
     by_severity = {severity: sum(state.severity == severity for state in states) for severity in SEVERITY_NAMES}
     counted = [count(severity, number) for severity, number in by_severity.items() if number]
     worst = max((state.severity for state in states), default=_IDLE)
-    return _state(worst, " · ".join(counted) or (f"{'Busy' if worst == _BUSY else 'Idle'}" if states else ""))
+    text = min((state.text for state in states if state.severity == _BUSY), default="Idle")  # busy before in use
+    return _state(worst, " · ".join(counted) or (text if states else ""))
 
 
 @dataclass(slots=True)
@@ -191,6 +192,11 @@ class Readings:
     lost_s: float | None = None
     throttled: tuple[float, int] = (-math.inf, 0)
     implausible: dict[str, str] = field(default_factory=dict)
+
+    def at(self, clock: Callable[[], float]) -> "Readings":
+        """Return a copy with another clock, which no event changes."""
+        values = self.sample, self.slow, self.first, self.processes, self.read_s, self.loss, self.lost_s
+        return Readings(clock, *values, self.throttled, self.implausible)  # six times as fast as `replace`
 
     def add(self, sample: Sample) -> None:
         """Take a sample: what it lacks has no value any more."""
@@ -252,11 +258,11 @@ class Readings:
         if count > 1:
             return _state(_SHARED, f"Shared by {count} processes")
         load_pct = self.sample.load_pct if self.sample is not None else None
-        if load_pct is None:
-            return _state(_BUSY if count else _IDLE, "In use" if count else "")
-        if load_pct < _LOWEST_LOAD_PCT.get(device.device, _LOWEST_GPU_LOAD_PCT):
-            return _state(_BUSY if count else _IDLE, "In use" if count else "Idle")
-        return _state(_BUSY, "Busy")
+        if load_pct is not None and load_pct >= _BUSY_PCT:
+            return _state(_BUSY, "Busy")
+        if count or (load_pct is not None and load_pct >= _USED_PCT and device.device != HOST):
+            return _state(_BUSY, "In use")
+        return _state(_IDLE, "" if load_pct is None else "Idle")
 
     def _lost_state(self, device: Device, now_s: float) -> DeviceState:
         since = "" if self.lost_s is None else f" {units.age(now_s - self.lost_s)} ago"

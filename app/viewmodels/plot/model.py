@@ -42,6 +42,7 @@ class Strip:
     end: float
     colour: int
     line: int
+    name: str = "throttled"
 
 
 def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:

@@ -24,12 +24,13 @@ from app.viewmodels.monitor.model import MonitorModel, Place
 from benchmarks.hosts import ManyHosts
 from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, handle_all, ns, samples
-from tests.unit.viewmodels.monitor.test_model import fleet, machine, sample
+from tests.unit.viewmodels.monitor.test_model import POWER_CAP, fleet, machine, sample
 from tests.unit.viewmodels.monitor.test_readings import Clock, model_of
 
 Opened = Callable[..., MonitorView]
 SIZE = QSize(1280, 800)
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 
 
 @pytest.fixture
@@ -310,3 +311,119 @@ def test_a_plot_in_a_window_of_its_own_goes_on_while_another_screen_is_shown(qtb
     assert window.plots.panel("temperature_c").points("GPU-0")[1].tolist() == [61.0]
     window.close()
     controller.close()
+
+
+def eight_gpus() -> tuple[MonitorModel, Clock]:
+    return model_of(machine(8), *(sample(f"GPU-{n}", 10.0 * n + 5, power_mw=100_000 + 1_000 * n) for n in range(8)))
+
+
+def chosen_numbers(view: MonitorView) -> list[str]:
+    return [(place.device or "").removeprefix("GPU-") for place in view.table.selected]
+
+
+def test_rows_that_are_chosen_by_mouse_and_keyboard_lay_their_curves_over_each_other(opened: Opened) -> None:
+    model, _ = eight_gpus()
+    view = opened(model)
+    table, details = view.table, view.details
+
+    def click(row: int, keys: Qt.KeyboardModifier) -> list[str]:
+        QTest.mouseClick(table.viewport(), LEFT, keys, at(table, row, 0))
+        return chosen_numbers(view)
+
+    assert click(1, NONE) == ["0"]
+    assert click(3, CTRL) == ["0", "2"]
+    assert details.displayed_text().startswith("2 GPUs\nGPU 0, GPU 2")
+    power = details.stack.panel("power_mw")
+    assert power.shown_keys() == ("GPU-0", "GPU-2")
+    assert power.legend.text() == "GPU 0 100\u00a0W, GPU 2 102\u00a0W"
+    assert click(3, NONE) == ["2"]
+    assert click(5, SHIFT) == ["2", "3", "4"]
+    QTest.keyClick(table, Qt.Key.Key_Down, SHIFT)
+    assert chosen_numbers(view) == ["2", "3", "4", "5"]
+    assert "4 GPUs" in details.displayed_text()
+    QTest.keyClick(table, Qt.Key.Key_Escape)
+    assert chosen_numbers(view) == ["5"]
+    assert details.stack.panel("power_mw").shown_keys() == ("GPU-5",)
+    assert click(6, CTRL) == ["5"], "the last one stays"
+    QTest.keyClick(table, Qt.Key.Key_Up, SHIFT)
+    assert chosen_numbers(view) == ["4", "5"]
+    assert click(2, NONE) == ["1"]
+
+
+def test_escape_in_the_plots_ends_what_is_shown_there_before_the_choice_of_several(opened: Opened) -> None:
+    model, _ = eight_gpus()
+    view = opened(model)
+    QTest.mouseClick(view.table.viewport(), LEFT, CTRL, at(view.table, 3, 0))
+    stack = view.details.stack
+    stack.setFocus()
+    stack.set_crosshair(-1.0)
+    QTest.keyClick(stack, Qt.Key.Key_Escape)
+    assert (stack.crosshair, chosen_numbers(view)) == (None, ["0", "2"])
+    QTest.keyClick(stack, Qt.Key.Key_Escape)
+    assert chosen_numbers(view) == ["2"]
+
+
+def test_several_rows_stay_chosen_while_rows_change_places_and_one_goes(opened: Opened) -> None:
+    model, _ = eight_gpus()
+    view = opened(model)
+    for row, keys in ((2, NONE), (4, CTRL), (8, CTRL)):
+        QTest.mouseClick(view.table.viewport(), LEFT, keys, at(view.table, row, 0))
+    model.sort_by("load_pct")
+    view.show_table()
+    assert chosen_numbers(view) == ["7", "3", "1"]
+    assert sorted(index.row() for index in view.table.selectionModel().selectedRows()) == [1, 5, 7]
+    assert view.table.chosen == Place("", "GPU-7"), "the one that was clicked last"
+    model.handle(machine(7))
+    view.show_table()
+    assert chosen_numbers(view) == ["3", "1"]
+    assert view.table.chosen == Place("", "GPU-3")
+    model.handle(machine(1))
+    view.show_table()
+    assert len(view.table.selected) == 1
+
+
+@pytest.mark.parametrize("is_heard_first", [True, False])
+def test_what_is_heard_between_a_reading_and_its_painting_waits_for_the_next(
+    opened: Opened, is_heard_first: bool
+) -> None:
+    model, clock = eight_gpus()
+    view = opened(model)
+    view.table.choose(Place("", "GPU-6"))
+    clock.now_s += 1
+    news = sample("GPU-6", 41.0, power_mw=332_000, power_limit_mw=700_000, throttle_reasons=POWER_CAP)
+    if is_heard_first:
+        model.handle(news)
+    view.show_table()
+    if not is_heard_first:
+        model.handle(news)
+    view.show_chosen(words=False)
+    view.table.viewport().repaint()
+    power = view.details.stack.panel("power_mw")
+    header = view.findChildren(ElidedLabel)[0].text()
+    row = view.table.displayed_text().splitlines()[7]
+    words = view.details.displayed_text()
+    is_of_news = [
+        header == "8 GPUs · 1 throttled",
+        "Throttled" in row,
+        "332 of 700" in row,
+        "Throttled" in words,
+        "332\u00a0W of 700" in words,
+        power.legend.text() == "GPU 6 332\u00a0W",
+    ]
+    assert is_of_news == [is_heard_first] * 6
+
+
+def test_plots_get_no_higher_than_is_of_use_and_the_table_takes_the_room(opened: Opened) -> None:
+    plain, _ = model_of(CPU_INVENTORY, *samples(0, 5, gpus=0))
+    view = opened(plain, QSize(1440, 860))
+    assert {plot.height() <= 28 * GRID for plot in view.details.stack.shown} == {True}
+    many, _ = model_of(machine(40), *(sample(f"GPU-{n}", power_mw=600_000) for n in range(40)))
+    view = opened(many, QSize(1440, 1400))
+    assert view.table.height() > 0.5 * view.height(), "more than its share"
+    stack = view.details.stack
+    QApplication.processEvents()
+    assert max(plot.height() for plot in stack.shown) <= 28 * GRID
+    stack.maximise(stack.shown[0])
+    view.show_table()
+    QApplication.processEvents()
+    assert stack.shown[0].height() > 28 * GRID, "one that is shown alone has all the room"

@@ -246,6 +246,18 @@ def test_marks_and_strips_are_seen(qtbot: QtBot, theme: Theme) -> None:
     assert count(made, LIGHT.curves[0]) > 3 * 5
 
 
+def test_what_strips_are_is_written_over_the_first(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    pictures = []
+    for names in (("", ""), ("throttled", ""), ("throttled", "throttled")):
+        made.set_marks([], [Strip(5.0, 25.0, 1, 0, names[0]), Strip(35.0, 36.0, 0, 1, names[1])])
+        pictures.append(made.plot.grab().toImage())
+    assert pictures[0] != pictures[1]
+    assert pictures[1] != pictures[2], "clear of the higher one"
+    made.set_marks([], [Strip(59.0, 60.0, 1, 0)])
+    assert made.plot.grab().toImage() != pictures[0]
+
+
 def test_a_band_too_narrow_for_its_name_tells_it_to_the_pointer(qtbot: QtBot, theme: Theme) -> None:
     made = panel(qtbot, theme)
     made.set_bands([Band("import", 0.0, 30.0), Band("build", 30.0, 30.5), Band("measure", 30.5, 60.0)])

@@ -1,5 +1,6 @@
 """Monitor's rows: which there are, in what order, their states and figures, and what is kept over time."""
 
+import threading
 from dataclasses import replace
 
 import msgspec
@@ -9,15 +10,16 @@ import pytest
 from app.fields import Sample, SlowSample
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from app.viewmodels.hosts import HostState, Stage
-from app.viewmodels.monitor.cells import GraphCell
+from app.viewmodels.monitor.cells import GraphCell, host_state
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.history import History, HistoryCurve, SeriesKey
 from app.viewmodels.monitor.model import MonitorModel, Place, TableSettings
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, samples
-from tests.unit.viewmodels.monitor.test_readings import NBSP, Clock, model_of
+from tests.unit.viewmodels.monitor.test_readings import NBSP, Clock, layout_of, model_of
 from workloads.catalog import Gpu, Machine
 
 POWER_CAP = 4
+GPU_1 = Place("", "GPU-1")
 
 
 def machine(count: int) -> Inventory:
@@ -32,7 +34,8 @@ def sample(device: str, load_pct: float = 50.0, **values: int) -> Sample:
 
 
 def row(model: MonitorModel, place: Place) -> dict[str, str]:
-    """The text of each column of a row."""
+    """The text of each column of a row, in a frame of now."""
+    model.read()
     texts = (" ".join(filter(None, (cell.symbol, cell.text, cell.unit))) for cell in model.cells(place))
     return dict(zip(model.columns(), texts, strict=True))
 
@@ -52,12 +55,12 @@ def fleet(*stages: Stage) -> tuple[MonitorModel, Clock]:
 
 def test_one_gpu_has_a_row_and_several_have_one_of_the_machine_over_theirs() -> None:
     one, _ = model_of(machine(1))
-    assert one.layout() == [Place("", "GPU-0"), Place("", HOST)]
+    assert layout_of(one) == [Place("", "GPU-0"), Place("", HOST)]
     three, _ = model_of(machine(3))
-    assert three.layout() == [Place(""), *(Place("", f"GPU-{n}") for n in range(3)), Place("", HOST)]
+    assert layout_of(three) == [Place(""), *(Place("", f"GPU-{n}") for n in range(3)), Place("", HOST)]
     assert row(three, Place(""))["device"] == "▾ This machine · 3× H200"
     three.fold("", folded=True)
-    assert three.layout() == [Place("")]
+    assert layout_of(three) == [Place("")]
 
 
 def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
@@ -136,6 +139,7 @@ def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
     model, clock = model_of(GPU_INVENTORY, *samples(0, 1))
     clock.now_s += 5
     model.handle(sample("GPU-1", power_mw=100_000))
+    model.read()
     load = model.cells(Place("", "GPU-0"))[2]
     assert isinstance(load, GraphCell)
     assert (load.text, load.faint) == ("97", True)
@@ -146,22 +150,22 @@ def test_a_click_on_a_column_sorts_within_hosts_or_over_all_and_the_third_ends_i
     model, _ = fleet("connected", "connected")
     for host, device, load in (("gpu0", 0, 10.0), ("gpu0", 1, 30.0), ("gpu1", 0, 20.0), ("gpu1", 1, 90.0)):
         model.handle(sample(f"GPU-{device}", load), host)
-    natural = model.layout()
+    natural = layout_of(model)
     model.sort_by("load_pct")
-    assert [place for place in model.layout() if place.device == "GPU-1"] == [
+    assert [place for place in layout_of(model) if place.device == "GPU-1"] == [
         Place("gpu1", "GPU-1"),
         Place("gpu0", "GPU-1"),
     ]
-    assert model.layout()[-1] == Place("", HOST), "what has no load comes last"
+    assert layout_of(model)[-1] == Place("", HOST), "what has no load comes last"
     model.change(replace(model.settings, grouped=False))
-    gpus = [f"{place.host} {place.device}" for place in model.layout() if place.host]
+    gpus = [f"{place.host} {place.device}" for place in layout_of(model) if place.host]
     assert gpus == ["gpu1 GPU-1", "gpu0 GPU-1", "gpu1 GPU-0", "gpu0 GPU-0"]
     assert row(model, Place("gpu1", "GPU-1"))["device"] == "gpu1 · GPU 1 · H200"
     model.sort_by("load_pct")
-    assert model.layout()[0] == Place("gpu0", "GPU-0"), "the smallest first"
+    assert layout_of(model)[0] == Place("gpu0", "GPU-0"), "the smallest first"
     model.sort_by("load_pct")
     model.change(replace(model.settings, grouped=True))
-    assert model.layout() == natural
+    assert layout_of(model) == natural
 
 
 def test_the_worst_states_of_all_hosts_come_first() -> None:
@@ -173,7 +177,7 @@ def test_the_worst_states_of_all_hosts_come_first() -> None:
     model.handle(sample("GPU-1", throttle_reasons=POWER_CAP), "gpu1")
     model.handle(DeviceLost(t_ns=1, device="GPU-0", reason="it fell"), "gpu0")
     model.tick()
-    assert model.layout()[:2] == [Place("gpu0", "GPU-0"), Place("gpu1", "GPU-1")]
+    assert layout_of(model)[:2] == [Place("gpu0", "GPU-0"), Place("gpu1", "GPU-1")]
 
 
 def test_a_host_says_how_its_link_is_and_what_can_be_done() -> None:
@@ -202,19 +206,19 @@ def test_a_search_finds_hosts_states_users_and_processes() -> None:
         "nobody": [],
     }.items():
         model.search(text)
-        assert [" ".join(filter(None, place)) for place in model.layout()] == found, text
+        assert [" ".join(filter(None, place)) for place in layout_of(model)] == found, text
 
 
 def test_of_many_hosts_only_their_own_rows_are_shown_until_they_are_unfolded() -> None:
     many: list[Stage] = ["connected"] * 200
     model, _ = fleet(*many)
-    assert len(model.layout()) == 2 + 200, "this machine and its processors are always in sight"
+    assert len(layout_of(model)) == 2 + 200, "this machine and its processors are always in sight"
     model.fold("gpu7")
-    assert len(model.layout()) == 2 + 200 + 3
+    assert len(layout_of(model)) == 2 + 200 + 3
     model.fold(None, folded=False)
-    assert len(model.layout()) == 2 + 200 * 4
+    assert len(layout_of(model)) == 2 + 200 * 4
     model.fold(None, folded=True)
-    assert len(model.layout()) == 1 + 200
+    assert len(layout_of(model)) == 1 + 200
 
 
 def test_a_pinned_figure_has_a_column_and_a_plot_with_its_past() -> None:
@@ -249,6 +253,7 @@ def test_hosts_that_are_heard_on_other_threads_have_details_too() -> None:
         model.handle(sample("GPU-0", load, temperature_c=60), "gpu0")
         model.handle(sample("GPU-1", load + 10), "gpu0")
         model.tick()
+    model.read()
     details = chosen_details(model, Place("gpu0", "GPU-0"))
     assert details.subtitle == "GPU-0 · gpu0"
     assert details.plots.panels[0].curves[0].y.tolist() == [20.0, 40.0]
@@ -327,4 +332,105 @@ def test_a_device_that_is_gone_leaves_the_table() -> None:
     model, _ = model_of(machine(2))
     gone = Device(device="GPU-0", kind="gpu", index=0, name="NVIDIA H200")
     model.handle(msgspec.structs.replace(machine(1), devices=(gone, HOST_DEVICE)))
+    assert layout_of(model) == [Place("", "GPU-0"), Place("", HOST)]
+
+
+@pytest.mark.parametrize("is_heard_first", [True, False])
+def test_header_rows_and_details_of_a_frame_are_of_one_moment(is_heard_first: bool) -> None:
+    model, clock = model_of(machine(2), sample("GPU-0", power_mw=192_000), sample("GPU-1", power_mw=192_000))
+    news = sample("GPU-1", 90.0, power_mw=332_000, throttle_reasons=POWER_CAP)
+    if is_heard_first:
+        model.handle(news)
+    model.read()
+    if not is_heard_first:
+        model.handle(news)
+    clock.now_s += 30  # the painter is slow
+    details, of_both = (chosen_details(model, *rows) for rows in ([GPU_1], [Place("", "GPU-0"), GPU_1]))
+    legend = {panel.key: panel.curves[-1].value_text for panel in of_both.plots.panels}
+    frame = (
+        model.summary(),
+        host_state(model.host("")).text,
+        model.cells(GPU_1)[1].text,
+        model.cells(GPU_1)[3].text,
+        details.state.text,
+        legend["power_mw"],
+    )
+    if is_heard_first:
+        power, states = "332", ("2 GPUs · 1 throttled", "1 throttled", "Throttled: power cap")
+    else:
+        power, states = "192", ("2 GPUs", "Busy", "Busy")
+    assert frame == (*states, power, states[-1], f"{power}{NBSP}W")
+    assert details.is_current, "then"
+    model.read()
+    assert model.summary() == "2 GPUs · 2 not read", "now"
+
+
+def test_a_row_that_goes_between_two_frames_is_there_until_the_next() -> None:
+    model, _ = model_of(machine(2), sample("GPU-1"))
+    model.update([HostState(name="gpu0", stage="connected")])
+    model.read()
+    model.handle(machine(1))
+    model.update([])
+    model.fold("gpu0", folded=True)
+    before = [*(Place("", device) for device in (None, "GPU-0", "GPU-1", HOST)), Place("gpu0")]
+    assert [place for place in model.layout() if model.cells(place)] == before
+    assert row(model, Place("", "GPU-0"))["device"] == "GPU 0 · H200"
     assert model.layout() == [Place("", "GPU-0"), Place("", HOST)]
+
+
+def test_no_frame_has_half_of_what_another_thread_is_saying() -> None:
+    model, _ = fleet("connected")
+    ended = threading.Event()
+
+    def speak() -> None:
+        while not ended.is_set():
+            model.handle(sample("GPU-0", power_mw=192_000), "gpu0")
+            model.handle(DeviceLost(t_ns=1, device="GPU-0", reason="it fell"), "gpu0")
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    frames = []
+    for _ in range(2_000):
+        model.read()
+        readings = model.host("gpu0").readings_of("GPU-0")
+        frames.append((bool(readings.loss), readings.sample is None and readings.read_s == np.inf))
+    ended.set()
+    speaker.join()
+    assert {lost == empty for lost, empty in frames} <= {True}
+    assert model.host("gpu0").readings_of("GPU-0").at(model.clock) == replace(readings, clock=model.clock)
+
+
+def test_several_rows_have_their_figures_together_and_a_curve_each() -> None:
+    cpu = msgspec.structs.replace(HOST_DEVICE, absent={"power_mw": "not supported"})
+    known = msgspec.structs.replace(machine(8), devices=(cpu, *machine(8).devices[1:]))
+    model, clock = model_of(known, *(sample(f"GPU-{n}", power_mw=100_000 * n, temperature_c=n) for n in range(8)))
+    model.handle(Processes(t_ns=1, device="GPU-7", processes=(GpuProcess(pid=7, name="python3", user="ann"),)))
+    model.handle(sample(HOST, 30.0))
+    model.update([HostState(name="gpu0", stage="connected")])
+    model.handle(machine(1), "gpu0")
+    model.handle(sample("GPU-0", power_mw=50_000), "gpu0")
+    clock.now_s += 1
+    model.tick()
+    model.read()
+    here = [Place("", "GPU-1"), Place("", "GPU-7")]
+    both = chosen_details(model, *here)
+    assert (both.title, both.subtitle) == ("2 GPUs", "GPU 1, GPU 7")
+    assert [(figure.label, figure.value) for figure in both.metrics][1:2] == [("Total power", f"800{NBSP}W")]
+    assert both.processes[0][0] == "GPU 7"
+    curves = {panel.key: [(curve.label, curve.mark) for curve in panel.curves] for panel in both.plots.panels}
+    assert curves["power_mw"] == [("GPU 1", "1"), ("GPU 7", "7")]
+    mixed = chosen_details(model, *here, Place("", HOST))
+    assert (mixed.title, mixed.state.text) == ("3 devices", "Busy")
+    load, power = mixed.plots.panels[:2]
+    assert (load.title, [curve.label for curve in load.curves]) == ("Load", ["GPU 1", "GPU 7", "CPU"])
+    assert len({curve.colour for curve in load.curves}) == 3, "GPU 7 and the processors have the same elsewhere"
+    assert len(power.curves) == 2
+    assert [curve.colour for curve in power.curves] == [curve.colour for curve in load.curves[:2]]
+    apart = chosen_details(model, Place("", "GPU-0"), Place("gpu0"))
+    (first, second) = apart.plots.panels[1].curves
+    assert (first.label, second.label) == ("This machine GPU 0", "gpu0 GPU 0")
+    assert first.key != second.key
+    assert first.colour != second.colour
+    assert second.y.tolist() == [50_000.0 / 1e3]
+    whole = chosen_details(model, Place(""), Place("", "GPU-1"))
+    assert whole.title == "8 GPUs", "one that is chosen twice counts once"

@@ -35,7 +35,14 @@ def rows() -> tuple[MonitorModel, Clock]:
     return model_of(GPU_INVENTORY, *samples(0, 5))
 
 
+def layout_of(model: MonitorModel) -> list[Place]:
+    """The places of the rows in a frame of now."""
+    model.read()
+    return model.layout()
+
+
 def details(model: MonitorModel, device: str = "GPU-0") -> DeviceDetails:
+    model.read()
     return chosen_details(model, Place("", device))
 
 
@@ -115,7 +122,7 @@ def test_an_implausible_value_is_called_so_until_the_next_plausible_one() -> Non
 
 def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
     model, _ = model_of(CPU_INVENTORY)
-    assert model.layout() == [Place("", HOST)]
+    assert layout_of(model) == [Place("", HOST)]
     reason, hint = details(model, HOST).no_gpu
     assert reason == "No NVIDIA driver is installed."
     assert "Runs measured on two H200s" in hint
@@ -163,6 +170,7 @@ def test_a_gpu_names_its_processes_the_largest_first() -> None:
     )
     model.handle(Processes(t_ns=ns(3), device="GPU-0", processes=(GpuProcess(pid=99),)))
     assert details(model).processes == (("process (99)", "–", "–", "–"),)
+    model.read()
     assert "process 99" in [cell.text for cell in model.cells(Place("", "GPU-0"))]
 
 
@@ -248,12 +256,14 @@ def test_every_field_has_a_word_and_a_unit() -> None:
     ("device", "load_pct", "state"),
     [
         ("GPU-0", 0.9, "Idle"),
-        ("GPU-0", 1.0, "Busy"),
+        ("GPU-0", 1.0, "In use"),
+        ("GPU-0", 9.9, "In use"),
+        ("GPU-0", 10.0, "Busy"),
         (HOST, 9.9, "Idle"),
         (HOST, 10.0, "Busy"),
     ],
 )
-def test_a_device_is_busy_from_its_lowest_load_on(device: str, load_pct: float, state: str) -> None:
+def test_a_device_is_in_use_and_busy_from_a_load_on(device: str, load_pct: float, state: str) -> None:
     readings = Readings(Clock())
     readings.add(Sample(t_ns=1, device=device, load_pct=load_pct))
     listed = next(each for each in GPU_INVENTORY.devices if each.device == device)

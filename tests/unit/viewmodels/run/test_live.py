@@ -290,6 +290,7 @@ def test_the_monitor_and_the_run_screen_fold_a_sample_once() -> None:
     for event in samples(0, 2):
         model.handle(event)
         monitor.handle(event)
+    monitor.read()
     panels = {panel.key: panel for panel in chosen_details(monitor, Place("", "GPU-0")).plots.panels}
     (curve,) = panels["power_mw"].curves
     assert curve.source is model.recent.series("GPU-0", "power_mw")
