@@ -378,26 +378,40 @@ def test_a_row_that_goes_between_two_frames_is_there_until_the_next() -> None:
     assert model.layout() == [Place("", "GPU-0"), Place("", HOST)]
 
 
-def test_no_frame_has_half_of_what_another_thread_is_saying() -> None:
-    model, _ = fleet("connected")
-    ended = threading.Event()
+class TwoThreads(Clock):
+    """A clock in which one thread meets another: the first time `early` asks, it lets `late` begin and try to end."""
 
-    def speak() -> None:
-        while not ended.is_set():
-            model.handle(sample("GPU-0", power_mw=192_000), "gpu0")
-            model.handle(DeviceLost(t_ns=1, device="GPU-0", reason="it fell"), "gpu0")
+    early: threading.Thread
+    late: threading.Thread
+    is_met = True
 
-    speaker = threading.Thread(target=speak)
-    speaker.start()
-    frames = []
-    for _ in range(2_000):
-        model.read()
-        readings = model.host("gpu0").readings_of("GPU-0")
-        frames.append((bool(readings.loss), readings.sample is None and readings.read_s == np.inf))
-    ended.set()
-    speaker.join()
-    assert {lost == empty for lost, empty in frames} <= {True}
-    assert model.host("gpu0").readings_of("GPU-0").at(model.clock) == replace(readings, clock=model.clock)
+    def __call__(self) -> float:
+        if not self.is_met and threading.current_thread() is self.early:
+            self.is_met = True
+            self.late.start()
+            self.late.join(0.1)
+        return self.now_s
+
+
+@pytest.mark.parametrize("is_heard_first", [True, False])
+def test_a_frame_has_what_another_thread_says_whole_or_not_at_all(is_heard_first: bool) -> None:
+    clock = TwoThreads()
+    model = MonitorModel(clock=clock)
+    handle_all(model, [machine(1), sample("GPU-0")])
+    lost = DeviceLost(t_ns=1, device="GPU-0", reason="it fell")
+    threads = [threading.Thread(target=model.handle, args=(lost,)), threading.Thread(target=model.read)]
+    clock.early, clock.late = threads if is_heard_first else threads[::-1]
+    clock.is_met = False
+    clock.early.start()
+    clock.early.join()
+    clock.late.join()
+    readings = model.host("").readings_of("GPU-0")
+    frame = bool(readings.loss), readings.lost_s is not None, readings.sample is None
+    assert frame == (is_heard_first,) * 3
+    model.read()
+    readings = model.host("").readings_of("GPU-0")
+    assert readings.loss == "it fell"
+    assert readings.at(model.clock) == replace(readings, clock=model.clock), "nothing is left out"
 
 
 def test_several_rows_have_their_figures_together_and_a_curve_each() -> None:
