@@ -284,7 +284,7 @@ class ExperimentSession:
         self._equality = ExperimentEquality(reading.experiment, self._services, self._progress.say)
         with contextlib.closing(IdleWait(host, IdleLimits.of_plan(self._plan.max_idle_wait_s))) as self._idle_wait:
             state = self._make_runs()
-        self._record_estimate(reading.progress)
+        self.record_estimate(reading.progress)
         experiment = Experiment.from_runs(self._plan, state, self._runs, machine)
         if sentence := experiment.describe_given_up():
             self._progress.say(sentence)
@@ -295,7 +295,7 @@ class ExperimentSession:
         self.is_over = not is_unfinished
         return experiment
 
-    def _record_estimate(self, before: ExperimentProgress) -> None:
+    def record_estimate(self, before: ExperimentProgress) -> None:
         """Record what was expected of the runs, and what they took, where all were made at once."""
         assert self._progress is not None, "it was run"
         taken_s, runs = time.monotonic() - self._began_s, before.planned - before.done

@@ -69,8 +69,9 @@ def test_a_replay_goes_on_from_where_its_line_is_dragged_or_moved_by_keys(qtbot:
     controller.play(run_recording(RUN_ON_GPUS))
     replay = view.replay
     assert replay is not None
-    replay.pause_requested.emit()
     strip, stack = replay.live.overview, replay.live.stack
+    qtbot.waitUntil(lambda: bool(strip.accessibleDescription()))
+    replay.pause_requested.emit()
     assert strip.whole == pytest.approx((0.0, 12.0), abs=0.1), "all of the recording, from its beginning"
     drag(strip, 1.0, 9.0, y=2)
     qtbot.waitUntil(lambda: "Measuring" in replay.live.displayed_text())

@@ -170,7 +170,7 @@ def test_tensorflow_is_fetched_when_its_size_is_accepted(
 ) -> None:
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         view = shown(workbench, qtbot)
-        card, maker = view.cards[0], view.maker
+        card, maker = view.cards[1], view.maker
 
         def says(text: str) -> None:
             qtbot.waitUntil(lambda: text in f"{card.displayed_text()} {maker.text.text()}", timeout=READ_LIMIT_MS)

@@ -91,6 +91,7 @@ def shown_run(qtbot: QtBot, theme: Theme) -> tuple[RunView, LiveModel]:
     with qtbot.waitActive(view):
         view.show()
         view.activateWindow()
+    view.show_live()
     handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 16), *training()))
     model.follow("30 s")
     show(view.live, model)

@@ -58,11 +58,11 @@ def test_while_the_machine_is_waited_for_that_is_said_and_can_be_skipped_and_no_
     assert state.time_left == "1 to 2 min left"
 
 
-def test_a_run_that_waits_for_another_one_to_end_says_so_where_nothing_can_be_skipped() -> None:
+def test_a_run_that_waits_for_another_one_to_end_says_so_and_can_run_anyway() -> None:
     queue = board(FIRST)
     queue.handle(replace(RUNNING, specs=(), message="Waiting for another run.", waits_for_device=True), now_s=0.0)
     state = queue.state(0.0)
-    assert (state.activity, state.can_skip_wait) == ("Waiting for another run.", False)
+    assert (state.activity, state.can_skip_wait) == ("Waiting for another run.", True)
 
 
 def test_what_begins_after_a_single_run_is_not_said_to_be_paused() -> None:
