@@ -23,7 +23,7 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, TimeBar
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import clear_layout, plain_tooltip, show_text, text_label, toggle_button
-from app.gui.widgets.flow_layout import FlowLayout
+from app.gui.widgets.flow_layout import FlowBar, FlowLayout
 from app.gui.widgets.panes import Scroller
 from app.viewmodels.compare.curves import (
     ALIGNMENTS,
@@ -276,17 +276,18 @@ class CurvesView(QWidget):
         bar = QHBoxLayout()
         bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         bar.setSpacing(GRID // 2)
+        switches = FlowBar(GRID // 2, 0)
         for made in (self._laid_over, self._side_by_side):
             group.addButton(made)
-            bar.addWidget(made)
+            switches.flow.addWidget(made)
         self._laid_over.setChecked(True)
         self._means.setToolTip(plain_tooltip("A curve per variant, shaded from its lowest to its highest run"))
         self.align_choice.setAccessibleName("Along")
         for name in ALIGNMENTS:
             self.align_choice.addItem(f"Along {name}")
             self.align_choice.setItemData(self.align_choice.count() - 1, _HELP[name], Qt.ItemDataRole.ToolTipRole)
-        bar.addSpacing(GRID)
-        bar.addWidget(self.align_choice)
+        switches.flow.addWidget(self.align_choice)
+        bar.addWidget(switches)
         bar.addSpacing(GRID)
         bar.addWidget(self._time_bar, 1)
         bar.addWidget(self._means)

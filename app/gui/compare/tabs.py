@@ -8,6 +8,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
+    QSizePolicy,
     QStackedWidget,
     QTabBar,
     QTreeWidget,
@@ -360,4 +361,7 @@ class CompareTabs(QWidget):
         layout.setSpacing(0)
         layout.addWidget(bar)
         layout.addWidget(separator())
+        # What is below gives way to a long answer: else the letters of that would be cut in a small window.
+        self._stack.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        self._stack.setMinimumHeight(16 * GRID)
         layout.addWidget(self._stack, 1)

@@ -189,13 +189,12 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointChart:
-    """One plot, or several of one kind side by side; `colour_choices` are parameters that can colour its points."""
+    """One plot, or several of one kind side by side."""
 
     key: str
     title: str
     caption: str
     plots: tuple[Plot, ...]
-    colour_choices: tuple[str, ...] = ()
 
 
 WaterfallRole = Literal["total", "less", "more"]

@@ -161,7 +161,7 @@ def colour_automatically(chart: PointChart, specs: Specs) -> PointChart:
     alone = (replace(chart, plots=(plot,)) for plot in chart.plots)
     coloured = (colour_by(each, default_colouring(each, specs), specs) for each in alone)
     plots = tuple(plot for each in coloured for plot in each.plots)
-    return replace(chart, plots=plots, colour_choices=colour_choices(chart, specs))
+    return replace(chart, plots=plots)
 
 
 def colour_by(chart: PointChart, parameter: str, specs: Specs) -> PointChart:

@@ -45,7 +45,7 @@ def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: p
     assert lines[0].startswith("NCHW is 12.0\xa0% faster than NHWC (11.")
     assert " No significant difference in energy per image. " in lines[0]
     assert lines[2].startswith("cnn10 · Native · 1 GPU · Batch size 1024 · float32 · all completed")
-    table = lines[4:7]
+    table = lines[3:6]
     assert table[0].split()[:4] == ["variant", "runs", "images/s", "95"]
     assert [line.split()[:2] for line in table[1:]] == [["NHWC", "3"], ["NCHW", "3"]]
     assert ["1.120×" in line for line in table] == [False, False, True]
@@ -55,7 +55,7 @@ def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: p
         "By the runs of each variant, a drift of up to 1.3\xa0% over that time cannot be ruled out."
     )
     command = f"python -m app experiment --variants-of 4,7 --db {database}"
-    assert lines[8:] == [
+    assert lines[7:] == [
         "Warning: NVIDIA driver differs: 590 (run 9), else 580.",
         f"Warning: The baseline has drifted: {drifted}",
         f"Warning: All runs of NCHW were made after those of NHWC: {drift} Measure them interleaved: `{command}`",
