@@ -363,5 +363,5 @@ class CompareTabs(QWidget):
         layout.addWidget(separator())
         # What is below gives way to a long answer: else the letters of that would be cut in a small window.
         self._stack.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
-        self._stack.setMinimumHeight(16 * GRID)
+        self._stack.setMinimumHeight(12 * GRID)
         layout.addWidget(self._stack, 1)

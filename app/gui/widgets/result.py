@@ -5,7 +5,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import button, plain_tooltip, set_role, show_text, text_label
+from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, set_role, show_text, text_label
 from app.gui.widgets.cell_table import paint_whisker
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 from app.viewmodels.format.cells import Whisker
@@ -122,7 +122,7 @@ class ResultView(QWidget):
         for offer in (self.more_button, self.quiet_button):
             offer.hide()
         self._lamp = text_label("", "muted")
-        self._answer = text_label("", "answer", wrap=True)
+        self._answer = BreakingLabel("answer")
         self._answer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._next_step = text_label("", "muted", wrap=True)
         self.plot = ForestPlot(theme)
