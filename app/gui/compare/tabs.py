@@ -320,6 +320,10 @@ class CompareTabs(QWidget):
             self._stack.addWidget(self.article)
         return self.article
 
+    def hasHeightForWidth(self) -> bool:
+        """Return that it takes what room a long answer leaves, whose letters would be cut in a small window."""
+        return False
+
     def _build(self, table: CompareTableView, plot: QWidget) -> None:
         for title in (RESULT, WHY, CURVES):
             self._tabs.addTab(title)
@@ -361,7 +365,6 @@ class CompareTabs(QWidget):
         layout.setSpacing(0)
         layout.addWidget(bar)
         layout.addWidget(separator())
-        # What is below gives way to a long answer: else the letters of that would be cut in a small window.
         self._stack.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
-        self._stack.setMinimumHeight(12 * GRID)
+        self._stack.setMinimumHeight(16 * GRID)
         layout.addWidget(self._stack, 1)
