@@ -116,6 +116,7 @@ class QueueController(QObject):
     def add(self, plan: Plan) -> None:
         """Add an experiment at the end of the queue; it begins at once if nothing else runs."""
         self._begin_requested = True
+        self._run.announce_queue()
         name = f"add {quote_name(plan.name)} to the queue"
         self._sync.change(lambda queue: queue.add(plan), self._resume, name)
 

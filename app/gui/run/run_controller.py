@@ -125,8 +125,16 @@ class RunController(QObject):
         return self._form.host
 
     def show_error(self, error: UserError) -> None:
-        """Show an error above the Run button."""
+        """Show an error above the Run button; a queue that was to begin does not."""
+        if not self._busy:
+            self._live.set_queue_running(False)
         self._form_controller.show_error(error)
+
+    def announce_queue(self) -> None:
+        """Show at once that the queue begins, unless a run goes on."""
+        if not self._busy:
+            self._live.set_queue_running(True)
+            self.refresh()
 
     @property
     def host(self) -> str | None:

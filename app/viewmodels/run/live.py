@@ -238,11 +238,16 @@ class LiveModel:
         self._show_only(RunTimeline())
 
     def set_queue_running(self, running: bool) -> None:
-        """Set whether the queue makes runs now; when it makes none any more, none goes on."""
+        """Set whether the queue makes runs now; when it makes none any more, none goes on.
+
+        What ended before it began belongs to something else, and is shown no longer.
+        """
         self._queue_runs = running
         if running:
             for timeline in self._timelines:
                 timeline.was_concurrent = False
+            if not any(timeline.running for timeline in self._timelines):
+                self.withdraw()
             return
         self._timelines = [course for course in self._timelines if not course.running]
         self._tabs = run_tabs(self._timelines)

@@ -131,6 +131,10 @@ def test_an_experiment_runs_and_its_verdict_is_a_click_away(qtbot: QtBot, workbe
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         QTest.mouseClick(workbench.run_view.form.run_button, Qt.MouseButton.LeftButton)
         assert not result.isVisible(), "this run is none of the experiment"
+    assert "Completed" in workbench.run_view.live.displayed_text()
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
+        workbench.queue.add(plan("two others", step_ms=2.0))
+        assert "Starting" in workbench.run_view.live.displayed_text(), "at once, and not what ended before"
 
 
 def test_repeats_that_an_interval_lacks_are_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:

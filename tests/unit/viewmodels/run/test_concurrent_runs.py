@@ -110,3 +110,16 @@ def test_when_the_queue_rests_nothing_is_said_to_go_on_and_what_it_made_next_beg
     model.set_queue_running(True)
     model.handle(started(3, 0), 3)
     assert tabs(model) == []
+
+
+def test_nothing_of_before_stands_over_what_begins() -> None:
+    model = model_with(started(1, 0))
+    model.handle(ended(1), 1)
+    model.set_queue_running(False)
+    assert model.state().run == 1, "the result stays while nothing else begins"
+    model.set_queue_running(True)
+    state = model.state()
+    assert (state.run, state.throughput, state.status.title) == (None, "", "Starting the first run …")
+    model.handle(started(2, 0), 2)
+    model.set_queue_running(True)
+    assert model.state().run == 2, "a run that goes on stays"
