@@ -16,7 +16,7 @@ from benchmarks.harness import Result
 
 _FACTOR = 1.5
 _RIGHT_SHARE = 0.9
-_SIZE = ("seconds=1", "gpus=0", "batch_size=16")
+_SIZE = ("seconds=1", "batch_size=16")
 _EXPERIMENTS: Sequence[tuple[str, ...]] = (
     ("lstm", "implementation=standard,fused"),
     ("cnn10", "layout=NHWC", "xla=false,true"),
@@ -31,12 +31,16 @@ _EXPERIMENTS: Sequence[tuple[str, ...]] = (
 )
 
 
-def measure() -> Sequence[Result]:
-    """Make the experiments, print each on stderr, and limit the share of them that was estimated right."""
+def measure(gpus: int = 0) -> Sequence[Result]:
+    """Make the experiments, print each on stderr, and limit the share of them that was estimated right.
+
+    `gpus` is the number of GPUs of each run; 0 is the CPU.
+    """
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "estimates.db"
         for workload, *settings in _EXPERIMENTS:
-            _run(database, workload, [*(word for word in _SIZE if word.split("=")[0] not in str(settings)), *settings])
+            size = (word for word in _SIZE if word.partition("=")[0] not in str(settings))
+            _run(database, workload, [f"gpus={gpus}", *size, *settings])
         with Store.open(database) as store:
             estimates = store.queue.estimates()
     right, within = 0, 0
