@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from app.analysis.comparability import STEADY_S
 from app.plan import Plan
 from app.queries import TimeLeft
 from app.records import RunRow
 from app.runs.experiment.estimates import expected_s, time_left
 from tests.fakes.experiments import result
-from workloads.catalog import Machine, complete
+from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec
 
 CPU = Machine(cpu_count=4)
@@ -89,3 +90,16 @@ def test_the_times_of_runs_one_after_the_other_add_up() -> None:
     plan = structs.replace(Plan(name="three", variants=(SMALL,), repeats=3), again=True)
     assert time_left(plan, [], alike, CPU) == (TimeLeft.total([one] * 3), 2)
     assert one.plus(-1000.0) == TimeLeft()
+
+
+def test_the_first_run_on_a_gpu_waits_until_it_rests() -> None:
+    machine = Machine(cpu_count=4, gpus=(Gpu(index=0, uuid="GPU-0", name="H200", compute_capability=(9, 0)),))
+    on_gpu = complete("cnn10", {"gpus": 1, "seconds": 10}, machine)
+    plan = Plan(name="one", variants=(on_gpu,), repeats=2, again=True)
+    counted = [result(1, on_gpu).row]
+    first, without, later = (
+        time_left(each, rows, counted, machine)[0]
+        for each, rows in ((plan, []), (structs.replace(plan, max_idle_wait_s=0.0), []), (plan, counted))
+    )
+    assert first == without.plus(STEADY_S)
+    assert TimeLeft.total([later, later]) == without
