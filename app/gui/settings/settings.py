@@ -30,7 +30,6 @@ from app.storage.files import KnownDatabase
 from app.storage.known_settings import NOTICE, STANDBY, Setting
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.format.naming import short_name
-from app.viewmodels.settings import MOTIONS, THEMES
 
 if TYPE_CHECKING:
     from app.gui.settings.controller import SettingsController
@@ -296,6 +295,8 @@ class Settings(QObject):
 
     def values(self) -> Iterator[tuple[str, Callable[[], object]]]:
         """Yield the values that can be set without the dialog, each with its setting's name, and what sets it."""
+        from app.viewmodels.settings import MOTIONS, THEMES
+
         theme = self._theme
         for key, label in THEMES.items():
             yield f"Theme: {label}", partial(theme.choose, key)
