@@ -205,7 +205,7 @@ def replay(workbench: Workbench) -> None:
     """Replay the measured part of a run of two GPUs."""
     workbench.actions.replay(cnn_runs(workbench, batch_size=2048, gpus=2)[0].run)
     wait_until(lambda: workbench.replay.playing)
-    click(workbench, "Measured")
+    click(workbench, "Skip to measured")
     wait_until(lambda: "0:10 of" in labels(workbench))
     click(workbench, "Pause replay")
     settle(workbench)

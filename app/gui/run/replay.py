@@ -34,7 +34,7 @@ class ReplayView(QWidget):
             speed: toggle_button(f"×{speed:g}", f"{speed:g} times as fast as recorded") for speed in REPLAY_SPEEDS
         }
         self._restart = button("Res&tart", "Play from the beginning", small=True)
-        self._measured = button("&Measured", "Jump to where the measured part begins (M)", small=True)
+        self._measured = button("Skip to &measured", "Jump to where the measured part begins (M)", small=True)
         self._measured_key = QShortcut(QKeySequence("M"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._stop = button("&Back to live", "End the replay; the screen shows this machine again (Escape)", small=True)
         self._connect()
